@@ -55,7 +55,7 @@ from api_service.routes.policy import (
 )
 from api_service.services import Services
 from api_service.web.site import Site
-from reservation_core.ports.transactions import Reads
+from reservation_core.runtime.reading.reading import Reads
 from reservation_core.runtime.reading.sign_in import SigningIn
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime

@@ -7,8 +7,8 @@ is remembered along with it, of those who have named one: the database says it a
 
 from collections.abc import Set
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.policy.limits import Policy
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.processing.loops import Loop
 
 _SHORTEST_S = 0.2

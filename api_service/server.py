@@ -17,8 +17,7 @@ from api_service.services import Services
 from reservation_core.domain.network.client_addresses import trusted_networks
 from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.collector import HttpCollector
-from reservation_core.runtime.http.health import serve_beside
-from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config
+from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config, serve_beside
 from reservation_core.runtime.http.serving_certificate import ServingCertificate
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.garbage import calm_garbage_collector

@@ -20,8 +20,8 @@ from api_service.policy_cache import PolicyCache
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import DatabaseUnavailableError, Reads
-from reservation_core.runtime.reading.reading import PrimaryReads, units_for_reads, units_for_requests
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.reading.reading import PrimaryReads, Reads, units_for_reads, units_for_requests
 from reservation_core.runtime.reading.sign_in import SigningIn, open_signing_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime

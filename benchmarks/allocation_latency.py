@@ -31,7 +31,7 @@ from benchmarks.figures import Figure
 from benchmarks.load import post
 from benchmarks.references import against
 from benchmarks.submit_throughput import BODY
-from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.processes.logs import configure
 from reservation_core.runtime.processes.shutdown import stop_on_signals

@@ -18,7 +18,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
 
 ROUNDS = 3
@@ -84,7 +84,7 @@ def measure() -> list[Figure]:
 async def _ours(url: str) -> float:
     engine = open_engine(url, pool=5, application="bench")
     wakeups = PostgresWakeups(url, "bench")
-    uow = unit_of_work_factory(engine, await open_client(engine), wakeups)
+    uow = UnitOfWorkFactory(engine, await open_client(engine), wakeups)
     async with uow() as unit:
         epoch = await unit.planning.acquire("bench", timedelta(minutes=10))
     assert epoch is not None

@@ -21,11 +21,10 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import Event, PodsFinished, PodsGone
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.planning.planner import Planner
 
@@ -92,7 +91,7 @@ async def _line(url: str) -> AsyncIterator[_Line]:
     async with opened.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         # What filling the tables left to be written is no part of draining them.
         await connection.execute(text("CHECKPOINT"))
-    uow = unit_of_work_factory(opened, await open_client(opened), PostgresWakeups(url, "bench"))
+    uow = UnitOfWorkFactory(opened, await open_client(opened), PostgresWakeups(url, "bench"))
     async with uow() as unit:
         epoch = await unit.planning.acquire("bench", timedelta(minutes=10))
     assert epoch is not None

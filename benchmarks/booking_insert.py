@@ -21,7 +21,7 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, ChosenCard, Span, Wanted, Why
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings.bookings import NewBooking
@@ -67,7 +67,7 @@ async def _rounds(urls: list[str]) -> tuple[list[float], list[float]]:
 
 async def _rate(url: str, number: int) -> float:
     opened = open_engine(url, pool=CLIENTS, application="bench")
-    uow = unit_of_work_factory(opened, await open_client(opened), PostgresWakeups(url, "bench"))
+    uow = UnitOfWorkFactory(opened, await open_client(opened), PostgresWakeups(url, "bench"))
     async with opened.connect() as connection:
         gpus = [row.id for row in await connection.execute(text("SELECT id FROM gpus ORDER BY id"))]
         user = (await connection.execute(text("SELECT id FROM users WHERE name = 'bench'"))).scalar_one()

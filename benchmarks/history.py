@@ -14,7 +14,7 @@ from benchmarks.databases import engine
 from benchmarks.figures import Figure
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queries import load
-from reservation_core.adapters.postgres.policy.usage import PostgresUsage
+from reservation_core.adapters.postgres.policy.usage import Usage
 
 _GPUS_PER_NODE = 8
 _AT_ONCE = 2_000
@@ -158,7 +158,7 @@ async def sum_up(url: str) -> None:
         summed = 1
         while summed:
             async with opened.begin() as connection:
-                usage = PostgresUsage(connection)
+                usage = Usage(connection)
                 summed = await usage.sum_up_given_back(before, _AT_ONCE)
                 summed += await usage.sum_up_usage(before, _AT_ONCE, _HOURS_AT_ONCE)
     finally:

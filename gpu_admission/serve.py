@@ -18,8 +18,7 @@ from gpu_admission.question_protocol import question_protocol
 from gpu_admission.questions import ExtenderCondition
 from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.collector import HttpCollector
-from reservation_core.runtime.http.health import serve_beside
-from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config
+from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config, serve_beside
 from reservation_core.runtime.http.serving_certificate import ServingCertificate
 from reservation_core.runtime.pods.extender import run_extender
 from reservation_core.runtime.processes.companions import beside

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.model import Role
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import UserRecord
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 ADMINISTRATOR = "admin"
 _TOKEN_NAME = "the server's admin-token file"  # noqa: S105 - a name, not a secret

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.runtime.settings.components import Holders
 
 

@@ -19,12 +19,13 @@ from prometheus_client.registry import Collector
 
 from api_service.metrics.replica_metrics import ReplicaCollector
 from api_service.metrics.retention_metrics import RetentionCollector
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.transactions import DatabaseUnavailableError, Reads, UnitOfWork
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.processing.loop_metrics import LoopCollector
 from reservation_core.runtime.processing.loops import Loops
-from reservation_core.runtime.reading.reading import ReplicaReads
+from reservation_core.runtime.reading.reading import Reads, ReplicaReads
 from reservation_core.usecases.history.audit_chain import chain_standing
 
 _REUSE_S = 1.0

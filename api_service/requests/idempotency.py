@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from api_service.problems import ProblemError
 from api_service.requests import headers
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 REPLAYED = "Idempotency-Replayed"

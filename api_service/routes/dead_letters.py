@@ -12,10 +12,10 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import DEFAULT_LIMIT, MAX_LIMIT
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.dead_letters import DeadLetterOut, Redrive, Redriven
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.people.users import require_admin
 

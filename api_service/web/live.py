@@ -12,8 +12,8 @@ from secrets import token_hex
 
 from api_service.following import SharedWakeups
 from api_service.web.event_ids import SeenIds
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.history.events import Recorded
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.processing.loops import Loop
 
 PAUSE_S = 0.5

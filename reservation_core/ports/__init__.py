@@ -1,5 +1,5 @@
-"""What the use cases need from the world, as protocols. Adapters implement them; nothing here acts.
+"""What goes between use cases and the world: records, errors, and protocols where there is more than one way.
 
-Nobody commits but the unit of work: `async with uow_factory() as uow:` is one transaction, committed when the block
-ends without an exception and rolled back otherwise.
+A protocol stands here for what has two implementations, a double in tests, or a library that use cases must not load.
+The database has one implementation: use cases name `adapters.postgres.unit_of_work` itself. See design/0037.
 """

@@ -1,10 +1,9 @@
 """The queues, and what lies in them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 
 class QueueName(StrEnum):
@@ -70,51 +69,3 @@ class QueueMetrics:
     queue: str
     depth: int
     oldest_age_s: float | None
-
-
-class Queue(Protocol):
-    """PGMQ inside the transaction of the unit of work it hangs on."""
-
-    async def send(self, queue: QueueName, bodies: Sequence[dict[str, Any]]) -> None:
-        """Send all in one statement."""
-        ...
-
-    async def read(self, queue: QueueName, *, visibility: timedelta, limit: int) -> list[QueuedMessage]:
-        """Take up to `limit` visible messages and hide them for `visibility`."""
-        ...
-
-    async def delete(self, queue: QueueName, ids: Sequence[int]) -> None:
-        """Forget handled messages; unknown ids are nothing."""
-        ...
-
-    async def postpone(self, queue: QueueName, ids: Sequence[int], by: timedelta) -> None:
-        """Make messages visible again only after `by`."""
-        ...
-
-    async def unread(self, queue: QueueName, ids: Sequence[int]) -> None:
-        """Count one delivery of each less: what happened was nobody's fault. They stay hidden as they were."""
-        ...
-
-    async def bury(self, queue: QueueName, message: QueuedMessage, error: str) -> None:
-        """Move a message, with its error, to the dead-letter queue."""
-        ...
-
-    async def dead_letters(self, queue: QueueName, limit: int) -> list[DeadLetter]:
-        """The oldest dead letters."""
-        ...
-
-    async def forget_dead_letters(self, queue: QueueName, before: datetime, limit: int) -> int:
-        """Delete those of the `limit` oldest dead letters that were buried before a time; returns how many."""
-        ...
-
-    async def oldest_dead_letter(self) -> datetime | None:
-        """When the oldest dead letter of any queue was buried."""
-        ...
-
-    async def redrive(self, queue: QueueName, ids: Sequence[int] | None) -> int:
-        """Send dead letters (all when `ids` is None) to their queue again; returns how many."""
-        ...
-
-    async def metrics(self) -> list[QueueMetrics]:
-        """Depth and age of every queue, dead letters too."""
-        ...

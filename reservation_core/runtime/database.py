@@ -28,7 +28,7 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.first_administrator import ensure_first_administrator, read_token
@@ -127,7 +127,7 @@ async def _act(url: str, chosen: argparse.Namespace, token: str | None, deadline
 async def _administrator(url: str, token: str) -> None:
     engine = open_engine(url, pool=1, application="gpu-dev-migration")
     try:
-        uow = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(url, "gpu-dev-migration"))
+        uow = UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(url, "gpu-dev-migration"))
         if await ensure_first_administrator(uow, RandomIds(), token, SystemClock().now()):
             sys.stdout.write("The user admin was made, with the token of that file.\n")
     finally:

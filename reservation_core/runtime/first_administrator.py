@@ -3,9 +3,9 @@
 from datetime import datetime
 from pathlib import Path
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.model import Role
 from reservation_core.ports.ids import IdSource
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.settings.error import SettingsError
 
 ADMINISTRATOR = "admin"

@@ -17,11 +17,11 @@ from reservation_core.adapters.postgres.connection.migrating import require_migr
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.ports.clock import Clock, StepKeeper
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.ids import IdSource
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.open_files import soft_limit_before
@@ -43,7 +43,7 @@ class Runtime:
     ids: IdSource
     cluster: Cluster
     loops: Loops = field(default_factory=Loops)
-    steps: StepKeeper | None = None
+    steps: SharedClock | None = None
 
     def leading(self, epoch: int) -> AbstractAsyncContextManager[None]:
         """While the block runs, this process leads in `epoch` and makes up for steps of the database's clock.
@@ -129,5 +129,5 @@ async def open_runtime(
         keeping_time = loops["clock"].repeat(clock.ask_next)
         await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)
-        uow = unit_of_work_factory(engine, client, wakeups, clock, sealing)
+        uow = UnitOfWorkFactory(engine, client, wakeups, clock, sealing)
         yield Runtime(uow, wakeups, clock, RandomIds(), cluster, loops, steps=clock)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import DecidedChange, DeletePods, MoveDeadline, WakePlanner
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.ids import IdSource
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.nodes.maintenance import keep_windows, take_in_joined

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import NotPermittedError
 from reservation_core.domain.people.token_budgets import Ask, refused
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 _SUMMED_AT_ONCE = 20_000
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import DecidedChange
 from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus, Reason
 from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.planning.planning import PlanOutcome
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import HeldPods, UnitOfWork, UnitOfWorkFactory
 from reservation_core.runtime.wiring import Runtime
 
 Listener = Callable[[str], None]

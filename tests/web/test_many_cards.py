@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import ForeignPod, GpuReport, NodeReport, Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -105,7 +105,7 @@ async def alice(browser: Browser, cluster: Runtime) -> AsyncIterator[Person]:
 
 async def execute(runtime: Runtime, statement: str, **values: object) -> None:
     async with runtime.uow() as uow:
-        assert isinstance(uow, PostgresUnitOfWork)
+        assert isinstance(uow, UnitOfWork)
         await uow._connection.execute(text(statement), values)
 
 

@@ -17,6 +17,7 @@ from api_service.requests.idempotency import Answer, key_of, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.bookings import (
     BookingChange,
@@ -34,7 +35,6 @@ from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.ports.bookings.bookings import BookingFilter
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.book_series import SeriesOutcome, book_series
 from reservation_core.usecases.bookings.cancel import Reach, cancel_booking

@@ -13,8 +13,8 @@ from api_service.problems import ProblemError
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.preconditions import is_known
 from api_service.services import Caller, Served, Services
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import FeedCreated
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people.calendar_feed import MOST, Feed, make_feed, read_feed, remove_feed
 
 router = APIRouter(tags=["bookings"])

@@ -11,8 +11,8 @@ from api_service.requests.idempotency import Answer, once
 from api_service.requests.preconditions import expected_version, version_tag
 from api_service.routes.bookings.bookings import BookingId
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingOut
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.waitlist import accept, decline
 
 router = APIRouter(prefix="/v1/bookings", tags=["bookings"])

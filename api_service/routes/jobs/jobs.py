@@ -16,13 +16,13 @@ from api_service.requests.idempotency import Answer, conflict, key_of, once, rep
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import etag, expected_version
 from api_service.services import Caller, Served, Services, services_of
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.jobs.reservations import JobFilter, JobView
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget

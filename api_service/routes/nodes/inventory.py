@@ -10,12 +10,12 @@ from api_service.documents import problems
 from api_service.presenting import jobs_and_nodes
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import QueuePage, WaitingTotal
 from reservation_core.contracts.nodes import GpuOut, NodeOut
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 
 router = APIRouter(prefix="/v1", tags=["inventory"])

@@ -13,11 +13,11 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.maintenance import MaintenanceCreate, MaintenanceOut
 from reservation_core.domain.bookings.maintenance import Window
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.nodes.maintenance import end_window, plan_window, preview_window, view_window
 from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 

@@ -10,8 +10,8 @@ from api_service.presenting import jobs_and_nodes
 from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.nodes import NodeCordon, NodeFence, NodeOut
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.nodes import cordon_node, fence_node
 
 router = APIRouter(prefix="/v1/nodes", tags=["operators"])

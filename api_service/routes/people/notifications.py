@@ -13,6 +13,7 @@ from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.notices import (
     NoticePreferences,
@@ -24,7 +25,6 @@ from reservation_core.contracts.notices import (
 )
 from reservation_core.domain.notices import NoticeChannel
 from reservation_core.ports.people.notices import NoticeTarget, SaidPreferences
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people import notice_preferences, notice_targets
 
 router = APIRouter(prefix="/v1/notifications", tags=["notifications"])

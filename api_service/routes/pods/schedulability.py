@@ -8,6 +8,7 @@ from api_service.presenting import pod_reports, policy
 from api_service.requests import bodies, headers
 from api_service.requests.idempotency import Answer, once
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.pod_reports import AdmissionsOut, PodsSeen
 from reservation_core.contracts.schedulability import (
     Schedulability,
@@ -16,7 +17,6 @@ from reservation_core.contracts.schedulability import (
     SeedSchedulabilityAsk,
 )
 from reservation_core.domain.user_names import folded
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.pods.report_pods import report_pods
 from reservation_core.usecases.pods.schedulability import JudgedPod, schedulability
 

@@ -10,9 +10,9 @@ from api_service.presenting import jobs_and_nodes
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.nodes import UnknownPodOut
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people.users import require_admin
 from reservation_core.usecases.running import unknown_pods
 

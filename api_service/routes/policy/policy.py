@@ -13,6 +13,7 @@ from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
 from reservation_core.domain.model import ReservationKind
@@ -20,7 +21,6 @@ from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.policy.rules import RuleRequest
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policy.policies import StoredRule
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.policy import change_policy
 from reservation_core.usecases.policy import explain as explaining
 from reservation_core.usecases.policy.policy_preview import preview

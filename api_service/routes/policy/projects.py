@@ -11,10 +11,10 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.policy import ProjectCreate, ProjectOut
 from reservation_core.ports.policy.policies import Project
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people.users import require_admin
 from reservation_core.usecases.policy import projects
 

@@ -12,8 +12,8 @@ from api_service.web.calendar.timeline_rows import By, RowPage, page_of, rows_of
 from api_service.web.calendar.timeline_table import heat
 from api_service.web.calendar.timeline_window import DayWindow, window_of
 from api_service.web.visit import Visit
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableCard
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.view_calendar import calendar_cards, calendar_entries
 
 _MOST_DRAWN = 2000

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 import structlog
 
 from api_service.web.fleet.fleet import FleetPicture, fleet_of, openings_of, with_openings
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.usecases.bookings.find_slots import find_slots
 
 SOON = timedelta(hours=1)

@@ -1,4 +1,8 @@
-"""One transaction, and every repository on it. Nobody commits but this."""
+"""One transaction, and every repository on it. Nobody commits but this.
+
+`async with uow_factory() as uow:` is one transaction, committed when the block ends without an exception and rolled
+back otherwise.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -9,43 +13,42 @@ from functools import cached_property
 from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres.bookings.booking_life import PostgresBookingLife
-from reservation_core.adapters.postgres.bookings.bookings import PostgresBookings
-from reservation_core.adapters.postgres.bookings.calendar_due import PostgresCalendarDue
-from reservation_core.adapters.postgres.bookings.calendar_feeds import PostgresCalendarFeeds
-from reservation_core.adapters.postgres.bookings.maintenance import PostgresMaintenance
+from reservation_core.adapters.postgres.bookings.booking_life import BookingLife
+from reservation_core.adapters.postgres.bookings.bookings import Bookings
+from reservation_core.adapters.postgres.bookings.calendar_due import CalendarDue
+from reservation_core.adapters.postgres.bookings.calendar_feeds import CalendarFeeds
+from reservation_core.adapters.postgres.bookings.maintenance import Maintenance
 from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.connection.engine import STATEMENT_OPTION
 from reservation_core.adapters.postgres.connection.queries import statement
-from reservation_core.adapters.postgres.connection.queues import PgmqQueue
+from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.history.audit import PostgresAudit
-from reservation_core.adapters.postgres.history.audit_chain import PostgresAuditChain
-from reservation_core.adapters.postgres.history.events import PostgresEvents
-from reservation_core.adapters.postgres.history.idempotency import PostgresIdempotency
-from reservation_core.adapters.postgres.history.retention import PostgresRetention
+from reservation_core.adapters.postgres.history.audit import Audit
+from reservation_core.adapters.postgres.history.audit_chain import AuditChain
+from reservation_core.adapters.postgres.history.events import Events
+from reservation_core.adapters.postgres.history.idempotency import Idempotency
+from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
-from reservation_core.adapters.postgres.jobs.pod_logs import PostgresPodLogs
-from reservation_core.adapters.postgres.jobs.reservations import PostgresReservations
-from reservation_core.adapters.postgres.jobs.unknown_pods import PostgresUnknownPods
-from reservation_core.adapters.postgres.nodes.inventory import PostgresInventory
-from reservation_core.adapters.postgres.people.belongings import PostgresBelongings
-from reservation_core.adapters.postgres.people.identities import PostgresIdentities
-from reservation_core.adapters.postgres.people.notices import PostgresNotices
-from reservation_core.adapters.postgres.people.token_budgets import PostgresBudgets
-from reservation_core.adapters.postgres.people.used_proofs import PostgresUsedProofs
-from reservation_core.adapters.postgres.planning.measurements import PostgresMeasurements
-from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
-from reservation_core.adapters.postgres.pods.pod_endings import PostgresPodEndings
-from reservation_core.adapters.postgres.pods.pod_reports import PostgresAdmissions
-from reservation_core.adapters.postgres.policy.entitlements import PostgresEntitlements
-from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
-from reservation_core.adapters.postgres.policy.projects import PostgresProjects
-from reservation_core.adapters.postgres.policy.usage import PostgresUsage
+from reservation_core.adapters.postgres.jobs.pod_logs import PodLogs
+from reservation_core.adapters.postgres.jobs.reservations import Reservations
+from reservation_core.adapters.postgres.jobs.unknown_pods import UnknownPods
+from reservation_core.adapters.postgres.nodes.inventory import Inventory
+from reservation_core.adapters.postgres.people.belongings import Belongings
+from reservation_core.adapters.postgres.people.identities import Identities
+from reservation_core.adapters.postgres.people.notices import Notices
+from reservation_core.adapters.postgres.people.token_budgets import Budgets
+from reservation_core.adapters.postgres.people.used_proofs import UsedProofs
+from reservation_core.adapters.postgres.planning.measurements import Measurements
+from reservation_core.adapters.postgres.planning.planning import Planning
+from reservation_core.adapters.postgres.pods.pod_endings import PodEndings
+from reservation_core.adapters.postgres.pods.pod_reports import Admissions
+from reservation_core.adapters.postgres.policy.entitlements import Entitlements
+from reservation_core.adapters.postgres.policy.policies import Policies
+from reservation_core.adapters.postgres.policy.projects import Projects
+from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.network.replica_lag import ServerProgress
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 
 _TRANSACTION = "READ COMMITTED"
@@ -54,8 +57,8 @@ _EACH_BY_ITSELF = "AUTOCOMMIT"
 _ALONE_S = 15.0
 
 
-class PostgresUnitOfWork:
-    """See ports.transactions.UnitOfWork."""
+class UnitOfWork:
+    """One transaction and everything that can be done in it."""
 
     def __init__(
         self, connection: AsyncConnection, client: PGMQueue, clock: SharedClock | None = None, sealing: Sealing = PLAIN
@@ -67,177 +70,152 @@ class PostgresUnitOfWork:
         self.wakes: set[Channel] = set()
 
     @cached_property
-    def queue(self) -> PgmqQueue:
-        """The queues."""
-        return PgmqQueue(self._client, self._connection)
+    def queue(self) -> Queue:
+        return Queue(self._client, self._connection)
 
     @cached_property
-    def reservations(self) -> PostgresReservations:
-        """Reservations and their ledger."""
-        return PostgresReservations(self._connection, self.queue, self._clock, self._sealing)
+    def reservations(self) -> Reservations:
+        return Reservations(self._connection, self.queue, self._clock, self._sealing)
 
     @cached_property
-    def planning(self) -> PostgresPlanning:
-        """The planner's reads and writes."""
-        return PostgresPlanning(self._connection, self._clock)
+    def planning(self) -> Planning:
+        return Planning(self._connection, self._clock)
 
     @cached_property
-    def events(self) -> PostgresEvents:
-        """The record."""
-        return PostgresEvents(self._connection)
+    def events(self) -> Events:
+        return Events(self._connection)
 
     @cached_property
-    def audit(self) -> PostgresAudit:
-        """The record, to search it."""
-        return PostgresAudit(self._connection)
+    def audit(self) -> Audit:
+        return Audit(self._connection)
 
     @cached_property
-    def audit_chain(self) -> PostgresAuditChain:
-        """The record's chain of digests."""
-        return PostgresAuditChain(self._connection)
+    def audit_chain(self) -> AuditChain:
+        return AuditChain(self._connection)
 
     @cached_property
-    def inventory(self) -> PostgresInventory:
-        """Nodes and GPUs."""
-        return PostgresInventory(self._connection, self.queue)
+    def inventory(self) -> Inventory:
+        return Inventory(self._connection, self.queue)
 
     @cached_property
-    def unknown_pods(self) -> PostgresUnknownPods:
-        """Pods that nobody accounts for."""
-        return PostgresUnknownPods(self._connection, self.queue)
+    def unknown_pods(self) -> UnknownPods:
+        return UnknownPods(self._connection, self.queue)
 
     @cached_property
-    def identities(self) -> PostgresIdentities:
-        """Users and tokens."""
-        return PostgresIdentities(self._connection)
+    def identities(self) -> Identities:
+        return Identities(self._connection)
 
     @cached_property
-    def budgets(self) -> PostgresBudgets:
-        """Budgets of tokens."""
-        return PostgresBudgets(self._connection)
+    def budgets(self) -> Budgets:
+        return Budgets(self._connection)
 
     @cached_property
-    def idempotency(self) -> PostgresIdempotency:
-        """Answers kept for repeated requests."""
-        return PostgresIdempotency(self._connection, self._sealing)
+    def idempotency(self) -> Idempotency:
+        return Idempotency(self._connection, self._sealing)
 
     @cached_property
-    def measurements(self) -> PostgresMeasurements:
-        """What metrics are made of."""
-        return PostgresMeasurements(self._connection)
+    def measurements(self) -> Measurements:
+        return Measurements(self._connection)
 
     @cached_property
-    def pod_logs(self) -> PostgresPodLogs:
-        """Ends of logs whose pods are gone."""
-        return PostgresPodLogs(self._connection)
+    def pod_logs(self) -> PodLogs:
+        return PodLogs(self._connection)
 
     @cached_property
-    def notices(self) -> PostgresNotices:
-        """Who is told where."""
-        return PostgresNotices(self._connection, self._sealing)
+    def notices(self) -> Notices:
+        return Notices(self._connection, self._sealing)
 
     @cached_property
-    def bookings(self) -> PostgresBookings:
-        """Bookings and the calendar."""
-        return PostgresBookings(self._connection, self._sealing)
+    def bookings(self) -> Bookings:
+        return Bookings(self._connection, self._sealing)
 
     @cached_property
-    def booking_life(self) -> PostgresBookingLife:
-        """Bookings as time passes."""
-        return PostgresBookingLife(self._connection, self.queue)
+    def booking_life(self) -> BookingLife:
+        return BookingLife(self._connection, self.queue)
 
     @cached_property
-    def maintenance(self) -> PostgresMaintenance:
-        """Maintenance windows."""
-        return PostgresMaintenance(self._connection)
+    def maintenance(self) -> Maintenance:
+        return Maintenance(self._connection)
 
     @cached_property
-    def calendar_due(self) -> PostgresCalendarDue:
-        """What is due in the calendar."""
-        return PostgresCalendarDue(self._connection, self._clock)
+    def calendar_due(self) -> CalendarDue:
+        return CalendarDue(self._connection, self._clock)
 
     @cached_property
-    def calendar_feeds(self) -> PostgresCalendarFeeds:
-        """Private calendar addresses."""
-        return PostgresCalendarFeeds(self._connection)
+    def calendar_feeds(self) -> CalendarFeeds:
+        return CalendarFeeds(self._connection)
 
     async def now(self) -> datetime:
-        """The ledger's time, in UTC."""
+        """The ledger's time, in UTC: the one that all components share, whatever their clocks say."""
         found = await self._connection.execute(statement("ledger_time"))
         at: datetime = found.scalar_one().astimezone(UTC)
         return at if self._clock is None else self._clock.judged(at)
 
     async def progress(self) -> ServerProgress:
-        """How far this server is."""
+        """How far the server behind this transaction is, at this moment and not at the transaction's beginning."""
         row = (await self._connection.execute(statement("server_progress"))).one()
         return ServerProgress(row.follows, row.position, row.system, row.timeline, row.at.astimezone(UTC))
 
     @cached_property
-    def policies(self) -> PostgresPolicies:
-        """The policy and what counts against it."""
-        return PostgresPolicies(self._connection)
+    def policies(self) -> Policies:
+        return Policies(self._connection)
 
     @cached_property
-    def projects(self) -> PostgresProjects:
-        """Projects and their members."""
-        return PostgresProjects(self._connection)
+    def projects(self) -> Projects:
+        return Projects(self._connection)
 
     @cached_property
-    def usage(self) -> PostgresUsage:
-        """Who held what, and fair shares."""
-        return PostgresUsage(self._connection)
+    def usage(self) -> Usage:
+        return Usage(self._connection)
 
     @cached_property
-    def entitlements(self) -> PostgresEntitlements:
-        """Bookings whose slot it is."""
-        return PostgresEntitlements(self._connection)
+    def entitlements(self) -> Entitlements:
+        return Entitlements(self._connection)
 
     @cached_property
-    def admissions(self) -> PostgresAdmissions:
-        """Pods of others that use bookings."""
-        return PostgresAdmissions(self._connection)
+    def admissions(self) -> Admissions:
+        return Admissions(self._connection)
 
     @cached_property
-    def pod_endings(self) -> PostgresPodEndings:
-        """What is remembered of pods that people made."""
-        return PostgresPodEndings(self._connection)
+    def pod_endings(self) -> PodEndings:
+        return PodEndings(self._connection)
 
     @cached_property
-    def belongings(self) -> PostgresBelongings:
-        """What users have that is not over."""
-        return PostgresBelongings(self._connection)
+    def belongings(self) -> Belongings:
+        return Belongings(self._connection)
 
     @cached_property
-    def used_proofs(self) -> PostgresUsedProofs:
-        """Proofs that were used to sign in."""
-        return PostgresUsedProofs(self._connection)
+    def used_proofs(self) -> UsedProofs:
+        return UsedProofs(self._connection)
 
     @cached_property
-    def retention(self) -> PostgresRetention:
-        """What is removed because it is old."""
-        return PostgresRetention(self._connection)
+    def retention(self) -> Retention:
+        return Retention(self._connection)
 
     def wake(self, channel: Channel) -> None:
         """Wake listeners once this transaction has committed."""
         self.wakes.add(channel)
 
 
-class PostgresHeldPods:
-    """See ports.transactions.HeldPods."""
+class HeldPods:
+    """Pod locks that are held while the cluster is asked and told, without any transaction; writing needs one."""
 
-    def __init__(self, connection: AsyncConnection, units: "PostgresUnitsOfWork", ids: frozenset[str]) -> None:
+    def __init__(self, connection: AsyncConnection, units: "UnitOfWorkFactory", ids: frozenset[str]) -> None:
         self._connection = connection
         self._units = units
         self._ids = ids
 
     @property
     def ids(self) -> frozenset[str]:
-        """Whose lock is held."""
+        """The reservations whose lock was free."""
         return self._ids
 
     @asynccontextmanager
     async def work(self, *, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
-        """A unit of work on the connection that holds the locks."""
+        """A unit of work like the factory's, on the connection that holds the locks: only one at a time.
+
+        Whoever lost that connection, and the locks with it, can't write by it any more.
+        """
         check_still_held(self._connection)
         with told_as_unavailable() as reached:
             reached.connected = True
@@ -248,8 +226,12 @@ class PostgresHeldPods:
         self._units.wake(uow)
 
 
-class PostgresUnitsOfWork:
-    """See ports.transactions.UnitOfWorkFactory. Wake-ups go out after commit."""
+class UnitOfWorkFactory:
+    """Opens units of work: `async with uow_factory() as uow:`.
+
+    Wake-ups go out after commit. Where the database's time is not what `clock` has counted, `clock` counts; without
+    one, the database's time does.
+    """
 
     def __init__(
         self,
@@ -273,7 +255,10 @@ class PostgresUnitsOfWork:
 
     @asynccontextmanager
     async def __call__(self, *, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
-        """A transaction, or with `one_statement` one for each statement."""
+        """A transaction; with `one_statement` each statement is one of its own, which saves two round trips.
+
+        That is only right for work whose every write is in a single statement.
+        """
         opened = (self._each_by_itself if one_statement else self._engine).connect()
         with told_as_unavailable() as reached:
             async with AsyncExitStack() as closing:
@@ -286,10 +271,13 @@ class PostgresUnitsOfWork:
                 yield uow
         self.wake(uow)
 
-    def bounded(self, *, connection: timedelta, statement: timedelta) -> "PostgresUnitsOfWork":
-        """See ports.transactions.UnitOfWorkFactory."""
+    def bounded(self, *, connection: timedelta, statement: timedelta) -> "UnitOfWorkFactory":
+        """The same with bounds of its own: on the wait for a connection, and on each statement.
+
+        Beyond these the unit of work fails with DatabaseUnavailableError.
+        """
         engine = self._engine.execution_options(**{STATEMENT_OPTION: statement.total_seconds()})
-        return PostgresUnitsOfWork(
+        return UnitOfWorkFactory(
             engine,
             self._client,
             self._wakeups,
@@ -302,34 +290,24 @@ class PostgresUnitsOfWork:
     @asynccontextmanager
     async def hold_pods(
         self, reservation_ids: Sequence[str], *, patience: timedelta = timedelta(0)
-    ) -> AsyncIterator[PostgresHeldPods]:
-        """Pod locks, on a connection that is taken from the pool while the block runs."""
+    ) -> AsyncIterator[HeldPods]:
+        """Keep everybody else from creating and finalising these reservations' pods while the block runs.
+
+        Those whose lock somebody holds are left out, but one that is asked for alone is waited for with `patience`.
+        Takes a connection from the pool for as long.
+        """
         async with AsyncExitStack() as closing:
             with told_as_unavailable() as reached:
                 connection = await closing.enter_async_context(self._holding.connect())
                 reached.connected = True
                 ids = await closing.enter_async_context(held(connection, reservation_ids, patience))
-            yield PostgresHeldPods(connection, self, ids)
+            yield HeldPods(connection, self, ids)
 
-    def on(self, connection: AsyncConnection) -> PostgresUnitOfWork:
+    def on(self, connection: AsyncConnection) -> UnitOfWork:
         """The repositories on a connection."""
-        return PostgresUnitOfWork(connection, self._client, self._clock, self._sealing)
+        return UnitOfWork(connection, self._client, self._clock, self._sealing)
 
-    def wake(self, uow: PostgresUnitOfWork) -> None:
+    def wake(self, uow: UnitOfWork) -> None:
         """Tell listeners what was committed."""
         for channel in uow.wakes:
             self._wakeups.wake(channel)
-
-
-def unit_of_work_factory(
-    engine: AsyncEngine,
-    client: PGMQueue,
-    wakeups: PostgresWakeups,
-    clock: SharedClock | None = None,
-    sealing: Sealing = PLAIN,
-) -> UnitOfWorkFactory:
-    """Transactions on an engine; their wake-ups go out after commit.
-
-    Where the database's time is not what `clock` has counted, `clock` counts; without one, the database's time does.
-    """
-    return PostgresUnitsOfWork(engine, client, wakeups, clock, sealing)

@@ -15,6 +15,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import assert_never
 
+SUMMED_AFTER = timedelta(minutes=2)
+"""What was given back is told row by row for so long: no question asked now is about the time before that."""
+
 
 class UsageBy(StrEnum):
     """What a report has a line for."""

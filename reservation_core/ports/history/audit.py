@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +42,3 @@ class EventPage:
 
     events: tuple[RecordedEvent, ...]
     goes_on_before: Place | None
-
-
-class Audit(Protocol):
-    """The record as its readers search it."""
-
-    async def newest_first(self, which: EventFilter, *, before: Place | None, limit: int) -> EventPage:
-        """At most `limit` before a place.
-
-        A page may be short, or empty, and go on: only so many lines are looked at.
-        """
-        ...
-
-    async def is_about(self, subject: str, user_id: int) -> bool:
-        """Whether a subject is a reservation, a token or a place for notices of this user's."""
-        ...

@@ -1,9 +1,6 @@
 """The last lines of pods whose cluster forgets their logs with them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
 
 from reservation_core.domain.model import PodName
 
@@ -21,19 +18,3 @@ class KeptLog:
     pod: PodName
     tail: bytes
     complete: bool
-
-
-class PodLogs(Protocol):
-    """Ends of logs, kept for a while after their pods are gone."""
-
-    async def kept(self, pods: Sequence[PodName]) -> dict[PodName, bool]:
-        """Of which of these pods something was kept, and whether that is complete."""
-        ...
-
-    async def keep(self, logs: Sequence[KeptLog], now: datetime) -> None:
-        """Store the ends of logs. What is complete is not written again; an empty tail never replaces another."""
-        ...
-
-    async def tail(self, pod: PodName) -> bytes | None:
-        """What was kept of one pod's log; None when nothing was, or no longer is."""
-        ...

@@ -1,13 +1,10 @@
 """Nodes and GPUs, written as the cluster reports them and read with their holders."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Protocol
+from datetime import datetime
 
 from reservation_core.domain.cards.link_words import Links
-from reservation_core.domain.model import ForeignPod, GpuState, NodeReport
-from reservation_core.ports.nodes.cards_now import NodeNow
+from reservation_core.domain.model import GpuState
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,64 +73,3 @@ class Fence:
     node: str
     by: str
     reason: str | None
-
-
-class Inventory(Protocol):
-    """Nodes and GPUs as the cluster reported them."""
-
-    async def update(
-        self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime
-    ) -> list[dict[str, Any]]:
-        """Make the tables say what the cluster says; returns what changed (one dict a change)."""
-        ...
-
-    async def gpus(self, *, after: tuple[str, int] | None, limit: int) -> list[GpuView]:
-        """By node name and index."""
-        ...
-
-    async def nodes(self, *, after: str | None, limit: int) -> list[NodeView]:
-        """By name."""
-        ...
-
-    async def node(self, name: str) -> NodeView | None:
-        """One node, also when it was removed."""
-        ...
-
-    async def lock_node(self, name: str) -> NodeRecord | None:
-        """Read one node and keep others from changing it until the transaction ends."""
-        ...
-
-    async def fence(self, name: str, by: str, reason: str | None, now: datetime) -> None:
-        """Write down that the node is without power, and tell the planner."""
-        ...
-
-    async def unfence(self, name: str) -> None:
-        """Take the word back, and tell the planner."""
-        ...
-
-    async def cordon(self, name: str, cordon: Cordon) -> None:
-        """Write down that nothing new is to be placed on the node, and tell the planner."""
-        ...
-
-    async def uncordon(self, name: str) -> None:
-        """Take that back, and tell the planner."""
-        ...
-
-    async def without_power(self, names: Sequence[str]) -> dict[str, Fence]:
-        """Which of these nodes are fenced and don't answer: there the fence stands for the node's own word."""
-        ...
-
-    async def cut_off(self) -> dict[str, Fence]:
-        """Reservations that hold cards of a node which is fenced and does not answer, by id."""
-        ...
-
-    async def nodes_now(self, soon: timedelta, before: Mapping[str, NodeNow]) -> list[NodeNow]:
-        """Every node by name with the cards that `gpus` shows, and who has each next where that begins within `soon`.
-
-        Nodes that are as in `before` come back as the very objects that are there.
-        """
-        ...
-
-    async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:
-        """(gpu_type, state, count), for metrics."""
-        ...

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.notices import Notice, NoticeChannel, NoticedEvent, NoticeKind, TargetStatus, ToldOf
+from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus
 
 Preferences = dict[NoticeKind, frozenset[NoticeChannel]]
 """For each kind the channels by which somebody wants to hear of it."""
@@ -85,59 +85,3 @@ class NoticeSender(Protocol):
 
 
 NoticeSenders = Mapping[NoticeChannel, NoticeSender]
-
-
-class Notices(Protocol):
-    """Targets, preferences, and what delivering needs to know."""
-
-    async def add_target(self, new: NewTarget, *, most: int, most_a_day: int, now: datetime) -> NoticeTarget:
-        """Raises LimitExceededError when the user has `most` already, or made `most_a_day` within a day."""
-        ...
-
-    async def targets(self, user_id: int | None, *, after: str | None, limit: int) -> list[NoticeTarget]:
-        """By id; None means everybody's."""
-        ...
-
-    async def target(self, target_id: str, user_id: int | None) -> NoticeTarget | None:
-        """None when this user (None: anybody) has no such target."""
-        ...
-
-    async def remove_target(self, target_id: str, user_id: int | None, now: datetime) -> NoticeTarget | None:
-        """Forget its address and secrets; answers what it was."""
-        ...
-
-    async def verify_target(self, target_id: str, user_id: int, code: str, now: datetime) -> bool:
-        """Whether the code was right; then it is verified."""
-        ...
-
-    async def claim_test(self, target_id: str, now: datetime, not_since: datetime) -> bool:
-        """Note a test now; false when there was one after `not_since`."""
-        ...
-
-    async def preferences(self, user_id: int) -> SaidPreferences:
-        """Every kind, with what was said or else the default."""
-        ...
-
-    async def lock_preferences(self, user_id: int) -> int:
-        """Keep others from changing them until the transaction ends; answers their version."""
-        ...
-
-    async def prefer(self, user_id: int, preferences: Preferences) -> None:
-        """Replace what was said, as the next version; kinds that are left out have their default again."""
-        ...
-
-    async def destination(self, target_id: str) -> Destination | None:
-        """A target that is not removed and whose user is not disabled."""
-        ...
-
-    async def occasion(self, event_id: int) -> tuple[NoticedEvent, ToldOf | None] | None:
-        """The event and its reservation, if it is about one, as it stands; None for what nobody is told of."""
-        ...
-
-    async def note_delivered(self, target_id: str, now: datetime) -> None:
-        """It works (again)."""
-        ...
-
-    async def note_failed(self, target_id: str, why: str, now: datetime, *, lost: bool) -> None:
-        """It did not work; `lost`: the notice is given up."""
-        ...

@@ -27,11 +27,3 @@ class ProofChecker(Protocol):
     async def check(self, proof: AnyProof) -> CheckedProof:
         """Raises ProofRefusedError, ProofUnavailableError, and NotLetInError where such proofs are not taken."""
         ...
-
-
-class UsedProofs(Protocol):
-    """Proofs that were used and could be used again, were they not remembered."""
-
-    async def use(self, digest: bytes, forget_after: datetime, now: datetime) -> bool:
-        """False when it was used before. Who comes second waits for the first one's transaction."""
-        ...

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from reservation_core.domain.model import JobStatus, ReservationKind
 
@@ -25,23 +24,3 @@ class CalendarCount:
     kind: str
     of: ReservationKind
     count: int
-
-
-class Measurements(Protocol):
-    """What metrics are made of; every call is cheap however many jobs there were."""
-
-    async def job_counts(self) -> list[tuple[JobStatus, int]]:
-        """Jobs that have not ended, by status; all four statuses, zeros too."""
-        ...
-
-    async def newest_event(self, settled_before: datetime) -> int:
-        """The newest event older than that; 0 when there is none."""
-        ...
-
-    async def ended(self, after_event: int, up_to_event: int, limit: int) -> list[EndedJob]:
-        """Jobs whose final event is in (after_event, up_to_event], in event order."""
-        ...
-
-    async def calendar_events(self, after_event: int, up_to_event: int) -> list[CalendarCount]:
-        """What happened to bookings, windows and promises in (after_event, up_to_event]."""
-        ...

@@ -1,10 +1,8 @@
 """What a program without an API answers about itself, for those who watch over its process."""
 
 import asyncio
-import socket
 from collections.abc import Sequence
 
-import structlog
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -12,19 +10,15 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp
 
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
-from reservation_core.runtime.http.bounded_protocol import ServerBounds
-from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.http.serving import open_socket, serve_beside
 from reservation_core.runtime.processing.loop_metrics import LoopCollector
 from reservation_core.runtime.processing.loops import PATIENCE_S, Loops
 from reservation_core.runtime.settings.http import HttpSettings
 
 _ANSWER_S = 3
-_STOP_PATIENCE_S = 2
-CONNECTIONS = 64
-_log = structlog.get_logger(__name__)
 
 
 def create_app(uow_factory: UnitOfWorkFactory, loops: Loops, collectors: Sequence[Collector] = ()) -> FastAPI:
@@ -79,17 +73,3 @@ async def serve_health(
     """Answer until cancelled. Raises ListenError."""
     app = create_app(uow_factory, loops, collectors)
     await serve_beside(app, open_socket(listen, "GPU_DEV_HEALTH_LISTEN"), "health", http)
-
-
-async def serve_beside(app: ASGIApp, opened: socket.socket, name: str, http: HttpSettings) -> None:
-    """Answer at a port of its own, without TLS, until cancelled; then close it. `name` says in the log what it is."""
-    try:
-        config = quiet_config(app, stop_patience_s=_STOP_PATIENCE_S, lifespan="off")
-        server = QuietServer(
-            config,
-            lambda: _log.info(f"{name}_listening", address=address_of(opened)),
-            ServerBounds(http.limits(CONNECTIONS)),
-        )
-        await server.serve([opened])
-    finally:
-        opened.close()

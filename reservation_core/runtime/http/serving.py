@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from reservation_core.domain.network.client_addresses import Network
 from reservation_core.runtime.http.bounded_listener import BoundedListener
 from reservation_core.runtime.http.bounded_protocol import BoundedProtocol, ServerBounds
 from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.http import HttpSettings
+
+_BESIDE_STOP_PATIENCE_S = 2
+_BESIDE_CONNECTIONS = 64
+_log = structlog.get_logger(__name__)
 
 
 class ListenError(SettingsError):
@@ -132,3 +139,17 @@ def address_of(opened: socket.socket, scheme: str = "http") -> str:
     """The base URL of a listening socket."""
     host, port = opened.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if opened.family == socket.AF_INET6 else f"{scheme}://{host}:{port}"
+
+
+async def serve_beside(app: ASGIApp, opened: socket.socket, name: str, http: HttpSettings) -> None:
+    """Answer at a port of its own, without TLS, until cancelled; then close it. `name` says in the log what it is."""
+    try:
+        config = quiet_config(app, stop_patience_s=_BESIDE_STOP_PATIENCE_S, lifespan="off")
+        server = QuietServer(
+            config,
+            lambda: _log.info(f"{name}_listening", address=address_of(opened)),
+            ServerBounds(http.limits(_BESIDE_CONNECTIONS)),
+        )
+        await server.serve([opened])
+    finally:
+        opened.close()

@@ -17,9 +17,9 @@ from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.api.transport import Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pods.pod_endings import EndRules, GuardedPod
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.processes.companions import beside

@@ -13,9 +13,10 @@ from datetime import timedelta
 
 import structlog
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
 from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.processing.messages_in_hand import MessagesInHand

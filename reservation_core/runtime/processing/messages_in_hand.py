@@ -11,8 +11,9 @@ from datetime import timedelta
 
 import structlog
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.processing.loops import Loops
 
 _log = structlog.get_logger(__name__)

@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pod_scheduling.domain.extender.owner_quotas import LedgerHoldings
-from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
+from reservation_core.adapters.postgres.policy.policies import Policies
 from reservation_core.ports.policy.policies import CurrentPolicy
 from reservation_core.runtime.reading.repeated_reading import RepeatedReading
 
@@ -16,7 +16,7 @@ class HoldingsReading(RepeatedReading[LedgerHoldings]):
         self._policy: CurrentPolicy | None = None
 
     async def _holdings(self, connection: AsyncConnection) -> LedgerHoldings:
-        policies = PostgresPolicies(connection)
+        policies = Policies(connection)
         if self._policy is None or self._policy.revision != await policies.revision():
             self._policy = await policies.current()
         return LedgerHoldings(self._policy.policy, await policies.held_now())

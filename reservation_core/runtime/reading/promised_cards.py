@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pod_scheduling.domain.maps.map_placement import Reserved, ReservedCards
-from reservation_core.adapters.postgres.policy.entitlements import PostgresEntitlements
+from reservation_core.adapters.postgres.policy.entitlements import Entitlements
 from reservation_core.ports.policy.entitlements import PromisedCard
 from reservation_core.runtime.reading.repeated_reading import RepeatedReading
 
@@ -18,7 +18,7 @@ class PromisedCards(RepeatedReading[ReservedCards]):
 
 
 async def _promised(connection: AsyncConnection) -> ReservedCards:
-    return by_card(await PostgresEntitlements(connection).promised_cards())
+    return by_card(await Entitlements(connection).promised_cards())
 
 
 def by_card(found: Iterable[PromisedCard]) -> ReservedCards:

@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TypeVar, assert_never
+from typing import Any, Protocol, TypeVar, assert_never
 
 import structlog
 
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import DomainError
 from reservation_core.domain.network.replica_lag import (
     ReplicaStanding,
@@ -27,14 +27,7 @@ from reservation_core.domain.network.replica_lag import (
     ServerProgress,
     standing,
 )
-from reservation_core.ports.transactions import (
-    DatabaseUnavailableError,
-    Reads,
-    StatementRefusedError,
-    TransactionLostError,
-    UnitOfWork,
-    UnitOfWorkFactory,
-)
+from reservation_core.ports.transactions import DatabaseUnavailableError, StatementRefusedError, TransactionLostError
 from reservation_core.runtime.database_urls import readable_url
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processing.loops import Loop
@@ -71,8 +64,19 @@ class ReplicaUse:
     passed_over: Counter[PassedOver] = field(default_factory=Counter)
 
 
+class Reads(Protocol):
+    """Does work that only reads, wherever that is as good as at the primary."""
+
+    async def __call__(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+        """Do it in a transaction that sees all that was committed before this call, and answer what it answers.
+
+        The work must write nothing and keep nothing of the transaction; it may be begun several times, and only the
+        last of these ends. Raises what the work raises, and DatabaseUnavailableError.
+        """
+
+
 class PrimaryReads:
-    """See ports.transactions.Reads: there is nothing but the primary."""
+    """See Reads: there is nothing but the primary."""
 
     def __init__(self, uow: UnitOfWorkFactory) -> None:
         self._uow = uow
@@ -96,7 +100,7 @@ class _OtherError(Exception):
 
 
 class ReplicaReads:
-    """See ports.transactions.Reads. `keep` must be running: until it has seen the replica, the primary does it all."""
+    """See Reads. `keep` must be running: until it has seen the replica, the primary does it all."""
 
     def __init__(
         self, primary: UnitOfWorkFactory, replica: UnitOfWorkFactory, wait: timedelta, *, every_s: float = LOOK_EVERY_S
@@ -286,7 +290,7 @@ async def open_reads(settings: ApiSettings, runtime: Runtime, *, application: st
     url = readable_url("GPU_DEV_DATABASE_REPLICA_URL", settings.database_replica_url, settings.database_password)
     engine = open_engine(url, pool=settings.database_pool, application=f"{application}-reads", read_only=True)
     try:
-        replica = unit_of_work_factory(
+        replica = UnitOfWorkFactory(
             engine, await open_client(engine), PostgresWakeups(url, application), sealing=sealing_of(settings)
         )
         wait = timedelta(seconds=settings.database_replica_wait_s)

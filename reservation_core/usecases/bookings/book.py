@@ -6,6 +6,7 @@ loses often goes on alone, so that as many are served as there is room for.
 
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.bookings.card_choice import SLACK, BookableCard, bookable, choose
 from reservation_core.domain.bookings.nouns import (
@@ -24,7 +25,6 @@ from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.bookings.booking_rules import (
     Booker,

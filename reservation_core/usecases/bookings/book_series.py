@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate, Recurrence
 from reservation_core.domain.bookings.card_choice import BookableCard, bookable, choose, with_booked
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, Skipped, Span, Wanted
@@ -13,7 +14,6 @@ from reservation_core.domain.wall_times import zone_name
 from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import (
     ALONE_AFTER,
     AROUND,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableCard, choose, never_bookable
 from reservation_core.domain.bookings.nouns import FARTHEST_START, LONGEST_BOOKING, ChosenCard, Span, Wanted
 from reservation_core.domain.bookings.slot_search import nearest_slots
@@ -23,7 +24,6 @@ from reservation_core.domain.policy.rules import (
     not_in_project,
 )
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 
 _MINUTE = timedelta(minutes=1)
 

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.changes import Cancelled
 from reservation_core.domain.bookings.life import transition
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking
@@ -9,7 +10,6 @@ from reservation_core.domain.changes import BookingOver
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import told
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 from reservation_core.usecases.carry_out import carry_out

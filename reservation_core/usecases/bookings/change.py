@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings.card_choice import BookableCard, choose
 from reservation_core.domain.bookings.nouns import (
@@ -26,7 +27,6 @@ from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.bookings.bookings import CalendarEntry, ChangedBooking
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import (
     ALONE_AFTER,
     TRIES,

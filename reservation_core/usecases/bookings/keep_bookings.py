@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.bookings.changes import DecidedBookingChange, StartWorkload, WorkloadRefused
 from reservation_core.domain.bookings.life import BookingRules, advance
 from reservation_core.domain.bookings.life import decide as decide_booking
@@ -28,7 +29,6 @@ from reservation_core.domain.policy.limits import Policy
 from reservation_core.ports.bookings.booking_life import LeftOver
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.submit import ACCEPTED

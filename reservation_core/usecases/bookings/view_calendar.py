@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableCard, bookable
 from reservation_core.ports.bookings.bookings import CalendarEntry
-from reservation_core.ports.transactions import UnitOfWork
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.errors import NotFoundError, StaleVersionError
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 
 
 def no_such_booking(booking_id: str) -> NotFoundError:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.bookings.card_choice import bookable, choose
 from reservation_core.domain.bookings.changes import Accepted, Booked, BookingEvent, Declined, Offered
 from reservation_core.domain.bookings.life import decide
@@ -20,7 +21,6 @@ from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings.booking_life import WaitlistMark
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.bookings.book import AROUND, cards_around, stored, type_of
 from reservation_core.usecases.bookings.booking_rules import booker, from_now, judge_for, permitted
 from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings

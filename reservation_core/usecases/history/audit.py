@@ -1,9 +1,9 @@
 """Reading the record: everything for administrators, for others what is about something of theirs."""
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.ports.history.audit import EventFilter, EventPage, Place
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 
 
 async def read_record(

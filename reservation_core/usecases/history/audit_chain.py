@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import ChainTrimmedError, ForbiddenError
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainLine, Link, chained, lines
 from reservation_core.ports.history.audit_chain import ChainHead
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 BATCH = 500
 _AT_ONCE = 50

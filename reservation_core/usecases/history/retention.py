@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.history.retention import (
     HistoryKind,
     RetentionRules,
@@ -20,7 +21,6 @@ from reservation_core.domain.history.retention import (
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.history.retention import LockNotHadError, Place
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 BATCH = 100
 ROWS = 50

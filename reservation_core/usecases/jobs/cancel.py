@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import CancelRequested
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_owned
 

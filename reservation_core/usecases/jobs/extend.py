@@ -2,12 +2,12 @@
 
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import ExtendRequested
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.permit import lock_owner, permit_extension
 from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_owned

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotPermittedError
 from reservation_core.domain.model import JobStatus, Reservation, ReservationKind
 from reservation_core.domain.policy.any_type import never_on_any
@@ -15,7 +16,6 @@ from reservation_core.domain.policy.rules import (
     never_possible,
     not_in_project,
 )
-from reservation_core.ports.transactions import UnitOfWork
 
 
 def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequest:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.domain.model import (
@@ -18,7 +19,6 @@ from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.jobs.permit import permit_ever
 from reservation_core.usecases.repeat_lost_transactions import until_not_lost

@@ -1,10 +1,10 @@
 """Finding a reservation on behalf of somebody: what is not theirs does not exist for them."""
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError, StaleVersionError
 from reservation_core.domain.model import Reservation
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 
 
 def visible_user(principal: Principal) -> int | None:

@@ -6,10 +6,10 @@ what is there, or maintenance, which makes room. It stands until it is taken bac
 
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.ports.nodes.inventory import Cordon, NodeRecord, NodeView
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.people.users import require_admin
 

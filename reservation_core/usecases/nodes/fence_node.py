@@ -8,6 +8,7 @@ so a pod that was forgotten too early can't meet a new holder of its cards.
 from collections.abc import Sequence
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import NodeFenced
 from reservation_core.domain.errors import NodeAnswersError, NodeNotFencedError, NotFoundError
 from reservation_core.domain.jobs.lifecycle import decide
@@ -15,7 +16,6 @@ from reservation_core.domain.model import JobStatus, PodName, PodStatus, Reserva
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people.users import require_admin

@@ -8,6 +8,7 @@ again.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.maintenance import LONGEST_WINDOW, MaintenanceCreate
 from reservation_core.domain.bookings.maintenance import (
     Affected,
@@ -27,7 +28,6 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.make_room import ClearedWindow, has_begun, move_or_cut

@@ -8,6 +8,7 @@ from the window's end on. One that would have begun in the window begins when th
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableCard, choose
 from reservation_core.domain.bookings.changes import BeginsLater, BookingEvent, CutShort, MovedAway
 from reservation_core.domain.bookings.life import decide
@@ -25,7 +26,6 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.book import cards_around
 from reservation_core.usecases.bookings.booking_rules import from_now, this_minute
 from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 
 

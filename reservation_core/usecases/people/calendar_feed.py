@@ -4,12 +4,12 @@ import hmac
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people.tokens import maker_of
 
 PAST = timedelta(days=90)

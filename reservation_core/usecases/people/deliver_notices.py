@@ -12,12 +12,12 @@ from weakref import WeakValueDictionary
 
 import pydantic
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.notices import Notice, NoticeChannel, notice_of, trial_notice, verification_notice
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import Destination, NeverTakenError, NoticeSenders, NotTakenError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, TryAgainError
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 
 _LONGEST_REST = timedelta(seconds=60)
 _SOON = timedelta(seconds=1)

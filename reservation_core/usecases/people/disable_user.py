@@ -8,6 +8,7 @@ that can't be any more, as is who has a job that waits once more because its sta
 from dataclasses import dataclass
 from datetime import timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.bookings.changes import Cancelled
 from reservation_core.domain.bookings.life import transition
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
@@ -17,7 +18,6 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, Reservation, ReservationKind
 from reservation_core.ports.people.belongings import Belonging
 from reservation_core.ports.people.identities import Principal, UserRecord
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.bookings.book import told
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people.users import require_admin, unknown_user

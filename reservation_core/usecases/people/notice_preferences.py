@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import StaleVersionError
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.notices import SaidPreferences
-from reservation_core.ports.transactions import UnitOfWork
 
 
 async def look(uow: UnitOfWork, principal: Principal) -> SaidPreferences:

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.errors import LimitExceededError, NotFoundError, WrongCodeError
 from reservation_core.domain.notices import NoticeChannel, TargetStatus
@@ -9,7 +10,6 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.notices import NewTarget, NoticeTarget
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.sign_in import AnyProof
 from reservation_core.domain.errors import NameTakenError, NotLetInError, ProofRefusedError
 from reservation_core.domain.people.sign_in import LetIn, ProvedIdentity, SignInRule, let_in
@@ -14,7 +15,6 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import TokenRecord, UserRecord
 from reservation_core.ports.people.proofs import CheckedProof, ProofChecker
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.people.tokens import KEPT_WHEN_OVER
 from reservation_core.usecases.people.users import RESERVED_NAMES
 

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.tokens import TokenBudget
 from reservation_core.domain.errors import (
     ForbiddenError,
@@ -14,7 +15,6 @@ from reservation_core.domain.people.token_budgets import passed_on
 from reservation_core.domain.people.token_scopes import TokenReach, TokenScope
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal, TokenRecord
-from reservation_core.ports.transactions import UnitOfWork
 
 KEPT_WHEN_OVER = timedelta(days=7)
 """For so long tokens are still listed after they have ended."""

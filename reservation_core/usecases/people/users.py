@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal, UserRecord
-from reservation_core.ports.transactions import UnitOfWork
 
 RESERVED_NAMES = frozenset({"me", "planner", "system"})
 """`me` is the caller in addresses; `system` and `planner` are the actors of what nobody asked for."""

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import pydantic
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.errors import CalendarConflictError
@@ -17,7 +18,7 @@ from reservation_core.domain.plan import Commitment, PlannedSlot, Start
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.ports.transactions import TransactionLostError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import TransactionLostError
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.planning.quota_gate import QuotaGate
 

@@ -8,6 +8,7 @@ Where no rule bounds what runs, all of this is one look at a number once a secon
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.plan import Asker, PlannedSlot, Start
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
@@ -15,7 +16,6 @@ from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_rulings import Ruling, counts_hours, limits_starts
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 
 _SPENT_EVERY = 60

@@ -13,6 +13,7 @@ from itertools import groupby
 
 import structlog
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.pods.overbooked_pods import Occupant, too_many
 from reservation_core.domain.pods.pod_endings import (
@@ -31,7 +32,6 @@ from reservation_core.domain.pods.victims import NodeNeed, Preemptible, victims
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods
 from reservation_core.ports.pods.pod_endings import EndingRecord, NeededCards
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.pods.report_guarded_pods import PodReporter
 

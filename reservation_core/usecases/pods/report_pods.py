@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.pods.pod_reports import Judged, PodReport, Register
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.pods.schedulability import require_service
 

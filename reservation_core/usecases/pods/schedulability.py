@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import ReservationKind, Role
 from reservation_core.domain.pods.booked_nodes import MOST_NODES
@@ -11,7 +12,6 @@ from reservation_core.domain.policy.limits import RuleName
 from reservation_core.domain.policy.rules import RuleRequest, check, known_from
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.policy.entitlements import Entitlement, NodeOfBooking
-from reservation_core.ports.transactions import UnitOfWork
 
 _QUOTAS = frozenset({RuleName.MAX_GPUS.value, RuleName.MAX_GPU_HOURS_PER_WEEK.value})
 _NOW = timedelta(seconds=1)

@@ -5,11 +5,11 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people.users import require_admin
 
 CHANGED = "policy_changed"

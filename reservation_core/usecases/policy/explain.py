@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
@@ -21,7 +22,6 @@ from reservation_core.domain.policy.rules import (
     uses,
 )
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.booking_rules import this_minute, timing
 
 

@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.policy.effects import AffectedByPolicy, OpenReservation, affected_by
 from reservation_core.domain.policy.limits import Policy, Rules, Scope
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.policy.change_policy import put
 from reservation_core.usecases.rehearse import rehearse
 

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.policy.policies import Project
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.people.users import require_admin
 from reservation_core.usecases.policy.change_policy import forget_project
 

@@ -2,11 +2,10 @@
 
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.policy.fair_share import ranks
-from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
+from reservation_core.domain.policy.usage import SUMMED_AFTER, UsageBy, UsageReport, UsageSeries
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.policy.usage import SUMMED_AFTER
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 
 _SUMMED_AT_ONCE = 20_000

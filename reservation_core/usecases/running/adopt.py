@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import SYSTEM, Adopted
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.adoption import PodStanding, adoption_of, standing
@@ -20,7 +21,6 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.jobs.reservations import UnknownCardError
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power

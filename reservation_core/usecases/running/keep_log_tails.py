@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import HeldPods
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.model import PodName, PodPhase, PodStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
-from reservation_core.ports.transactions import HeldPods
 
 _AT_ONCE = 8
 

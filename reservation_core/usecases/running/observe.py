@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
@@ -18,7 +19,6 @@ from reservation_core.domain.pods.job_pods import pod_names
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.transactions import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWorkFactory
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartDelayed, StartFailed, StartRefused
 from reservation_core.domain.jobs.lifecycle import decide
@@ -19,7 +20,6 @@ from reservation_core.domain.pods.job_pods import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.queues import NotYetError
-from reservation_core.ports.transactions import HeldPods, UnitOfWorkFactory
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
 from reservation_core.usecases.running.keep_log_tails import keep_tails

@@ -9,10 +9,10 @@ while it does, so that the death of this process changes nothing; for one that w
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import HeldPods
 from reservation_core.domain.model import PodName, PodSpec
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
-from reservation_core.ports.transactions import HeldPods
 from reservation_core.usecases.running.pod_calls import PodCall, call_all
 
 

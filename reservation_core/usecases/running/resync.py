@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.jobs.adoption import PodStanding, standing
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.nodes.fence_node import end_cut_off
 from reservation_core.usecases.running.adopt import AccountReport, AccountRules, Accounts

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.people.users import require_admin
 

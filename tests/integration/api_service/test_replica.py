@@ -23,8 +23,8 @@ from structlog.testing import capture_logs
 
 from api_service.app import create_app
 from reservation_core.adapters.postgres.connection.migrating import upgrade
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import Role
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.runtime.reading import reading
 from reservation_core.runtime.reading.reading import (
     PassedOver,

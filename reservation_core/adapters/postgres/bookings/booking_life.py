@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.bookings.calendar_due import due_parameters
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.jobs.reservations import (
     CALENDAR_CONSTRAINT,
@@ -23,18 +24,21 @@ from reservation_core.domain.changes import Record, WakePlanner
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings.booking_life import LeftOver, WaitlistMark
-from reservation_core.ports.queues import Queue, QueueName
+from reservation_core.ports.queues import QueueName
 
 
-class PostgresBookingLife:
-    """See ports.bookings.booking_life.BookingLife."""
+class BookingLife:
+    """Bookings, changed by what is due."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
         self._connection = connection
         self._queue = queue
 
     async def hold_planning(self) -> None:
-        """Wait for a plan that is being written, and let none be until the transaction ends."""
+        """Wait for a plan that is being written, and let none be until the transaction ends.
+
+        To be asked for before any row is locked.
+        """
         await self._connection.execute(statement("hold_planning"))
 
     async def due(self, rules: BookingRules, now: datetime, limit: int) -> list[str]:
@@ -43,7 +47,7 @@ class PostgresBookingLife:
         return [row.id for row in found]
 
     async def facts(self, ids: Sequence[str]) -> dict[str, BookingFacts]:
-        """What is true around these bookings."""
+        """What is true around these bookings, but for their grace."""
         found = await self._connection.execute(statement("booking_facts"), {"ids": list(ids)})
         return {
             row.id: BookingFacts(
@@ -57,7 +61,10 @@ class PostgresBookingLife:
         }
 
     async def apply(self, changes: Sequence[DecidedBookingChange]) -> None:
-        """Write changes: rows first, then the ledger, the record and the messages."""
+        """Write changes, those of one booking in their order: rows first, then the ledger, the record and the messages.
+
+        Workloads are not started here (see `link_job`). Raises CalendarConflictError when cards are not free.
+        """
         if not changes:
             return
         first: dict[str, Booking] = {}
@@ -166,14 +173,14 @@ class PostgresBookingLife:
         await self._connection.execute(statement("link_started_job"), {"id": booking_id, "job_id": job_id})
 
     async def left_over(self, now: datetime, limit: int) -> list[LeftOver]:
-        """Jobs within bookings that are over."""
+        """Jobs that wait, start or run within bookings that are over by their status or by the clock."""
         found = await self._connection.execute(statement("left_over_jobs"), {"now": now, "limit": limit})
         return [
             LeftOver(row.job_id, row.booking_id, BookingStatus(row.booking_status), row.booking_end) for row in found
         ]
 
     async def waitlist_mark(self) -> WaitlistMark:
-        """Counted from the rows that wait."""
+        """Equal to an earlier one only if the waitlist is as it was then."""
         row = (await self._connection.execute(statement("waitlist_mark"))).one()
         return WaitlistMark(row.waiting, row.last, row.versions)
 
@@ -193,7 +200,7 @@ class PostgresBookingLife:
         ]
 
     async def counts(self) -> list[tuple[BookingStatus, int]]:
-        """Open bookings by status; zeros too."""
+        """How many bookings are open, by status; zeros too."""
         found = await self._connection.execute(statement("open_booking_counts"))
         counts = {row.status: row.bookings for row in found}
         return [(status, counts.get(status.value, 0)) for status in BookingStatus if status in OPEN_BOOKINGS]

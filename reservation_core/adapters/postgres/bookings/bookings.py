@@ -46,23 +46,26 @@ class _LostRaceError(Exception):
     """Somebody else has taken a card."""
 
 
-class PostgresBookings:
-    """See ports.bookings.bookings.Bookings."""
+class Bookings:
+    """Bookings, their cards and the calendar."""
 
     def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection
         self._sealing = sealing
 
     async def lock_calendar(self) -> None:
-        """Book alone among those who had to lock it."""
+        """Wait for others who had to lock it, too: whoever lost too many races books alone."""
         await self._connection.execute(statement("lock_calendar"))
 
     async def judge_now(self) -> None:
-        """Have deferred constraints checked now, and from now on at once."""
+        """Have deferred constraints checked now, and from now on at once: whether what is within a booking stays so."""
         await self._connection.execute(statement("check_deferred_constraints"))
 
     async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[KnownCard]:
-        """Every card with its ranges that touch [start, end)."""
+        """Every card of nodes that exist, with its open ranges that touch [start, end).
+
+        `without`: reservations whose own ranges don't count.
+        """
         found = await self._connection.execute(
             statement("bookable_cards"), {"start": start, "end": end, "without": list(without)}
         )
@@ -75,7 +78,10 @@ class PostgresBookings:
         ]
 
     async def add(self, new: Sequence[NewBooking], series: NewSeries | None) -> bool:
-        """Store all or none; false when a card was taken meanwhile."""
+        """Store bookings with cards, record and message, all or none.
+
+        False: somebody else took a card meanwhile. The transaction stays usable.
+        """
         cards = [(each.booking.id, card) for each in new for card in each.chosen]
         documents = [
             booking_document(
@@ -112,7 +118,7 @@ class PostgresBookings:
         return race.won
 
     async def change(self, changed: ChangedBooking, actor: str, kind: str, now: datetime) -> bool:
-        """Write a change; false when a card was taken meanwhile."""
+        """Write a change, with its record (an event of this kind) and message. False as with `add`."""
         after = changed.after
         when = {"id": after.id, "start": after.span.start, "end": after.span.end}
         async with self._raced() as race:
@@ -144,7 +150,7 @@ class PostgresBookings:
             raise _LostRaceError
 
     async def cancel(self, before: Sequence[Booking], after: Sequence[Booking], actor: str, now: datetime) -> None:
-        """Write these as cancelled; what is left of their time goes back."""
+        """Write bookings that were locked as cancelled: what is left of their time goes back at `now`."""
         begun = [each.id for each in before if each.span.start <= now]
         ahead = [each.id for each in before if each.span.start > now]
         await self._drop_plans([each.id for each in before], None, None)
@@ -158,23 +164,23 @@ class PostgresBookings:
             await self._record(was, becomes, actor, "booking_cancelled", now)
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Booking]:
-        """Lock rows, and read them after that."""
+        """Lock rows, and read them with their cards and jobs after that; unknown ids are left out."""
         await self._connection.execute(statement("lock_bookings"), {"ids": list(ids)})
         return {each.id: each for each in await self._whole(ids)}
 
     async def view(self, booking_id: str) -> Booking | None:
-        """One booking."""
+        """One booking with its cards and jobs."""
         found = await self._whole([booking_id])
         return found[0] if found else None
 
     async def project_of(self, booking_id: str, user_id: int) -> str | None:
-        """The project of a user's booking."""
+        """The project that a user's booking is for; None for a booking without one, or that is not theirs."""
         found = await self._connection.execute(statement("project_of_booking"), {"id": booking_id, "user_id": user_id})
         project: str | None = found.scalar_one_or_none()
         return project
 
     async def views(self, which: BookingFilter, *, limit: int, after: tuple[datetime, str] | None) -> list[Booking]:
-        """By start and id."""
+        """By start and id, those after (start, id)."""
         found = await self._connection.execute(
             statement("list_bookings"),
             {
@@ -195,7 +201,10 @@ class PostgresBookings:
     async def entries(
         self, start: datetime, end: datetime, gpu_ids: Collection[int], *, only_of: int | None = None
     ) -> list[CalendarEntry]:
-        """What has one of these cards at some time in [start, end), by start and id."""
+        """What has one of these cards at some time in [start, end), by start and id; `only_of`: only this user's.
+
+        What runs within a booking lies in the booking's time and is left out.
+        """
         result = await self._connection.execute(
             statement("calendar_entries"),
             {
@@ -217,7 +226,7 @@ class PostgresBookings:
     async def latest(
         self, user_id: int, from_: datetime, statuses: frozenset[BookingStatus], limit: int
     ) -> list[Booking]:
-        """By start and id."""
+        """A user's own that end after `from_`, by start and id; of too many the latest."""
         found = await self._connection.execute(
             statement("feed_bookings"),
             {
@@ -231,19 +240,19 @@ class PostgresBookings:
         return await self._whole([row.id for row in found])
 
     async def of_series(self, series_id: str, from_occurrence: int) -> list[str]:
-        """Those that are not over."""
+        """The ids of a series' bookings that are not over, from an occurrence on."""
         found = await self._connection.execute(
             statement("bookings_of_series"), {"series_id": series_id, "occurrence": from_occurrence}
         )
         return [row.id for row in found]
 
     async def jobs_within(self, booking_ids: Sequence[str]) -> list[str]:
-        """Jobs of these bookings that have not ended."""
+        """The ids of jobs of these bookings that have not ended."""
         found = await self._connection.execute(statement("jobs_within"), {"ids": list(booking_ids)})
         return [row.id for row in found]
 
     async def taken_within(self, booking_id: str) -> list[tuple[str, datetime]]:
-        """Which jobs hold cards in it, and until when."""
+        """Jobs of a booking that hold cards, and until when by the calendar."""
         found = await self._connection.execute(statement("taken_within"), {"id": booking_id})
         return [(row.reservation_id, row.until) for row in found]
 

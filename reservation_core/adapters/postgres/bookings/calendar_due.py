@@ -13,15 +13,15 @@ from reservation_core.ports.bookings.calendar_due import CalendarWork
 _QUESTIONS = ("unsettled_users", "left_over_jobs", "due_bookings", "due_windows", "joined_cards", "somebody_waits")
 
 
-class PostgresCalendarDue:
-    """See ports.bookings.calendar_due.CalendarDue."""
+class CalendarDue:
+    """The calendar's one cheap question."""
 
     def __init__(self, connection: AsyncConnection, clock: SharedClock | None = None) -> None:
         self._connection = connection
         self._counted = counted_by(clock)
 
     async def work(self, rules: BookingRules) -> CalendarWork:
-        """What there is to do by the database's clock."""
+        """What there is to do by the database's clock. Level-triggered: what comes up later is in the next answer."""
         [clock] = await direct.fetch(self._connection, "database_time", {"counted": self._counted()})
         found = await direct.which_find(self._connection, _QUESTIONS, due_parameters(rules, clock["now"], 1))
         return CalendarWork(
@@ -34,7 +34,7 @@ class PostgresCalendarDue:
         )
 
     async def is_led(self) -> bool:
-        """Whether the planner's lease is somebody's."""
+        """Whether a planner leads, who keeps the calendar, too."""
         [row] = await direct.fetch(self._connection, "lease_is_held", {"counted": self._counted()})
         return bool(row["held"])
 

@@ -29,14 +29,14 @@ from reservation_core.domain.model import ReservationKind
 _DEADLOCK = "40P01"
 
 
-class PostgresMaintenance:
-    """See ports.bookings.maintenance.Maintenance."""
+class Maintenance:
+    """Windows in the calendar."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def cards_of(self, nodes: Sequence[str], gpus: Sequence[tuple[str, int]]) -> list[CardPlace]:
-        """Cards of nodes, and cards by (node, index)."""
+        """Every card of these nodes, and these cards by (node, index); what is unknown is left out."""
         found = await self._connection.execute(
             statement("cards_for_maintenance"),
             {
@@ -48,7 +48,7 @@ class PostgresMaintenance:
         return [CardPlace(row.gpu_id, row.node, row.card_index) for row in found]
 
     async def taken(self, gpu_ids: Sequence[int], span: Span) -> list[CoveredRow]:
-        """Open rows that touch a time."""
+        """Open rows of the ledger on these cards that touch a time."""
         found = await self._connection.execute(
             statement("taken_by_others"), {"gpu_ids": list(gpu_ids), "start": span.start, "end": span.end}
         )
@@ -58,12 +58,15 @@ class PostgresMaintenance:
         ]
 
     async def live_within(self, booking_ids: Sequence[str]) -> list[str]:
-        """Jobs that hold cards within bookings."""
+        """Jobs that hold cards within these bookings."""
         found = await self._connection.execute(statement("live_jobs_within"), {"ids": list(booking_ids)})
         return [row.id for row in found]
 
     async def drop_slots(self, job_ids: Sequence[str], record: Record, now: datetime) -> list[tuple[str, str]]:
-        """Forget planned times, with a record and a message each."""
+        """Forget the times planned for these waiting jobs, record why, and have them planned anew.
+
+        Returns those that had one, as (job id, user).
+        """
         found = await self._connection.execute(
             statement("drop_slots_for_maintenance"),
             {
@@ -77,7 +80,7 @@ class PostgresMaintenance:
         return [(row.id, row.user_name) for row in found]
 
     async def add(self, window: Window) -> None:
-        """Store a window."""
+        """Store a window with its rows, record and message. Raises CalendarConflictError."""
         with _told_as_conflict():
             await self._connection.execute(
                 statement("add_window"),
@@ -98,7 +101,7 @@ class PostgresMaintenance:
             )
 
     async def joined(self, now: datetime) -> dict[str, list[CardPlace]]:
-        """Cards that windows don't have yet, by window."""
+        """Cards that have joined whole nodes of open windows since these were made, by window."""
         found: dict[str, list[CardPlace]] = {}
         for row in await self._connection.execute(statement("joined_cards"), {"now": now}):
             found.setdefault(row.id, []).append(CardPlace(row.gpu_id, row.node, row.card_index))
@@ -107,7 +110,7 @@ class PostgresMaintenance:
     async def grow(
         self, window: Window, cards: Sequence[CardPlace], span: Span, affected: Sequence[Affected], now: datetime
     ) -> None:
-        """More cards for a window, for a part of its time."""
+        """Give a locked window more cards, for `span`, with its record and message. Raises CalendarConflictError."""
         with _told_as_conflict():
             written = await self._connection.execute(
                 statement("add_to_window"),
@@ -126,7 +129,7 @@ class PostgresMaintenance:
             raise WriteConflictError(f"{window.id} was changed between reading and writing")
 
     async def lock(self, window_id: str) -> Window | None:
-        """Lock a window, and read it after that."""
+        """Lock a window until the transaction ends, and read it after that."""
         await self._connection.execute(statement("lock_window"), {"id": window_id})
         return await self.view(window_id)
 
@@ -136,7 +139,7 @@ class PostgresMaintenance:
         return [row.id for row in found]
 
     async def apply(self, change: WindowChange) -> None:
-        """Write a change."""
+        """Write a change with its record and message."""
         late: list[str] = []
         if change.gives_back:
             await self._connection.execute(statement("close_window"), {"id": change.after.id, "now": change.at})
@@ -166,7 +169,7 @@ class PostgresMaintenance:
         return found[0] if found else None
 
     async def views(self, *, limit: int, before_seq: int | None, open_only: bool) -> list[Window]:
-        """Newest first."""
+        """Newest first, older than `before_seq`."""
         return await self._views(only=None, limit=limit, before_seq=before_seq, open_only=open_only)
 
     async def _views(self, **which: Any) -> list[Window]:

@@ -22,8 +22,8 @@ async def open_client(engine: AsyncEngine) -> PGMQueue:
     return client
 
 
-class PgmqQueue:
-    """See ports.queues.Queue."""
+class Queue:
+    """PGMQ inside the transaction of the unit of work it hangs on."""
 
     def __init__(self, client: PGMQueue, connection: AsyncConnection) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class PgmqQueue:
         return [QueuedMessage(m["msg_id"], m["read_ct"], m["enqueued_at"], json.loads(m["body"])) for m in found]
 
     async def delete(self, queue: QueueName, ids: Sequence[int]) -> None:
-        """Forget handled messages."""
+        """Forget handled messages; unknown ids are nothing."""
         if ids:
             # Every message comes by here; the client's own way takes as long as a plan of several jobs.
             await direct.fetch(self._connection, "delete_messages", {"queue": queue.value, "ids": list(ids)})
@@ -57,7 +57,7 @@ class PgmqQueue:
             )
 
     async def unread(self, queue: QueueName, ids: Sequence[int]) -> None:
-        """Count one delivery less."""
+        """Count one delivery of each less: what happened was nobody's fault. They stay hidden as they were."""
         if ids:
             await self._connection.execute(
                 text(
@@ -107,7 +107,7 @@ class PgmqQueue:
         ]
 
     async def forget_dead_letters(self, queue: QueueName, before: datetime, limit: int) -> int:
-        """Delete the oldest dead letters; they are numbered as they are buried."""
+        """Delete those of the `limit` oldest dead letters that were buried before a time; returns how many."""
         result = await self._connection.execute(
             text(
                 f"""
@@ -123,7 +123,7 @@ class PgmqQueue:
         return result.rowcount
 
     async def oldest_dead_letter(self) -> datetime | None:
-        """By the first of each queue."""
+        """When the oldest dead letter of any queue was buried."""
         firsts = [
             f"(SELECT enqueued_at FROM pgmq.q_{queue.dead_letters} ORDER BY msg_id LIMIT 1)"  # noqa: S608 - an enum's
             for queue in QueueName
@@ -133,7 +133,7 @@ class PgmqQueue:
         return oldest
 
     async def redrive(self, queue: QueueName, ids: Sequence[int] | None) -> int:
-        """Send dead letters to their queue again, in one statement."""
+        """Send dead letters (all when `ids` is None) to their queue again, in one statement; returns how many."""
         result = await self._connection.execute(
             text(
                 f"""
@@ -153,7 +153,7 @@ class PgmqQueue:
         return int(result.one()[0])
 
     async def metrics(self) -> list[QueueMetrics]:
-        """Depth and age of every queue that is ours."""
+        """Depth and age of every queue, dead letters too."""
         ours = {name for queue in QueueName for name in (queue.value, queue.dead_letters)}
         return [
             QueueMetrics(m.queue_name, m.queue_length, m.oldest_msg_age_sec)

@@ -62,7 +62,7 @@ class _Answer:
 
 
 class SharedClock:
-    """See ports.clock.Clock and StepKeeper.
+    """See ports.clock.Clock. Keeps the ledger's time even when the database's clock steps.
 
     Until the database has answered once, it is the machine's own clock, read at the start.
     """
@@ -100,7 +100,11 @@ class SharedClock:
 
     @asynccontextmanager
     async def leading(self, epoch: int) -> AsyncIterator[None]:
-        """See ports.clock.StepKeeper. Raises DatabaseUnavailableError."""
+        """While the block runs, this process leads in `epoch` and makes up for steps of the database's clock.
+
+        First it looks what time it is: nothing is decided by a time that the leader before has corrected.
+        Raises DatabaseUnavailableError.
+        """
         self._epoch = epoch
         try:
             await self.ask()

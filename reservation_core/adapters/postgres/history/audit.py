@@ -15,14 +15,17 @@ LOOKED_AT_OF_ONE = 1_000
 """The same of a search for what is about one thing: each line may lie in a page of its own."""
 
 
-class PostgresAudit:
-    """See ports.history.audit.Audit."""
+class Audit:
+    """The record as its readers search it."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def newest_first(self, which: EventFilter, *, before: Place | None, limit: int) -> EventPage:
-        """At most `limit` before a place."""
+        """At most `limit` before a place.
+
+        A page may be short, or empty, and go on: only so many lines are looked at.
+        """
         span: dict[str, Any] = {
             "from": which.from_,
             "to": which.to,

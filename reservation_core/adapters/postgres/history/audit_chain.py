@@ -12,14 +12,17 @@ from reservation_core.domain.history.audit_chain import AuditedEvent, Link, Remo
 from reservation_core.ports.history.audit_chain import ChainHead, EventsAhead
 
 
-class PostgresAuditChain:
-    """See ports.history.audit_chain.AuditChain."""
+class AuditChain:
+    """Links by position; events by id."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def take_turn(self) -> bool:
-        """By a lock on the row of the chain's state."""
+        """Keep everybody else from appending until this transaction ends; False where somebody else appends.
+
+        By a lock on the row of the chain's state.
+        """
         return (await self._run("take_turn_at_chain")).scalar_one_or_none() is not None
 
     async def head(self) -> ChainHead:
@@ -28,27 +31,27 @@ class PostgresAuditChain:
         return ChainHead(_link(row), row.chained_at)
 
     async def start(self) -> int:
-        """The oldest link."""
+        """The position of the oldest link: what follows it can be checked."""
         position: int = (await self._run("chain_start")).scalar_one()
         return position
 
     async def ahead(self, after: int, limit: int) -> EventsAhead | None:
-        """The next events."""
+        """The next events after an id; None: there are none."""
         row = (await self._run("events_ahead", after=after, limit=limit)).one()
         return None if row.through is None else EventsAhead(row.through, row.unbroken)
 
     async def writers(self) -> frozenset[str]:
-        """By their locks."""
+        """Transactions that may have recorded something and are not over, by their locks."""
         return frozenset(row.writer for row in await self._run("event_writers"))
 
     async def events(self, after: int, through: int, limit: int) -> Sequence[AuditedEvent]:
-        """By id."""
+        """Events after an id and up to another, in order."""
         found = await self._run("events_between", after=after, through=through, limit=limit)
         rows: Sequence[Sequence[Any]] = found.all()
         return [AuditedEvent(*row) for row in rows]
 
     async def append(self, links: Sequence[Link], chained_at: datetime) -> None:
-        """All in one statement."""
+        """Append links, all in one statement."""
         await self._run(
             "append_to_chain",
             chained_at=chained_at,
@@ -60,26 +63,26 @@ class PostgresAuditChain:
         )
 
     async def links(self, start: int, limit: int) -> Sequence[Link]:
-        """By position."""
+        """Links from a position on."""
         return [_link(row) for row in await self._run("chain_links", start=start, limit=limit)]
 
     async def first_since(self, at: datetime) -> int | None:
-        """By the time at which it was chained."""
+        """The position of the first link that was made at a time or later."""
         position: int | None = (await self._run("first_chained_since", at=at)).scalar_one_or_none()
         return position
 
     async def removals(self) -> Removals:
-        """As the drops of partitions left it."""
+        """What the retention removed, as the drops of partitions left it."""
         row = (await self._run("chain_removals")).one()
         return Removals(row.removed_before, row.removed_through)
 
     async def unchained_since(self, after: int) -> datetime | None:
-        """The next one's time."""
+        """When the next event to be chained was recorded; None where all are chained."""
         at: datetime | None = (await self._run("oldest_unchained", after=after)).scalar_one_or_none()
         return at
 
     async def trim(self, limit: int) -> int:
-        """The oldest."""
+        """Remove the oldest links whose events were removed, all but the last of them; returns how many."""
         await self._run("begin_retention")
         return (await self._run("trim_chain", limit=limit)).rowcount
 

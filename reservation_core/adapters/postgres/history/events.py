@@ -47,8 +47,8 @@ async def record_all(connection: AsyncConnection, lines: Sequence[ReservationEve
     )
 
 
-class PostgresEvents:
-    """See ports.history.events.Events."""
+class Events:
+    """The append-only record: who, what, before, after, why."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -81,14 +81,17 @@ class PostgresEvents:
         return int((await self._connection.execute(statement("newest_event"))).scalar_one())
 
     async def after(self, event_id: int, limit: int, late: Collection[int] = ()) -> list[Recorded]:
-        """At most `limit` of what was recorded after an event, in the order of the ids; before it those of `late`."""
+        """At most `limit` of what was recorded after an event, in the order of the ids; before it those of `late`.
+
+        An id may come to be seen after greater ones.
+        """
         result = await self._connection.execute(
             statement("events_after"), {"after_id": event_id, "limit": limit, "late": sorted(late)}
         )
         return [Recorded(row.id, row.kind, row.subject) for row in result]
 
     async def standing(self) -> tuple[object, ...]:
-        """What differs whenever something has been recorded, or estimates have changed."""
+        """What differs whenever something has been recorded, or estimates have changed; to be compared only."""
         return tuple((await self._connection.execute(statement("events_standing"))).one())
 
     async def estimates_as_of(self) -> tuple[int, datetime | None]:

@@ -13,16 +13,17 @@ from reservation_core.ports.history.idempotency import StoredAnswer
 _LOOKS = 3
 
 
-class PostgresIdempotency:
-    """See ports.history.idempotency.Idempotency."""
+class Idempotency:
+    """Answers kept for a day, so that a repeated POST does nothing twice."""
 
     def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection
         self._sealing = sealing
 
     async def claim(self, user_id: int, key: str, request_hash: bytes, now: datetime) -> StoredAnswer | None:
-        """Take the key (None: it was free), or get its answer. `request_hash` is a SHA-256.
+        """Take the key (None: it was free, go on and `store`), or get its answer. `request_hash` is a SHA-256.
 
+        A second caller with the same key waits for the first one's transaction.
         Raises IdempotencyConflictError when the key belongs to another request, or its answer was not kept.
         """
         mine = {"user_id": user_id, "key": key}
@@ -48,7 +49,10 @@ class PostgresIdempotency:
         raise IdempotencyConflictError("This Idempotency-Key is just being forgotten. Send the request with a new key.")
 
     async def store(self, user_id: int, key: str, status: int, body: bytes) -> None:
-        """Keep the answer of a key claimed in this transaction. Raises LookupError when it was not claimed."""
+        """Keep the answer of a key claimed in this transaction, which is the act's, too.
+
+        Raises LookupError when the key was not claimed.
+        """
         result = await self._connection.execute(
             statement("store_answer"),
             {"user_id": user_id, "key": key, "status": status, "answer": self._sealed(body, user_id)},

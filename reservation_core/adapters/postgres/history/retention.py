@@ -34,8 +34,8 @@ _BELONGINGS = (
 )
 
 
-class PostgresRetention:
-    """See ports.history.retention.Retention."""
+class Retention:
+    """Removes what is old. Each call looks at no more than `limit` things, the oldest first; what is needed stays."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -47,7 +47,10 @@ class PostgresRetention:
         return StillNeeded(row.cooldown, half_life, row.counted_until)
 
     async def remove_reservations(self, before: datetime, after: Place | None, limit: int) -> Removal:
-        """The next that ended before a time, with what belongs to them."""
+        """Jobs, bookings and maintenance windows that ended before a time, with everything that belongs to them.
+
+        What is not summed up, not given back, or still used by pods of others is passed over.
+        """
         after_at, after_id = after or (_BEGINNING, "")
         found = await self._run(
             "removable_reservations", before=before, after_at=after_at, after_id=after_id, limit=limit
@@ -67,7 +70,7 @@ class PostgresRetention:
         return Removal(0, None if row.looked_at < limit else (row.last_at, row.last_id))
 
     async def remove_allocations(self, before: datetime, after: int | None, limit: int) -> RowRemoval:
-        """The next rows of the ledger that were closed before a time."""
+        """Rows of the ledger, and promises, of reservations that ended before a time and stay themselves."""
         found = await self._run("removable_allocations", before=before, after_id=after or 0, limit=limit)
         row = found.one()
         count = 0
@@ -79,11 +82,14 @@ class PostgresRetention:
         return RowRemoval(count, after if count else row.last_id if row.looked_at == limit else None)
 
     async def make_event_partitions(self) -> int:
-        """Those of the months to come."""
+        """Prepare the audit log for the months to come; returns how many partitions were made.
+
+        Raises LockNotHadError when somebody reads for too long; the next time will do.
+        """
         return int(await self._at_once("make_event_partitions", months=_MONTHS_AHEAD) or 0)
 
     async def events_are_due(self, before: datetime) -> bool:
-        """Whether a partition lies before that time."""
+        """Whether a part of the audit log lies before that time as a whole."""
         return bool((await self._run("event_partition_is_due", before=before)).scalar_one())
 
     async def oldest_open(self) -> datetime | None:
@@ -92,7 +98,10 @@ class PostgresRetention:
         return oldest
 
     async def drop_events(self, before: datetime) -> int:
-        """The oldest partition before a time."""
+        """Drop the oldest part of the audit log that lies before a time as a whole; returns about how many events.
+
+        Raises LockNotHadError like `make_event_partitions`.
+        """
         return int(await self._at_once("drop_event_partition", before=before) or 0)
 
     async def remove_pod_logs(self, before: datetime, limit: int) -> int:
@@ -104,7 +113,7 @@ class PostgresRetention:
         return (await self._run("remove_keys", before=before, limit=limit)).rowcount
 
     async def oldest(self, kind: HistoryKind) -> datetime | None:
-        """By an index, or None."""
+        """Since when there is something of a kind; None where there is nothing, or only the disk knows."""
         name = _OLDEST.get(kind)
         oldest: datetime | None = None if name is None else (await self._run(name)).scalar_one_or_none()
         return oldest

@@ -32,7 +32,7 @@ class JobViews:
         self._sealing = sealing
 
     async def view(self, reservation_id: str, user_id: int | None) -> JobView | None:
-        """One job as its owner (None: an administrator) sees it."""
+        """One job as its owner (or, with None, an administrator) sees it."""
         found = await self._connection.execute(
             statement("view_reservation"), {"id": reservation_id, "user_id": user_id}
         )
@@ -40,7 +40,7 @@ class JobViews:
         return views[0] if views else None
 
     async def views(self, which: JobFilter, *, limit: int, before_seq: int | None) -> list[JobView]:
-        """Newest first."""
+        """Newest first, older than `before_seq`."""
         parameters: dict[str, Any] = {
             "limit": limit,
             "before_seq": _LAST_SEQ if before_seq is None else before_seq,
@@ -57,7 +57,7 @@ class JobViews:
         return await self._views(found.all())
 
     async def waiting_views(self, user_id: int | None, *, limit: int, after: tuple[int, int] | None) -> list[JobView]:
-        """Who waits, in line order."""
+        """Who waits, in line order; `after` is the last seen (-priority, seq)."""
         after_priority, after_seq = (_FIRST_PRIORITY, 0) if after is None else after
         found = await self._connection.execute(
             statement("view_waiting"),
@@ -66,7 +66,7 @@ class JobViews:
         return await self._views(found.all())
 
     async def waiting_totals(self) -> list[tuple[str | None, int, int]]:
-        """Per requested type: waiting jobs and GPUs."""
+        """Per requested type: (gpu_type, waiting jobs, waiting GPUs)."""
         found = await self._connection.execute(statement("waiting_totals"))
         return [(row.gpu_type, row.jobs, row.gpus) for row in found]
 

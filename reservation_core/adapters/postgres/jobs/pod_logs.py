@@ -10,8 +10,8 @@ from reservation_core.domain.model import PodName
 from reservation_core.ports.jobs.pod_logs import KeptLog
 
 
-class PostgresPodLogs:
-    """See ports.jobs.pod_logs.PodLogs."""
+class PodLogs:
+    """Ends of logs, kept for a while after their pods are gone."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -23,7 +23,10 @@ class PostgresPodLogs:
         return {names[row.pod]: row.complete for row in found}
 
     async def keep(self, logs: Sequence[KeptLog], now: datetime) -> None:
-        """Store the ends of logs, in one statement."""
+        """Store the ends of logs, in one statement.
+
+        What is complete is not written again; an empty tail never replaces another.
+        """
         if not logs:
             return
         await self._connection.execute(
@@ -38,6 +41,6 @@ class PostgresPodLogs:
         )
 
     async def tail(self, pod: PodName) -> bytes | None:
-        """What was kept of one pod's log."""
+        """What was kept of one pod's log; None when nothing was, or no longer is."""
         found = await self._connection.scalar(statement("pod_log_tail"), {"pod": str(pod)})
         return None if found is None else bytes(found)

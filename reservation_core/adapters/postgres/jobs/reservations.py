@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
 from reservation_core.adapters.postgres.jobs import submissions
@@ -41,7 +42,7 @@ from reservation_core.domain.jobs.promises import (
 )
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted, UnknownCardError
-from reservation_core.ports.queues import Queue, QueueName
+from reservation_core.ports.queues import QueueName
 
 CALENDAR_CONSTRAINT = "allocations_calendar"
 HOLD_CONSTRAINT = "allocations_hold"
@@ -66,8 +67,8 @@ def violates(error: IntegrityError, *constraints: str) -> bool:
     return any(name in named or name in str(error.orig) for name in constraints)
 
 
-class PostgresReservations(JobViews):
-    """See ports.jobs.reservations.Reservations."""
+class Reservations(JobViews):
+    """Reservations, their life and their allocations."""
 
     def __init__(
         self, connection: AsyncConnection, queue: Queue, clock: SharedClock | None = None, sealing: Sealing = PLAIN
@@ -78,11 +79,14 @@ class PostgresReservations(JobViews):
         self._counted = counted_by(clock)
 
     async def submit(self, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:
-        """Store a batch in one statement, then look up what repeated Idempotency-Keys were answered with."""
+        """Store a batch with its events and messages in one statement; answers in the order given.
+
+        Then look up what repeated Idempotency-Keys were answered with.
+        """
         return await submissions.store(self._connection, batch, now, self._sealing)
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Reservation]:
-        """Read and lock rows until the transaction ends."""
+        """Read and lock rows (in id order) until the transaction ends; unknown ids are left out."""
         found = await self._connection.execute(statement("lock_reservations"), {"ids": list(ids)})
         return {row["id"]: reservation_of(row, self._sealing) for row in found.mappings()}
 
@@ -92,7 +96,7 @@ class PostgresReservations(JobViews):
         return {row["id"]: reservation_of(row, self._sealing) for row in found}
 
     async def allocations(self, ids: Sequence[str]) -> dict[str, tuple[AllocatedGpu, ...]]:
-        """The GPUs of each reservation's newest attempt."""
+        """The GPUs of each reservation's newest attempt (released ones too), by rank and index."""
         found = await direct.fetch(self._connection, "reservation_allocations", {"ids": list(ids)})
         return {
             reservation_id: tuple(allocated_gpu_of(row) for row in rows)
@@ -100,7 +104,11 @@ class PostgresReservations(JobViews):
         }
 
     async def apply(self, changes: Sequence[DecidedChange]) -> None:
-        """Write transitions: rows first, then the ledger, the record and the messages."""
+        """Write what `lifecycle.transition` decided: rows first, then the ledger, the record and the messages.
+
+        Raises CalendarConflictError when an extension meets somebody else's range, or taken cards are another's, and
+        UnknownCardError when a taken card is not in the inventory.
+        """
         if not changes:
             return
         await self._update_rows(changes)
@@ -109,13 +117,16 @@ class PostgresReservations(JobViews):
         await self._send(changes)
 
     async def unsettle(self, ids: Sequence[str], until: datetime) -> dict[str, datetime | None]:
-        """Note until when pods may come to be that were asked for and not answered."""
+        """Note until when pods of these may come to be that were asked for and not answered.
+
+        Answers what was noted before. Call it under their pod locks.
+        """
         parameters = {"ids": list(ids), "until": until}
         found = await self._connection.execute(statement("unsettle_reservations"), parameters)
         return {row.id: row.former for row in found}
 
     async def settle(self, former: Mapping[str, datetime | None]) -> None:
-        """All was answered since that was noted."""
+        """All was answered since that was noted: it is as it was before."""
         parameters = {"ids": list(former), "untils": list(former.values())}
         await self._connection.execute(statement("settle_reservations"), parameters)
 
@@ -323,13 +334,13 @@ class PostgresReservations(JobViews):
         return [row.id for row in found]
 
     async def next_end(self) -> datetime | None:
-        """When the next of those that run has to end."""
+        """When the next of those that run has to end, in the past while it is due; None when none runs."""
         [row] = await direct.fetch(self._connection, "next_end", {})
         ends_at: datetime | None = row["ends_at"]
         return ends_at
 
     async def warnable(self, now: datetime, thresholds_s: Sequence[int], limit: int) -> list[str]:
-        """Running, with a warning due."""
+        """Running, with a warning due that was not given yet."""
         if not thresholds_s:
             return []
         found = await self._connection.execute(
@@ -344,7 +355,7 @@ class PostgresReservations(JobViews):
         return [row.id for row in found]
 
     async def stuck(self, *, starting_before: datetime, ending_before: datetime, limit: int) -> list[str]:
-        """Starting or ending for too long."""
+        """Starting since before the one time, or ending since before the other: the oldest `limit` of each."""
         found = await self._connection.execute(
             statement("stuck_reservations"),
             {"starting_before": starting_before, "ending_before": ending_before, "limit": limit},
@@ -352,12 +363,15 @@ class PostgresReservations(JobViews):
         return [row.id for row in found]
 
     async def live(self) -> list[Reservation]:
-        """All that may have pods."""
+        """All that may have pods: starting, running, ending."""
         found = await self._connection.execute(statement("live_reservations"))
         return [reservation_of(row, self._sealing) for row in found.mappings()]
 
     async def resend(self, ids: Sequence[str]) -> int:
-        """Send the pod operation that fits each row's state again, where it does not wait in the queue."""
+        """Send the pod operation that fits each row's state again (create while starting, delete while ending).
+
+        Nothing is sent that waits in the queue already. Returns how many messages were sent.
+        """
         if not ids:
             return 0
         sent = await self._connection.execute(statement("resend_pod_operations"), {"ids": list(ids)})

@@ -9,20 +9,21 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
-from reservation_core.ports.queues import Queue, QueueName
+from reservation_core.ports.queues import QueueName
 
 
-class PostgresUnknownPods:
-    """See ports.jobs.unknown_pods.UnknownPods."""
+class UnknownPods:
+    """Unknown pods, as long as they exist. What changes cards tells the planner."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
         self._connection = connection
         self._queue = queue
 
     async def report(self, pods: Sequence[UnknownPod]) -> list[str]:
-        """Write down what is true of these; returns the names that are new."""
+        """Write down what is true of these; returns the names that are new. Requests for their end stay."""
         if not pods:
             return []
         found = await self._connection.execute(
@@ -60,12 +61,15 @@ class PostgresUnknownPods:
         return None if row is None else _unknown_pod(row)
 
     async def cards_for(self, name: str, node: str) -> list[int]:
-        """All cards of a node: those counted for this pod before, those that nobody has, then the others."""
+        """All cards of a node, in the order in which they are counted for a pod that does not say which it holds.
+
+        First those counted for it before: nothing flutters from look to look. Then those that nobody has, then others.
+        """
         found = await self._connection.execute(statement("cards_for_unknown_pod"), {"name": name, "node": node})
         return list(found.scalars())
 
     async def count(self) -> int:
-        """How many there are."""
+        """How many there are, for metrics."""
         return int((await self._connection.execute(statement("count_unknown_pods"))).scalar_one())
 
     async def page(self, *, after: str | None, limit: int) -> list[UnknownPod]:

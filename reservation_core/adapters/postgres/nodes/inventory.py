@@ -9,6 +9,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.nodes.cards_now import node_now_of
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.link_words import read_links
@@ -17,11 +18,11 @@ from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNo
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuView, NodeRecord, NodeView
-from reservation_core.ports.queues import Queue, QueueName
+from reservation_core.ports.queues import QueueName
 
 
-class PostgresInventory:
-    """See ports.nodes.inventory.Inventory."""
+class Inventory:
+    """Nodes and GPUs as the cluster reported them."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
         self._connection = connection
@@ -80,7 +81,7 @@ class PostgresInventory:
         return None if row is None else _node_view(row)
 
     async def lock_node(self, name: str) -> NodeRecord | None:
-        """Read one node and keep others from changing it."""
+        """Read one node and keep others from changing it until the transaction ends."""
         row = (await self._connection.execute(statement("lock_node"), {"name": name})).one_or_none()
         if row is None:
             return None
@@ -109,7 +110,7 @@ class PostgresInventory:
         await self._tell_planner()
 
     async def without_power(self, names: Sequence[str]) -> dict[str, Fence]:
-        """Which of these nodes are fenced and don't answer."""
+        """Which of these nodes are fenced and don't answer: there the fence stands for the node's own word."""
         if not names:
             return {}
         found = await self._connection.execute(statement("nodes_without_power"), {"names": list(names)})
@@ -121,12 +122,15 @@ class PostgresInventory:
         return {row.id: Fence(row.node, row.fenced_by, row.fence_reason) for row in found}
 
     async def nodes_now(self, soon: timedelta, before: Mapping[str, NodeNow]) -> list[NodeNow]:
-        """Every node by name with its cards, and who has each next within `soon`; what is as `before` is not new."""
+        """Every node by name with the cards that `gpus` shows, and who has each next where that begins within `soon`.
+
+        Nodes that are as in `before` come back as the very objects that are there.
+        """
         result = await self._connection.execute(statement("nodes_now"), {"within_s": soon.total_seconds()})
         return [node_now_of(row, before.get(row.name)) for row in result]
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:
-        """(gpu_type, state, count) of what `gpus` shows."""
+        """(gpu_type, state, count) of what `gpus` shows, for metrics."""
         result = await self._connection.execute(statement("gpu_counts"))
         return [(row.gpu_type, GpuState(row.state), row.cards) for row in result]
 

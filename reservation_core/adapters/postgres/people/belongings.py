@@ -10,22 +10,22 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.people.belongings import Belonging
 
 
-class PostgresBelongings:
-    """See ports.people.belongings.Belongings."""
+class Belongings:
+    """What users have that is not over."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def waiting(self, user_id: int, limit: int) -> list[Belonging]:
-        """What waits."""
+        """Jobs that wait for GPUs, or are to wait again, and requests for bookings that wait or are offered some."""
         return [_belonging(row) for row in await self._rows("waiting_of_user", user_id, limit)]
 
     async def open(self, user_id: int, limit: int) -> list[Belonging]:
-        """What is not over, and not ending already."""
+        """All jobs and bookings that are not over, but for jobs that are ending already."""
         return [_belonging(row) for row in await self._rows("open_of_user", user_id, limit)]
 
     async def left(self, user_id: int, limit: int) -> tuple[list[Belonging], int]:
-        """What is not over, and how many they are."""
+        """All that is not over, the oldest first, and how many they are in all."""
         rows = await self._rows("left_of_user", user_id, limit)
         return [_belonging(row) for row in rows], rows[0].in_all if rows else 0
 

@@ -23,8 +23,8 @@ _TOO_MANY = (
 )
 
 
-class PostgresIdentities:
-    """See ports.people.identities.Identities."""
+class Identities:
+    """Users and tokens."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -63,7 +63,7 @@ class PostgresIdentities:
         return _user(row)
 
     async def user(self, name: str) -> UserRecord | None:
-        """One user, disabled or not."""
+        """One user by name, disabled or not."""
         row = (await self._connection.execute(statement("user_by_name"), {"name": name})).one_or_none()
         return None if row is None else _user(row)
 
@@ -73,12 +73,15 @@ class PostgresIdentities:
         return [_user(row) for row in result]
 
     async def disable_user(self, name: str, now: datetime) -> UserRecord | None:
-        """Disable a user; their tokens stop working at once. None when there is no such user."""
+        """Disable a user; their tokens stop working at once. None when there is no such user.
+
+        What becomes of what they have is another matter.
+        """
         row = (await self._connection.execute(statement("disable_user"), {"name": name, "now": now})).one_or_none()
         return None if row is None else _user(row)
 
     async def enable_user(self, name: str) -> UserRecord | None:
-        """Enable a user; None when there is no such user."""
+        """Enable a user: those of their tokens that were not revoked work again. None when there is no such user."""
         row = (await self._connection.execute(statement("enable_user"), {"name": name})).one_or_none()
         return None if row is None else _user(row)
 
@@ -87,7 +90,7 @@ class PostgresIdentities:
         return [_user(row) for row in await self._connection.execute(statement("unsettled_users"))]
 
     async def note_settled(self, user_id: int, now: datetime) -> None:
-        """Nothing of a disabled user can come in any more."""
+        """Nothing of a disabled user waits any more, and nothing can come in."""
         await self._connection.execute(statement("settle_user"), {"id": user_id, "now": now})
 
     async def create_token(
@@ -106,7 +109,11 @@ class PostgresIdentities:
         scopes: frozenset[TokenScope] = EVERYTHING,
         budget: Budget | None = None,
     ) -> TokenRecord:
-        """Store a token's digest (32 bytes)."""
+        """Store a token's digest (32 bytes); `method` says what vouched for whoever got it at a sign-in.
+
+        It ends with the token that it was made with, or that a browser's session was begun with (`session_from`).
+        `budget`: its own. Raises LimitExceededError where a user would have more than 1000 that end with others.
+        """
         values = {
             "id": token_id,
             "user_id": user_id,
@@ -141,7 +148,10 @@ class PostgresIdentities:
         return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation, _budget(row))
 
     async def forget_tokens(self, user_id: int, before: datetime) -> None:
-        """Delete some of a user's tokens that were over before that; the record keeps that there were any."""
+        """Delete some of a user's tokens that were over before that, once all that were made with them are gone.
+
+        The record keeps that there were any.
+        """
         await self._connection.execute(statement("forget_tokens"), {"user_id": user_id, "before": before})
 
     async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:
@@ -154,7 +164,10 @@ class PostgresIdentities:
         return [_token(row) for row in result]
 
     async def revoke_token(self, token_id: str, user_id: int | None, now: datetime) -> TokenRecord | None:
-        """Revoke a token; a second time changes nothing. None when this user (None: anybody) has no such token."""
+        """Revoke a token with all that were made with it; a second time changes nothing.
+
+        None when there is no such token for this user (None: for anybody).
+        """
         result = await self._connection.execute(
             statement("revoke_token"), {"id": token_id, "user_id": user_id, "now": now}
         )
@@ -162,7 +175,10 @@ class PostgresIdentities:
         return None if row is None else _token(row)
 
     async def renew_token(self, token_id: str, shown: bytes, digest: bytes, now: datetime) -> TokenRecord | None:
-        """Replace the digest `shown` (32 bytes) of a token that works; None also when another token has the new one."""
+        """Replace a token's digest `shown` (32 bytes).
+
+        None when it does not work any more, has another digest already, or another token has the new one.
+        """
         result = await self._connection.execute(
             statement("renew_token"), {"id": token_id, "shown": shown, "digest": digest, "now": now}
         )
@@ -170,14 +186,14 @@ class PostgresIdentities:
         return None if row is None else _token(row)
 
     async def revoke_tokens(self, user_id: int, kept: str, now: datetime) -> list[str]:
-        """Revoke all of a user's tokens that work, but for one and those that it was made with."""
+        """Revoke all of a user's tokens that work, but for one and those that it was made with; returns their ids."""
         result = await self._connection.execute(
             statement("revoke_tokens"), {"user_id": user_id, "kept": kept, "now": now}
         )
         return list(result.scalars())
 
     async def touch_tokens(self, used: dict[str, datetime]) -> None:
-        """Write when tokens (by id) were last used. Times never go back; unknown ids are nothing."""
+        """Write when tokens (by id) were last used, many at once. Times never go back; unknown ids are nothing."""
         if used:
             await self._connection.execute(statement("touch_tokens"), {"ids": list(used), "times": list(used.values())})
 

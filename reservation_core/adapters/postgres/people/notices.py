@@ -21,15 +21,19 @@ from reservation_core.ports.people.notices import (
 _LONGEST_FAILURE = 500
 
 
-class PostgresNotices:
-    """See ports.people.notices.Notices."""
+class Notices:
+    """Targets, preferences, and what delivering needs to know."""
 
     def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
         self._connection = connection
         self._sealing = sealing
 
     async def add_target(self, new: NewTarget, *, most: int, most_a_day: int, now: datetime) -> NoticeTarget:
-        """Store a target. Raises LimitExceededError; the transaction stays usable."""
+        """Store a target.
+
+        Raises LimitExceededError when the user has `most` already, or made `most_a_day` within a day; the transaction
+        stays usable.
+        """
         values = {
             "id": new.id,
             "user_id": new.user_id,
@@ -52,7 +56,7 @@ class PostgresNotices:
         return self._target(row)
 
     async def targets(self, user_id: int | None, *, after: str | None, limit: int) -> list[NoticeTarget]:
-        """Targets that are not removed, after an id, in order of their ids."""
+        """Targets that are not removed, after an id, in order of their ids; None means everybody's."""
         name = "notice_targets_of_everybody" if user_id is None else "notice_targets_of_user"
         values: dict[str, Any] = {"after": after or "", "limit": limit}
         if user_id is not None:
@@ -60,13 +64,13 @@ class PostgresNotices:
         return [self._target(row) for row in await self._connection.execute(statement(name), values)]
 
     async def target(self, target_id: str, user_id: int | None) -> NoticeTarget | None:
-        """One target, of this user or (None) of anybody."""
+        """One target; None when this user (None: anybody) has no such target."""
         values = {"id": target_id, "user_id": user_id}
         row = (await self._connection.execute(statement("notice_target"), values)).one_or_none()
         return None if row is None else self._target(row)
 
     async def remove_target(self, target_id: str, user_id: int | None, now: datetime) -> NoticeTarget | None:
-        """Forget its address and secrets. Messages that are on their way find nothing."""
+        """Forget its address and secrets; answers what it was. Messages that are on their way find nothing."""
         values = {"id": target_id, "user_id": user_id}
         row = (await self._connection.execute(statement("lock_notice_target"), values)).one_or_none()
         if row is None:
@@ -75,17 +79,20 @@ class PostgresNotices:
         return self._target(row)
 
     async def verify_target(self, target_id: str, user_id: int, code: str, now: datetime) -> bool:
-        """Whether the code was the one that was mailed (it has 40 random bits and is forgotten then)."""
+        """Whether the code was the one that was mailed; then the target is verified.
+
+        It has 40 random bits and is forgotten then.
+        """
         values = {"id": target_id, "user_id": user_id, "code": code, "now": now}
         return (await self._connection.execute(statement("verify_notice_target"), values)).one_or_none() is not None
 
     async def claim_test(self, target_id: str, now: datetime, not_since: datetime) -> bool:
-        """Note a test; false when there was one after `not_since`."""
+        """Note a test now; false when there was one after `not_since`."""
         values = {"id": target_id, "now": now, "not_since": not_since}
         return (await self._connection.execute(statement("claim_notice_test"), values)).one_or_none() is not None
 
     async def preferences(self, user_id: int) -> SaidPreferences:
-        """Every kind; defaults where nothing was said."""
+        """Every kind, with what was said or else the default."""
         values = {"user_id": user_id, "channels": [channel.value for channel in NoticeChannel]}
         wanted: dict[NoticeKind, set[NoticeChannel]] = {kind: set() for kind in NoticeKind}
         found = (await self._connection.execute(statement("notice_preferences"), values)).all()
@@ -95,12 +102,12 @@ class PostgresNotices:
         return SaidPreferences({kind: frozenset(channels) for kind, channels in wanted.items()}, found[0].version)
 
     async def lock_preferences(self, user_id: int) -> int:
-        """The version, locked."""
+        """Keep others from changing them until the transaction ends; answers their version."""
         found = await self._connection.execute(statement("lock_whose_notices"), {"user_id": user_id})
         return int(found.one().preferences_version)
 
     async def prefer(self, user_id: int, preferences: Preferences) -> None:
-        """Replace what was said."""
+        """Replace what was said, as the next version; kinds that are left out have their default again."""
         said = [(kind, channel) for kind in preferences for channel in NoticeChannel]
         await self._connection.execute(statement("count_preferences_up"), {"user_id": user_id})
         await self._connection.execute(statement("forget_notice_preferences"), {"user_id": user_id})
@@ -124,7 +131,7 @@ class PostgresNotices:
         return Destination(self._target(row), secret, row.code)
 
     async def occasion(self, event_id: int) -> tuple[NoticedEvent, ToldOf | None] | None:
-        """The event and its reservation as it stands now, if it is about one."""
+        """The event and its reservation, if it is about one, as it stands; None for what nobody is told of."""
         row = (await self._connection.execute(statement("notice_occasion"), {"event_id": event_id})).one_or_none()
         if row is None:
             return None
@@ -151,7 +158,7 @@ class PostgresNotices:
         await self._connection.execute(statement("note_notice_delivered"), {"id": target_id, "now": now})
 
     async def note_failed(self, target_id: str, why: str, now: datetime, *, lost: bool) -> None:
-        """It did not work, and why."""
+        """It did not work; `lost`: the notice is given up."""
         text = why.replace("\x00", "")[:_LONGEST_FAILURE] or "It failed without a word."
         values = {"id": target_id, "why": text, "lost": lost, "now": now}
         await self._connection.execute(statement("note_notice_failed"), values)

@@ -10,24 +10,30 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.people.token_budgets import Ask, Budget
 
 
-class PostgresBudgets:
-    """See ports.people.budgets.Budgets."""
+class Budgets:
+    """The budgets of a line of tokens, each made with the one before it; from the first to the last everywhere."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def hold(self, budget_id: str) -> list[Budget]:
-        """Lock them, and read them after that."""
+        """Lock a budget and those before it, and read them: nobody else charges them until the transaction ends.
+
+        These locks come last: whoever has one takes no other lock.
+        """
         held = await self._connection.execute(statement("hold_budgets"), {"id": budget_id})
         ids = list(held.scalars())
         return _budgets(await self._connection.execute(statement("settle_budgets"), {"ids": ids}))
 
     async def view(self, budget_id: str) -> list[Budget]:
-        """Without locks."""
+        """A budget and those before it as they are now, without locks."""
         return _budgets(await self._connection.execute(statement("view_budgets"), {"id": budget_id}))
 
     async def charge(self, line: Sequence[Budget], asks: Sequence[Ask]) -> None:
-        """Each budget pays for all of it."""
+        """Charge budgets that are held: each pays for all of it.
+
+        What is not used in the end is given back when the reservation is over.
+        """
         await self._connection.execute(
             statement("charge_budgets"),
             {
@@ -39,7 +45,7 @@ class PostgresBudgets:
         )
 
     async def sum_up_refunds(self, limit: int) -> int:
-        """Move rows into the counters of budgets that nobody has."""
+        """Take what was given back off counters of budgets that nobody has, at most `limit` rows; returns how many."""
         found = await self._connection.execute(statement("sum_up_refunds"), {"limit": limit})
         return int(found.scalar_one())
 

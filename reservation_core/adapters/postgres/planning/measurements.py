@@ -9,14 +9,14 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reservation
 from reservation_core.ports.planning.measurements import CalendarCount, EndedJob
 
 
-class PostgresMeasurements:
-    """See ports.planning.measurements.Measurements."""
+class Measurements:
+    """What metrics are made of; every call is cheap however many jobs there were."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def job_counts(self) -> list[tuple[JobStatus, int]]:
-        """Jobs that have not ended, by status; zeros too."""
+        """Jobs that have not ended, by status; all four statuses, zeros too."""
         found = await self._connection.execute(statement("unended_job_counts"))
         counts = {row.status: row.jobs for row in found}
         return [(status, counts.get(status.value, 0)) for status in JobStatus if status not in FINAL_STATUSES]
@@ -37,7 +37,7 @@ class PostgresMeasurements:
         ]
 
     async def calendar_events(self, after_event: int, up_to_event: int) -> list[CalendarCount]:
-        """What happened in the calendar in (after_event, up_to_event], by kind."""
+        """What happened to bookings, windows and promises in (after_event, up_to_event]."""
         found = await self._connection.execute(
             statement("calendar_events"), {"after_event": after_event, "up_to_event": up_to_event}
         )

@@ -30,8 +30,8 @@ CLEARED = "Its slot had to make room for something that could not be put off."
 """Why a slot is later than its promise where nothing else is known."""
 
 
-class PostgresPlanning:
-    """See ports.planning.planning.Planning."""
+class Planning:
+    """What the planner reads and writes; every write is fenced by the epoch."""
 
     def __init__(self, connection: AsyncConnection, clock: SharedClock | None = None) -> None:
         self._connection = connection
@@ -39,7 +39,10 @@ class PostgresPlanning:
         self._counted = counted_by(clock)
 
     async def acquire(self, holder: str, ttl: timedelta) -> int | None:
-        """Become the planner; None when somebody else is."""
+        """Become the planner if nobody is or the lease ran out; returns the new epoch, or None.
+
+        Raises DatabaseUnavailableError where somebody who does not go on holds it up; this one is made to let go.
+        """
         given = {
             "holder": holder,
             "ttl_s": ttl.total_seconds(),
@@ -55,7 +58,7 @@ class PostgresPlanning:
         return int(found.epoch)
 
     async def renew(self, epoch: int, ttl: timedelta) -> bool:
-        """Stay the planner; false when somebody else is by now."""
+        """Keep the lease; false when another planner has taken over. Raises as `acquire` does."""
         given = {"epoch": epoch, "ttl_s": ttl.total_seconds(), "counted": self._counted()}
         return await row_unless_held_up(self._connection, "renew_lease", given) is not None
 
@@ -64,7 +67,10 @@ class PostgresPlanning:
         await self._connection.execute(statement("release_lease"), {"epoch": epoch})
 
     async def snapshot(self, window: int, start_allowance: timedelta) -> PlanningSnapshot:
-        """Everything in one consistent view."""
+        """Nodes, open allocations and the first `window` waiting jobs of each requested type, in one consistent view.
+
+        Also all that have a slot or wait within a booking.
+        """
         # READ COMMITTED sees a new snapshot with every statement: what a later one sees as gone may still be in an
         # earlier one's answer. Reading the line first and the ledger last errs on the safe side.
         rows = (await self._connection.execute(statement("waiting_windows"), {"limit": window + 1})).mappings().all()
@@ -85,7 +91,10 @@ class PostgresPlanning:
         )
 
     async def forget_messages(self, epoch: int, limit: int) -> int:
-        """Forget up to `limit` well-formed messages, oldest first."""
+        """Forget the oldest well-formed messages to the planner: whatever they point to, a snapshot read later shows.
+
+        Returns how many were forgotten, at most `limit`. Raises LostLeadershipError when the epoch is old.
+        """
         found = await self._connection.execute(statement("forget_messages"), {"epoch": epoch, "limit": limit})
         row = found.one()
         if not row.leads:
@@ -93,7 +102,7 @@ class PostgresPlanning:
         return int(row.forgotten)
 
     async def nodes(self) -> tuple[Node, ...]:
-        """The inventory, nodes by name and cards by index."""
+        """Only the inventory, nodes by name and cards by index."""
         rows = await self._connection.execute(statement("planning_gpus"))
         links = await node_links(self._connection)
         return tuple(
@@ -104,7 +113,10 @@ class PostgresPlanning:
     async def changed(
         self, ids: Sequence[str], start_allowance: timedelta, slotted: Collection[str] = ()
     ) -> tuple[list[Waiting], list[Commitment]]:
-        """What is now true of these reservations."""
+        """What is now true of these reservations: waiting, holding, or (absent from both) neither.
+
+        Of those that wait the ledger is asked only for `slotted`, which had a slot: only the planner gives them.
+        """
         waiting = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
         line = [_waiting(row, start_allowance) for row in waiting]
         in_line = {job.id for job in line}
@@ -117,7 +129,7 @@ class PostgresPlanning:
     async def more_waiting(
         self, gpu_type: str | None, after: tuple[int, int] | None, limit: int, start_allowance: timedelta
     ) -> list[Waiting]:
-        """The next jobs of one requested type's line."""
+        """The next waiting jobs of one requested type after (-priority, seq)."""
         after_priority, after_seq = _FIRST if after is None else after
         rows = await self._connection.execute(
             statement("more_waiting"),
@@ -133,7 +145,10 @@ class PostgresPlanning:
     async def commit(
         self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
     ) -> PlanOutcome:
-        """Allocate what was planned and forget its messages, if this is still the planner and the ledger agrees."""
+        """Allocate and move to `starting`, with events and create messages; forget the `handled` messages.
+
+        One statement. Raises LostLeadershipError when the epoch is old, CalendarConflictError when the ledger refuses.
+        """
         placed = [(start.id, gpu.gpu_id, gpu.rank) for start in starts for gpu in start.gpus]
         try:
             [row] = await direct.fetch(
@@ -175,7 +190,11 @@ class PostgresPlanning:
         return PlanOutcome(started)
 
     async def commit_slots(self, epoch: int, slots: Sequence[PlannedSlot], now: datetime) -> frozenset[str]:
-        """Write slots and promises, if this is still the planner and the ledger agrees."""
+        """Give waiting jobs their slots in place of those they had; the first is recorded as the promise.
+
+        One statement. Returns whose were written: others have left the line or were changed meanwhile. Raises
+        LostLeadershipError when the epoch is old, CalendarConflictError when the ledger refuses.
+        """
         placed = [(slot.id, gpu.gpu_id, gpu.rank) for slot in slots for gpu in slot.gpus]
         if any(slot.gpus and slot.end <= slot.start for slot in slots):
             raise CalendarConflictError("A slot would end before it begins. Plan again.")
@@ -207,7 +226,7 @@ class PostgresPlanning:
         return frozenset(row["ids"])
 
     async def record_late_starts(self, late: Sequence[LateStart], now: datetime) -> None:
-        """Record for each of these whose promise has passed that it was missed, once for each promise."""
+        """Record `start_promise_missed` for each of these that waits past its promise, once for each promise."""
         await self._connection.execute(
             statement("record_late_starts"),
             {
@@ -221,7 +240,7 @@ class PostgresPlanning:
         )
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
-        """Make what waiting jobs are told be this; only what has changed is written."""
+        """Replace what waiting jobs are told: place in line, reason, estimated start. Only changes are written."""
         await self._fence(epoch)
         await self._connection.execute(
             statement("publish_estimates"),

@@ -14,14 +14,14 @@ from reservation_core.domain.pods.pod_endings import BookedTime, Memory
 from reservation_core.ports.pods.pod_endings import BookingUse, EndingRecord, NeededCards
 
 
-class PostgresPodEndings:
-    """See ports.pods.pod_endings.PodEndings."""
+class PodEndings:
+    """What those who end pods know. All of it is read and written by one after the other."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def take_turn(self) -> None:
-        """Keep all others who end pods waiting."""
+        """Keep all others who end pods waiting until the transaction ends."""
         await self._connection.execute(statement("take_turn_at_ending_pods"))
 
     async def memories(self) -> list[Memory]:
@@ -30,7 +30,7 @@ class PostgresPodEndings:
         return [Memory(*row) for row in found]
 
     async def booked(self, booking_ids: Collection[str]) -> list[BookedTime]:
-        """How these bookings stand."""
+        """How these bookings stand; nothing of those that there are not."""
         if not booking_ids:
             return []
         found = await self._connection.execute(statement("booked_times"), {"ids": sorted(booking_ids)})
@@ -39,7 +39,7 @@ class PostgresPodEndings:
         ]
 
     async def booked_cards(self, booking_ids: Collection[str]) -> list[BookingUse]:
-        """What these bookings have now, and which jobs are on it."""
+        """What these bookings have now, and which jobs are on it; nothing of those whose slot it is not."""
         if not booking_ids:
             return []
         found = (await self._connection.execute(statement("booked_cards"), {"ids": sorted(booking_ids)})).all()
@@ -51,7 +51,7 @@ class PostgresPodEndings:
         return [BookingUse(row.id, row.cards, tuple(jobs.get(row.id, ()))) for row in found if row.job is None]
 
     async def needed_cards(self, nodes: Collection[str], lead: timedelta) -> list[NeededCards]:
-        """Of these nodes those with cards that are somebody's now or soon."""
+        """Of these nodes those with cards that bookings or jobs have now, or bookings within `lead`."""
         if not nodes:
             return []
         found = await self._connection.execute(statement("needed_cards"), {"nodes": sorted(nodes), "lead": lead})
@@ -65,7 +65,7 @@ class PostgresPodEndings:
         return needs
 
     async def remember(self, memories: Sequence[Memory]) -> None:
-        """Write what is remembered anew."""
+        """Write what is remembered of these pods anew."""
         if not memories:
             return
         await self._connection.execute(
@@ -92,7 +92,7 @@ class PostgresPodEndings:
             await self._connection.execute(statement("forget_pods"), {"uids": sorted(uids)})
 
     async def record(self, records: Sequence[EndingRecord], now: datetime) -> None:
-        """Write lines of the record."""
+        """Write lines of the record, in order."""
         if not records:
             return
         await self._connection.execute(

@@ -12,14 +12,18 @@ from reservation_core.domain.pods.pod_reports import Admission, BookedSlot, PodR
 _LATELY = timedelta(days=1)
 
 
-class PostgresAdmissions:
-    """See ports.pods.pod_reports.Admissions."""
+class Admissions:
+    """Which pods were admitted under which bookings."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def hold(self, reports: Sequence[PodReport], now: datetime) -> list[str]:
-        """Keep the bookings that these pods may use from being changed; answers their ids."""
+        """Keep the bookings that these pods may use from being changed until the transaction ends; answers their ids.
+
+        Those that are named, and of pods that name none what their users have or had within the last day. Reports are
+        taken in one after the other: who comes second waits.
+        """
         await self._connection.execute(statement("take_reports_in_turn"))
         found = await self._connection.execute(
             statement("hold_bookings_of_pods"),
@@ -33,7 +37,7 @@ class PostgresAdmissions:
         return [row.id for row in found]
 
     async def slots(self, booking_ids: Sequence[str]) -> list[BookedSlot]:
-        """What these bookings have or had in the ledger."""
+        """What these bookings have or had in the ledger; nothing of those that were never confirmed."""
         found = await self._connection.execute(statement("booked_slots"), {"ids": list(booking_ids)})
         return [BookedSlot(row.id, row.user_name, row.gpu_type, row.gpus, row.begins, row.ends) for row in found]
 
@@ -55,7 +59,7 @@ class PostgresAdmissions:
         ]
 
     async def write(self, new: Sequence[Admission], ended: Sequence[Admission], actor: str, now: datetime) -> None:
-        """Ends first: what follows may begin there."""
+        """Write the ends of rows, then new rows, which may begin there, and the record of the bookings."""
         if ended:
             await self._connection.execute(
                 statement("end_admissions"),

@@ -24,18 +24,18 @@ from reservation_core.domain.policy.limits import (
 from reservation_core.domain.policy.quota_rulings import spent
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding, OpenBooking, UsageView
+from reservation_core.domain.policy.usage import SUMMED_AFTER
 from reservation_core.ports.policy.policies import CurrentPolicy, StoredRule
-from reservation_core.ports.policy.usage import SUMMED_AFTER
 
 
-class PostgresPolicies:
-    """See ports.policy.policies.Policies."""
+class Policies:
+    """Rules by scope, and the reading that decisions by them need."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def revision(self) -> int:
-        """The number of the last change."""
+        """The number of the last change of the rules, or of who is in which project."""
         # The planner asks again and again, and somebody waits for each of its answers.
         [row] = await direct.fetch(self._connection, "policy_revision", {})
         return int(row["revision"])
@@ -46,12 +46,12 @@ class PostgresPolicies:
         return CurrentPolicy(Policy(stored.rule for stored in await self.rules()), revision)
 
     async def rules(self) -> list[StoredRule]:
-        """Every rule, the least specific first."""
+        """Every rule as it is stored, the least specific first."""
         found = [_stored(row) for row in await self._connection.execute(statement("policy_rules"))]
         return sorted(found, key=lambda stored: (stored.rule.scope.specificity, str(stored.rule.scope)))
 
     async def lock_rule(self, scope: Scope) -> StoredRule | None:
-        """One scope's rules, locked."""
+        """One scope's rules, kept from others until the transaction ends."""
         row = (await self._connection.execute(statement("lock_policy_rule"), _scope(scope))).one_or_none()
         return None if row is None else _stored(row)
 
@@ -75,7 +75,7 @@ class PostgresPolicies:
         )
 
     async def lock_file(self) -> bytes | None:
-        """The digest of the file that was applied last."""
+        """The digest (32 bytes) of the policy file that was applied last; others that apply one wait."""
         found = await self._connection.execute(statement("lock_policy_file"))
         digest: bytes | None = found.scalar_one()
         return digest
@@ -85,7 +85,11 @@ class PostgresPolicies:
         await self._connection.execute(statement("keep_policy_file"), {"digest": digest})
 
     async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> frozenset[int]:
-        """Users first, then projects, each in order: nobody waits in a circle. Answers who of them is disabled."""
+        """Keep everybody else from deciding about quotas of these users and projects until the transaction ends.
+
+        Users first, then projects, each in order: nobody waits in a circle. Nobody disables these users meanwhile;
+        answers who of them is disabled already.
+        """
         locked = await self._connection.execute(statement("lock_quota_users"), {"ids": sorted(set(user_ids))})
         disabled = frozenset(row.id for row in locked if row.disabled)
         if projects:
@@ -93,7 +97,11 @@ class PostgresPolicies:
         return disabled
 
     async def usage(self, user_id: int, project: str | None, known_from: datetime, now: datetime) -> UsageView:
-        """What a user and a project hold, have booked or have held."""
+        """What a user and a project hold, have booked or have held, as far as it ends after `known_from`.
+
+        What their jobs gave back a while ago is in one holding for each week and type: somewhere in that week, before
+        `now`. Bookings are told each by itself.
+        """
         who = {"user_id": user_id, "project": project}
         held = await self._connection.execute(
             statement("quota_holdings"), {**who, "known_from": known_from, "now": now}
@@ -110,7 +118,7 @@ class PostgresPolicies:
         return {row.id: row.name for row in found}
 
     async def drop_slots(self, becauses: Mapping[str, str], now: datetime) -> None:
-        """Take back what these waiting jobs were promised, and say why."""
+        """Take back what these waiting jobs were promised, with a record that says why, once for each job."""
         await self._connection.execute(
             statement("drop_slots_over_quota"),
             {"ids": list(becauses), "becauses": list(becauses.values()), "now": now},
@@ -124,7 +132,10 @@ class PostgresPolicies:
         *,
         promised: bool = False,
     ) -> tuple[Holding, ...]:
-        """What everybody, or these, hold and have booked from now on, and with `promised` their jobs' slots."""
+        """What everybody, or these users and whoever for these projects, hold and have booked from now on.
+
+        With `promised` also the slots of their jobs that wait.
+        """
         asked = {"now": now, "promised": promised}
         if user_ids is None:
             found = await self._connection.execute(statement("quota_open_of_all"), asked)
@@ -152,7 +163,7 @@ class PostgresPolicies:
         ]
 
     async def held_now(self) -> dict[str, dict[str, int]]:
-        """How many cards each user holds now, by type."""
+        """How many cards each user holds now by the database's clock, by type; not what waits or comes later."""
         held: dict[str, dict[str, int]] = {}
         for row in await self._connection.execute(statement("quota_held_now")):
             held.setdefault(row.user_name, {})[row.gpu_type] = row.gpus
@@ -161,7 +172,10 @@ class PostgresPolicies:
     async def spent_by_all(
         self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:
-        """What everybody, or these, have given back since a week's beginning. Raises ValueError for another time."""
+        """What everybody, or these, have given back since a week's beginning, as if it had been held evenly since then.
+
+        Raises ValueError when `since` is no beginning of a week.
+        """
         if since != week_start(since):
             raise ValueError(f"{since} is no beginning of a week")
         week = {"since": since, "now": now}

@@ -11,8 +11,8 @@ from reservation_core.domain.errors import NameTakenError
 from reservation_core.ports.policy.policies import Project
 
 
-class PostgresProjects:
-    """See ports.policy.policies.Projects."""
+class Projects:
+    """Projects and their members."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -26,19 +26,19 @@ class PostgresProjects:
         return _project(row)
 
     async def get(self, name: str) -> Project | None:
-        """One project."""
+        """One project, by name."""
         row = (await self._connection.execute(statement("project_by_name"), {"name": name})).one_or_none()
         return None if row is None else _project(row)
 
     async def page(self, user_id: int | None, *, after: str | None, limit: int) -> list[Project]:
-        """Projects after a name, in order."""
+        """Projects after a name, in order, those that a user is in (None: all)."""
         found = await self._connection.execute(
             statement("projects_by_name"), {"user_id": user_id, "after": after or "", "limit": limit}
         )
         return [_project(row) for row in found]
 
     async def delete(self, name: str) -> bool:
-        """False when there is none."""
+        """What was held for it stays on record. False when there is none."""
         return await self._hit("delete_project", name=name)
 
     async def add_member(self, name: str, user_id: int) -> bool:
@@ -50,12 +50,12 @@ class PostgresProjects:
         return await self._hit("remove_project_member", name=name, user_id=user_id)
 
     async def fellows(self, user_id: int) -> dict[int, str]:
-        """Members of a user's projects."""
+        """Who is in a project with a user: names by id."""
         found = await self._connection.execute(statement("fellows_of_user"), {"user_id": user_id})
         return {row.id: row.name for row in found}
 
     async def of_user(self, user_id: int) -> list[str]:
-        """The names of a user's projects."""
+        """The names of the projects that a user is in, in order."""
         found = await self._connection.execute(statement("projects_of_user"), {"user_id": user_id})
         return list(found.scalars())
 

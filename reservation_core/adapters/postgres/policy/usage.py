@@ -21,8 +21,8 @@ _HALF_LIVES_BACK = 40
 """What is older weighs less than a billionth: it is not looked for."""
 
 
-class PostgresUsage:
-    """See ports.policy.usage.Usage."""
+class Usage:
+    """Reports from the ledger, and the decayed usage that orders equals in the line."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -30,7 +30,7 @@ class PostgresUsage:
     async def report(
         self, by: UsageBy, start: datetime, end: datetime, user_id: int | None, now: datetime
     ) -> UsageReport:
-        """What was held in [start, end) and before `now`."""
+        """What was held in [start, end) and before `now`, by a user or (None) by everybody."""
         end = min(end, now)
         if end <= start:
             return UsageReport(())
@@ -40,7 +40,7 @@ class PostgresUsage:
     async def series(
         self, by: UsageBy, start: datetime, end: datetime, step: timedelta, user_id: int | None, now: datetime
     ) -> UsageSeries:
-        """The same in steps; those that are not past have nothing."""
+        """The same in steps, those of `domain.policy.usage.steps_of`; those that are not past have nothing."""
         steps = len(steps_of(start, end, step))
         end = min(end, now)
         if end <= start:
@@ -55,7 +55,10 @@ class PostgresUsage:
         return UsageSeries(sorted(lines.items(), key=lambda line: (line[0] is None, line[0] or "")))
 
     async def bring_shares_up(self, half_life: timedelta, now: datetime) -> None:
-        """Count what was held since the last time; a `now` that is not later than that changes nothing."""
+        """Count what was held since the last time into each user's decayed usage.
+
+        A `now` that is not later than that changes nothing.
+        """
         state = (await self._connection.execute(statement("lock_fair_shares"))).one()
         seconds = half_life.total_seconds()
         earliest = now - _HALF_LIVES_BACK * half_life
@@ -78,16 +81,23 @@ class PostgresUsage:
         )
 
     async def shares(self) -> dict[int, float]:
-        """Each user's decayed usage."""
+        """The decayed usage of each user (by id), in GPU-seconds as of the last time; who had nothing is absent."""
         return {row.user_id: row.usage for row in await self._connection.execute(statement("fair_shares"))}
 
     async def sum_up_given_back(self, before: datetime, limit: int) -> int:
-        """Move rows that are not in the sums yet into them."""
+        """Add what was given back, at most `limit` rows of it, to the sums of its weeks; returns how many rows.
+
+        Only what had ended by `before`.
+        """
         found = await self._connection.execute(statement("sum_up_given_back"), {"before": before, "limit": limit})
         return int(found.scalar_one())
 
     async def sum_up_usage(self, before: datetime, limit: int, hours: int) -> int:
-        """Move reservations that were over by then into the sums of their hours, days and months."""
+        """Sum up the usage of reservations that were over by `before`; returns how many they were, 0 when none is left.
+
+        At most `limit`, and of no more than `hours` hours of cards together, unless one alone has more.
+        Reports are the same before and after; they only become shorter to make.
+        """
         found = await self._connection.execute(statement("settled_usage"), {"before": before, "limit": limit})
         ids: list[str] = []
         for row in found:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from reservation_core.ports.transactions import UnitOfWork
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.rehearse import rehearse
 from tests.integration.api_service.bookings.calendars import HOUR, add_nodes, asked, at, booked, execute, said

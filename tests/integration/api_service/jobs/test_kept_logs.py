@@ -11,7 +11,7 @@ from api_service import job_log
 from api_service.app import create_app
 from api_service.job_log import follow_log, read_log
 from api_service.services import Services
-from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import PodName, PodPhase, Reservation
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.pod_logs import KeptLog
@@ -41,7 +41,7 @@ class Forgetful:
     async def said(self, job_id: str, status: str, attempt: int = 1) -> None:
         """Say that a job is that far, as only its row is looked at here."""
         async with self.runtime.uow() as uow:
-            assert isinstance(uow, PostgresUnitOfWork)
+            assert isinstance(uow, UnitOfWork)
             await uow._connection.execute(
                 text(
                     "UPDATE reservations SET status = :status, attempt = :attempt, version = version + 1,"

@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.adapters.postgres.unit_of_work import PostgresUnitOfWork
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import CancelRequested, PodsFinished, PodsGone, PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
@@ -110,7 +110,7 @@ async def happen(runtime: Runtime, job_id: str, *events: Any) -> None:
 async def start(runtime: Runtime, job_id: str) -> None:
     """Allocate nothing, but say that it was: what the planner's statement does to the row."""
     async with runtime.uow() as uow:
-        assert isinstance(uow, PostgresUnitOfWork)
+        assert isinstance(uow, UnitOfWork)
         await uow._connection.execute(
             text("UPDATE reservations SET status = 'starting', attempt = 1, version = version + 1 WHERE id = :id"),
             {"id": job_id},

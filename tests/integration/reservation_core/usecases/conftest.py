@@ -7,7 +7,7 @@ import pytest
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.nodes.update_inventory import update_inventory
@@ -26,7 +26,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
     engine = open_engine(database_url, pool=5, application="test")
     clock, cluster = SettableClock(), ScriptedCluster()
     try:
-        uow = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+        uow = UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
         async with uow() as work:
             user = await work.identities.create_user("alice", Role.USER, clock.now())
         await update_inventory(uow, cluster, clock)
@@ -42,7 +42,7 @@ async def bookings(database_url: str) -> AsyncIterator[BookingWorld]:
     engine = open_engine(database_url, pool=10, application="test")
     clock, cluster = SettableClock(), ScriptedCluster()
     try:
-        uow = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+        uow = UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
         async with uow() as work:
             user = await work.identities.create_user("alice", Role.USER, clock.now())
         await update_inventory(uow, cluster, clock)

@@ -1,13 +1,13 @@
 """A look at the calendar does what is due, and asks once where nothing is."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.model import BookingStatus, JobStatus
-from reservation_core.ports.transactions import HeldPods, UnitOfWork, UnitOfWorkFactory
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import CalendarReport, keep_calendar
@@ -34,14 +34,6 @@ class Counting:
         self.opened.append(one_statement)
         async with self._uow(one_statement=one_statement) as uow:
             yield uow
-
-    def hold_pods(
-        self, reservation_ids: object, *, patience: timedelta = timedelta(0)
-    ) -> AbstractAsyncContextManager[HeldPods]:
-        raise NotImplementedError
-
-    def bounded(self, *, connection: timedelta, statement: timedelta) -> UnitOfWorkFactory:
-        raise NotImplementedError
 
 
 async def look(bookings: BookingWorld, uow: UnitOfWorkFactory | None = None) -> CalendarReport:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
@@ -12,7 +13,6 @@ from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from reservation_core.usecases.running.observe import observe

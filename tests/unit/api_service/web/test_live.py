@@ -11,8 +11,9 @@ import pytest
 
 from api_service.following import SharedWakeups
 from api_service.web.live import LiveTopics, PageSubscription, messages, topics_of
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.history.events import Recorded
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.processing.loops import Loops
 from tests.virtual_time import run_virtually

@@ -9,8 +9,8 @@ import pytest
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.ports.transactions import StatementRefusedError, UnitOfWorkFactory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.ports.transactions import StatementRefusedError
 from reservation_core.runtime.http.health import create_app
 from reservation_core.runtime.processing.loops import PATIENCE_S, Loops
 from reservation_core.runtime.wiring import Runtime
@@ -55,7 +55,7 @@ async def test_it_is_ready_while_the_database_answers_and_alive_without(
     try:
         for uow, ready in (
             (runtime.uow, 200),
-            (unit_of_work_factory(away, client, PostgresWakeups(database_url, "test")), 503),
+            (UnitOfWorkFactory(away, client, PostgresWakeups(database_url, "test")), 503),
         ):
             async with asked(uow, loops) as process:
                 assert (await process.get("/healthz")).status_code == 200

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from reservation_core.adapters.postgres.history.retention import PostgresRetention
+from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.domain.model import PodPhase
+from reservation_core.domain.policy.usage import SUMMED_AFTER
 from reservation_core.ports.jobs.pod_logs import KeptLog
-from reservation_core.ports.policy.usage import SUMMED_AFTER
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.usecases.history import retention
 from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
@@ -278,15 +278,15 @@ async def test_what_can_not_be_removed_keeps_nothing_else(
     await ended_job(bookings)
     await summed(bookings)
     await bookings.time.go_on(500 * DAY)
-    monkeypatch.setattr(PostgresRetention, "make_event_partitions", failing)
-    monkeypatch.setattr(PostgresRetention, "remove_reservations", failing)
+    monkeypatch.setattr(Retention, "make_event_partitions", failing)
+    monkeypatch.setattr(Retention, "remove_reservations", failing)
     with pytest.raises(ExceptionGroup) as failed:
         await look(bookings)
     assert [str(error) for error in failed.value.exceptions] == ["not now", "not now"]
     left = await counts(bookings)
     assert (left["reservations"], left["pod_logs"]) == (1, 0)
     monkeypatch.undo()
-    monkeypatch.setattr(PostgresRetention, "remove_reservations", failing)
+    monkeypatch.setattr(Retention, "remove_reservations", failing)
     with pytest.raises(RuntimeError, match="not now"):
         await look(bookings)
 
@@ -303,7 +303,7 @@ async def test_whoever_is_killed_in_the_middle_leaves_whole_jobs(
     jobs = {await ended_job(bookings) for _ in range(3)}
     await summed(bookings)
     await bookings.time.go_on(500 * DAY)
-    real = PostgresRetention._run
+    real = Retention._run
     whole = "SELECT count(*) AS n FROM reservations WHERE id NOT IN (SELECT reservation_id FROM allocations)"
 
     for name in (
@@ -314,14 +314,14 @@ async def test_whoever_is_killed_in_the_middle_leaves_whole_jobs(
         "note_removed",
     ):
 
-        async def run(self: PostgresRetention, called: str, name: str = name, **values: Any) -> Any:
+        async def run(self: Retention, called: str, name: str = name, **values: Any) -> Any:
             answer = await real(self, called, **values)
             if called == name and (called != "note_removed" or values["kind"] == "jobs"):
                 await self._connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
             return answer
 
         with monkeypatch.context() as killed:
-            killed.setattr(PostgresRetention, "_run", run)
+            killed.setattr(Retention, "_run", run)
             with pytest.raises(Exception):  # noqa: B017, PT011 -- the lost connection, however it is told
                 await look(bookings)
         assert await ids(bookings) == jobs

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import CancelRequested, ExtendRequested
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.cancel import cancel

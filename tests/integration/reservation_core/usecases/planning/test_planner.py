@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName
-from reservation_core.ports.transactions import UnitOfWork
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.planning import planner as plan_and_allocate

@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 
 from api_service.web.fleet.fleet_reading import OLDEST, OPENINGS_EVERY, FleetReader
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.bookings.card_choice import KnownCard
 from reservation_core.ports.nodes.cards_now import NodeNow
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.unit.api_service.web.fleet.fleets import HOUR, NOW, card, hold, node
 from tests.virtual_time import run_virtually
 

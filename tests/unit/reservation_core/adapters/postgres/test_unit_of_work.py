@@ -9,15 +9,15 @@ import pytest
 from pgmq.sqlalchemy_async_queue import PGMQueue
 
 from reservation_core.adapters.postgres.connection.engine import open_engine
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWorkFactory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 URL = "postgresql://me:word@db/gpu"
 
 
 def factory() -> UnitOfWorkFactory:
     """Units of work on a server that nobody can reach."""
-    return unit_of_work_factory(open_engine(URL, pool=1, application="test"), cast("PGMQueue", None), cast("Any", None))
+    return UnitOfWorkFactory(open_engine(URL, pool=1, application="test"), cast("PGMQueue", None), cast("Any", None))
 
 
 @pytest.mark.parametrize("one_statement", [False, True])

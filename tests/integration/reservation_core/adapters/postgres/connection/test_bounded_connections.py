@@ -17,8 +17,8 @@ from reservation_core.adapters.postgres.connection.bounded_connections import SI
 from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.ports.transactions import DatabaseUnavailableError, UnitOfWork, UnitOfWorkFactory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings.components import ApiSettings
 from tests.postgres_proxy import PostgresProxy
 from tests.waiting import PATIENCE_S, eventually
@@ -44,7 +44,7 @@ async def engine(proxy: PostgresProxy) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 def units(engine: AsyncEngine, proxy: PostgresProxy) -> UnitOfWorkFactory:
-    return unit_of_work_factory(engine, cast("PGMQueue", None), PostgresWakeups(proxy.url, "test"))
+    return UnitOfWorkFactory(engine, cast("PGMQueue", None), PostgresWakeups(proxy.url, "test"))
 
 
 async def driver_of(connection: AsyncConnection) -> BoundedConnection:

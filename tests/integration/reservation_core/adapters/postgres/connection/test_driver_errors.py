@@ -14,13 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.ports.transactions import (
-    DatabaseUnavailableError,
-    StatementRefusedError,
-    TransactionLostError,
-    UnitOfWorkFactory,
-)
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError, StatementRefusedError, TransactionLostError
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.postgres_fault_proxy import fault_proxy
 from tests.waiting import eventually
@@ -37,7 +32,7 @@ SAYS_NOTHING_OF_THE_DATABASE = ["22000", "22003", "23505", "25P02", "42601", "42
 @pytest.fixture
 async def units(database_url: str, engine: AsyncEngine) -> UnitOfWorkFactory:
     """Units of work on a fresh database."""
-    return unit_of_work_factory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
+    return UnitOfWorkFactory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
 
 
 @pytest.fixture
@@ -102,7 +97,7 @@ async def test_a_read_only_database_will_pass(database_url: str, seed: Seed) -> 
     name = await seed.rows("SELECT current_database() AS name")
     await seed.run(f'ALTER DATABASE "{name[0]["name"]}" SET default_transaction_read_only = on')
     engine = open_engine(database_url, pool=1, application="test")
-    units = unit_of_work_factory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
+    units = UnitOfWorkFactory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
     try:
         with pytest.raises(StatementRefusedError, match="SQLSTATE 25006"):
             async with units() as uow:
@@ -171,7 +166,7 @@ async def test_a_schema_that_was_changed_under_a_prepared_statement_will_pass(
 async def test_a_connection_whose_begin_failed_is_not_handed_to_the_next(database_url: str, sqlstate: str) -> None:
     async with fault_proxy(database_url) as proxy:
         engine = open_engine(proxy.url, pool=1, application="test")
-        units = unit_of_work_factory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
+        units = UnitOfWorkFactory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
         try:
             async with units() as uow:
                 await uow.now()
@@ -193,7 +188,7 @@ async def test_a_connection_on_which_a_transaction_stayed_is_not_handed_to_the_n
 ) -> None:
     """One that was cancelled before its work was done, or after that of BEGIN, leaves a transaction that has failed."""
     engine = open_engine(database_url, pool=1, application="test")
-    units = unit_of_work_factory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
+    units = UnitOfWorkFactory(engine, cast("PGMQueue", None), PostgresWakeups(database_url, "test"))
     cancelled_there = f"BEGIN; {raising('57014')}" if which == "BEGIN" else raising("57014")
     execute = asyncpg.Connection.execute
 

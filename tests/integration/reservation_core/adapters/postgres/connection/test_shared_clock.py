@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
-from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
+from reservation_core.adapters.postgres.planning.planning import Planning
 from reservation_core.domain.clock_steps import PATIENCE
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings.components import ExpirySettings
@@ -111,7 +111,7 @@ class Leader:
     async def acquire(self) -> int:
         """Take the lease."""
         async with self.engine.begin() as connection:
-            epoch = await PostgresPlanning(connection, self.clock).acquire("leader", timedelta(seconds=3))
+            epoch = await Planning(connection, self.clock).acquire("leader", timedelta(seconds=3))
         assert epoch is not None
         return epoch
 
@@ -252,10 +252,10 @@ async def test_the_lease_runs_out_by_what_is_counted(leader: Leader) -> None:
     for by in (FIVE_MINUTES, -2 * FIVE_MINUTES):
         await leader.time.go_on(by)
         async with leader.engine.begin() as connection:
-            assert await PostgresPlanning(connection, leader.clock).acquire("other", SECOND * 3) is None
+            assert await Planning(connection, leader.clock).acquire("other", SECOND * 3) is None
     leader.counted.seconds += 4
     async with leader.engine.begin() as connection:
-        assert await PostgresPlanning(connection, leader.clock).acquire("other", SECOND * 3) is not None
+        assert await Planning(connection, leader.clock).acquire("other", SECOND * 3) is not None
 
 
 @pytest.mark.parametrize("took", [0.0, 2.0], ids=["quick", "slow"])
@@ -267,7 +267,7 @@ async def test_a_step_back_that_nobody_saw_does_not_put_the_ledgers_time_back(le
     later = SharedClock(leader.engine, SettableClock(), counted)
     await later.adopt()
     async with leader.engine.begin() as connection:
-        epoch = await PostgresPlanning(connection, later).acquire("other", SECOND * 3)
+        epoch = await Planning(connection, later).acquire("other", SECOND * 3)
     assert epoch is not None
     counted.step = took
     async with later.leading(epoch):

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.connection import silent_sessions
 from reservation_core.adapters.postgres.connection.engine import open_connection
-from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
+from reservation_core.adapters.postgres.planning.planning import Planning
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.waiting import eventually
 
@@ -35,12 +35,12 @@ async def other(database_url: str) -> AsyncIterator[asyncpg.Connection]:
 
 async def acquire(engine: AsyncEngine) -> int | None:
     async with engine.begin() as connection:
-        return await PostgresPlanning(connection).acquire("successor", TTL)
+        return await Planning(connection).acquire("successor", TTL)
 
 
 async def renew(engine: AsyncEngine, epoch: int) -> bool:
     async with engine.begin() as connection:
-        return await PostgresPlanning(connection).renew(epoch, TTL)
+        return await Planning(connection).renew(epoch, TTL)
 
 
 async def test_who_is_stopped_within_a_statement_is_ended(engine: AsyncEngine, other: asyncpg.Connection) -> None:
@@ -79,7 +79,7 @@ async def test_who_has_locked_nothing_is_left_alone(engine: AsyncEngine, other: 
     await other.execute("BEGIN")
     await other.prepare("SELECT 'the first of two parts'")
     async with engine.begin() as holding:
-        await PostgresPlanning(holding).acquire("first", TTL)
+        await Planning(holding).acquire("first", TTL)
         with pytest.raises(DatabaseUnavailableError):
             await acquire(engine)
     assert await other.fetchval("SELECT 1") == 1

@@ -8,7 +8,7 @@ from datetime import timedelta
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.wakeups import Channel
 from tests.waiting import PATIENCE_S, eventually
 
@@ -35,7 +35,7 @@ async def test_another_process_is_woken_by_what_was_committed_and_by_nothing_els
     one, other = (PostgresWakeups(database_url, name) for name in ("one", "other"))
     engine = open_engine(database_url, pool=2, application="test")
     try:
-        uow_factory = unit_of_work_factory(engine, await open_client(engine), one)
+        uow_factory = UnitOfWorkFactory(engine, await open_client(engine), one)
         async with running(one), running(other), other.subscribe(Channel.GPU_JOBS) as there:
             with suppress(ZeroDivisionError):
                 async with uow_factory() as uow:

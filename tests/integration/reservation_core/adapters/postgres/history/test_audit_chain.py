@@ -18,11 +18,10 @@ from sqlalchemy.exc import DBAPIError
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.errors import ChainTrimmedError
 from reservation_core.domain.history.audit_chain import ChainCheck
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.history import audit_chain
 from reservation_core.usecases.history.audit_chain import (
     ChainStretch,
@@ -43,13 +42,13 @@ CHAINING = """
 import asyncio, sys
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.engine import open_engine
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.usecases.history.audit_chain import chain_events
 
 async def run(url):
     engine = open_engine(url, pool=2, application="test")
-    uow = unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(url, "test"))
+    uow = UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(url, "test"))
     while True:
         print(await chain_events(uow, 7), flush=True)
 
@@ -61,7 +60,7 @@ asyncio.run(run(sys.argv[1]))
 async def uow(database_url: str) -> AsyncIterator[UnitOfWorkFactory]:
     engine = open_engine(database_url, pool=8, application="test")
     try:
-        yield unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+        yield UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
     finally:
         await engine.dispose()
 

@@ -13,10 +13,9 @@ from reservation_core.adapters.postgres.connection import migrating
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.ports.history.retention import LockNotHadError
-from reservation_core.ports.transactions import UnitOfWorkFactory
 from reservation_core.usecases.history.audit_chain import chain_events
 from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
 from tests.scripted_cluster import ScriptedCluster
@@ -31,7 +30,7 @@ RECORD = "INSERT INTO events (at, actor, kind, subject) VALUES (:at, 'ada', 'nod
 async def uow(database_url: str) -> AsyncIterator[UnitOfWorkFactory]:
     engine = open_engine(database_url, pool=5, application="test")
     try:
-        yield unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+        yield UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
     finally:
         await engine.dispose()
 

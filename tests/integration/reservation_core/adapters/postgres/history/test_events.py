@@ -1,6 +1,6 @@
 """Reading and writing the append-only record."""
 
-from reservation_core.adapters.postgres.history.events import PostgresEvents
+from reservation_core.adapters.postgres.history.events import Events
 from reservation_core.domain.model import Reason, ReasonCode
 
 
@@ -16,7 +16,7 @@ async def test_a_reservations_events_come_in_order_and_resume(engine, seed) -> N
             job=job, now=seed.now, kind=kind,
         )  # fmt: skip
     async with engine.begin() as connection:
-        events = PostgresEvents(connection)
+        events = Events(connection)
         found = await events.of_reservation("job-a", 0, 2)
         rest = await events.of_reservation("job-a", found[-1].id, 2)
         assert [e.kind for e in found + rest] == ["submitted", "allocated", "started"]
@@ -29,7 +29,7 @@ async def test_a_reservations_events_come_in_order_and_resume(engine, seed) -> N
 
 async def test_what_is_not_about_a_reservation_is_recorded_with_its_subject(engine, seed) -> None:
     async with engine.begin() as connection:
-        events = PostgresEvents(connection)
+        events = Events(connection)
         await events.append(actor="ada", kind="token_revoked", at=seed.now, subject="tok-1", data={"user": "bob"})
         await events.append(actor="system", kind="started", at=seed.now)
     rows = await seed.rows("SELECT reservation_id, subject, actor, kind, at, data FROM events ORDER BY id")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from reservation_core.adapters.postgres.history.idempotency import PostgresIdempotency
+from reservation_core.adapters.postgres.history.idempotency import Idempotency
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.history.idempotency import StoredAnswer
 from tests.waiting import PATIENCE_S
@@ -20,7 +20,7 @@ WAITS = text(
 async def claim(engine, seed, user, request_hash=HASH, key="k"):
     """One whole request: claim and, when the key was free, store an answer."""
     async with engine.begin() as connection:
-        keys = PostgresIdempotency(connection)
+        keys = Idempotency(connection)
         answer = await keys.claim(user, key, request_hash, seed.now)
         if answer is None:
             await keys.store(user, key, 201, b"done")
@@ -55,7 +55,7 @@ async def test_users_have_their_own_keys(engine, seed) -> None:
 async def test_a_second_caller_waits_and_gets_the_first_ones_answer(engine, seed) -> None:
     user = await seed.user()
     async with engine.begin() as connection:
-        first = PostgresIdempotency(connection)
+        first = Idempotency(connection)
         assert await first.claim(user, "k", HASH, seed.now) is None
         second = asyncio.create_task(claim(engine, seed, user))
         await somebody_waits(engine)
@@ -67,7 +67,7 @@ async def test_a_second_caller_waits_and_gets_the_first_ones_answer(engine, seed
 async def test_a_second_caller_goes_on_when_the_first_fails(engine, seed) -> None:
     user = await seed.user()
     async with engine.connect() as connection:
-        assert await PostgresIdempotency(connection).claim(user, "k", HASH, seed.now) is None
+        assert await Idempotency(connection).claim(user, "k", HASH, seed.now) is None
         second = asyncio.create_task(claim(engine, seed, user))
         await somebody_waits(engine)
         await connection.rollback()
@@ -84,7 +84,7 @@ async def test_many_at_once_act_once(engine, seed) -> None:
 async def test_a_key_whose_answer_was_not_kept_is_not_free(engine, seed) -> None:
     user = await seed.user()
     async with engine.begin() as connection:
-        await PostgresIdempotency(connection).claim(user, "k", HASH, seed.now)
+        await Idempotency(connection).claim(user, "k", HASH, seed.now)
     with pytest.raises(IdempotencyConflictError, match="was not kept"):
         await claim(engine, seed, user)
 
@@ -92,7 +92,7 @@ async def test_a_key_whose_answer_was_not_kept_is_not_free(engine, seed) -> None
 async def test_an_answer_needs_a_claim_and_is_given_once(engine, seed) -> None:
     user = await seed.user()
     async with engine.begin() as connection:
-        keys = PostgresIdempotency(connection)
+        keys = Idempotency(connection)
         with pytest.raises(LookupError):
             await keys.store(user, "k", 201, b"")
         await keys.claim(user, "k", HASH, seed.now)

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from benchmarks.explaining import explain
 from reservation_core.adapters.postgres.connection.queries import statement
-from reservation_core.adapters.postgres.history.retention import PostgresRetention
-from reservation_core.adapters.postgres.policy.usage import PostgresUsage
+from reservation_core.adapters.postgres.history.retention import Retention
+from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.domain.history.retention import (
     RetentionRules,
     StillNeeded,
@@ -56,7 +56,7 @@ async def reports(engine: AsyncEngine, ledger: Ledger) -> list[UsageReport | Usa
     now = ledger.seed.now
     found: list[UsageReport | UsageSeries] = []
     async with engine.begin() as connection:
-        usage = PostgresUsage(connection)
+        usage = Usage(connection)
         for start, end in ((now - timedelta(days=9), now), (now - 50 * HOUR, now - HOUR)):
             for by in UsageBy:
                 for user in (None, *ledger.users.values()):
@@ -67,7 +67,7 @@ async def reports(engine: AsyncEngine, ledger: Ledger) -> list[UsageReport | Usa
 
 async def sum_up(engine: AsyncEngine, ledger: Ledger, limit: int) -> None:
     async with engine.begin() as connection:
-        usage = PostgresUsage(connection)
+        usage = Usage(connection)
         await usage.sum_up_usage(ledger.seed.now, limit, 1_000_000)
         await usage.sum_up_given_back(ledger.seed.now, limit)
 
@@ -78,7 +78,7 @@ async def remove(engine: AsyncEngine, before: datetime, *, rows_alone: bool) -> 
         reservations, rows = None, None
         while True:
             async with engine.begin() as connection:
-                retention = PostgresRetention(connection)
+                retention = Retention(connection)
                 if rows_alone:
                     row_part = await retention.remove_allocations(before, rows, BATCH)
                     rows, done = row_part.goes_on_after, not row_part.count and row_part.goes_on_after is None
@@ -167,7 +167,7 @@ async def test_usage_that_is_corrected_while_its_rows_go_is_not_lost(
             )
 
     async def take_away(connection: AsyncConnection) -> None:
-        await PostgresRetention(connection).remove_allocations(seed.now, None, 10_000)
+        await Retention(connection).remove_allocations(seed.now, None, 10_000)
 
     one, other = (correct, take_away) if first == "correction" else (take_away, correct)
     async with engine.connect() as holder, engine.connect() as waiter:

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
-from reservation_core.adapters.postgres.unit_of_work import unit_of_work_factory
-from reservation_core.ports.transactions import DatabaseUnavailableError, HeldPods, UnitOfWorkFactory
+from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWorkFactory
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.waiting import PATIENCE_S, eventually
 
 _STATES = "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -41,7 +41,7 @@ async def beside(database_url: str) -> AsyncIterator[AsyncEngine]:
 
 @pytest.fixture
 async def uow(engine: AsyncEngine, database_url: str) -> UnitOfWorkFactory:
-    return unit_of_work_factory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+    return UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
 
 
 async def asked(engine: AsyncEngine, sql: str, **parameters: object) -> list[object]:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
-from reservation_core.adapters.postgres.nodes.inventory import PostgresInventory
+from reservation_core.adapters.postgres.nodes.inventory import Inventory
 from reservation_core.domain.model import GpuState, ReservationKind
 
 HOUR = timedelta(hours=1)
@@ -11,7 +11,7 @@ HOUR = timedelta(hours=1)
 
 async def _nodes(engine, before=None):
     async with engine.begin() as connection:
-        inventory = PostgresInventory(connection, None)
+        inventory = Inventory(connection, None)
         return await inventory.nodes_now(HOUR, before or {}), await inventory.gpus(after=None, limit=1000)
 
 

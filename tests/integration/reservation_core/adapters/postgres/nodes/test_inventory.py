@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError
 
-from reservation_core.adapters.postgres.connection.queues import PgmqQueue, open_client
-from reservation_core.adapters.postgres.nodes.inventory import PostgresInventory
-from reservation_core.adapters.postgres.planning.planning import PostgresPlanning
+from reservation_core.adapters.postgres.connection.queues import Queue, open_client
+from reservation_core.adapters.postgres.nodes.inventory import Inventory
+from reservation_core.adapters.postgres.planning.planning import Planning
 from reservation_core.domain.cards.link_words import Links, read_links, written_links
 from reservation_core.domain.model import ForeignPod, GpuReport, GpuState, NodeReport
 from tests.waiting import PATIENCE_S
@@ -32,7 +32,7 @@ async def update(engine, seed):
 
     async def update(*nodes: NodeReport, foreign: tuple[ForeignPod, ...] = (), at=seed.now):
         async with engine.begin() as connection:
-            inventory = PostgresInventory(connection, PgmqQueue(client, connection))
+            inventory = Inventory(connection, Queue(client, connection))
             return await inventory.update(nodes, foreign, at)
 
     return update
@@ -44,7 +44,7 @@ async def read(engine):
 
     async def read(what: str, **values):
         async with engine.begin() as connection:
-            inventory = PostgresInventory(connection, PgmqQueue(client, connection))
+            inventory = Inventory(connection, Queue(client, connection))
             return await getattr(inventory, what)(**values)
 
     return read
@@ -52,7 +52,7 @@ async def read(engine):
 
 async def links_known(seed) -> dict[str, Links]:
     async with seed.engine.begin() as connection:
-        return {node.name: node.links for node in await PostgresPlanning(connection).nodes() if node.links is not None}
+        return {node.name: node.links for node in await Planning(connection).nodes() if node.links is not None}
 
 
 async def messages(seed) -> list[object]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.adapters.postgres.people.identities import PostgresIdentities
+from reservation_core.adapters.postgres.people.identities import Identities
 from reservation_core.domain.errors import NameTakenError
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
@@ -16,9 +16,9 @@ DIGEST = b"d" * 32
 
 
 @pytest.fixture
-async def people(engine) -> AsyncIterator[PostgresIdentities]:
+async def people(engine) -> AsyncIterator[Identities]:
     async with engine.begin() as connection:
-        yield PostgresIdentities(connection)
+        yield Identities(connection)
 
 
 async def test_a_token_tells_whose_it_is(people, seed) -> None:
@@ -113,7 +113,7 @@ async def test_two_writers_of_last_use_never_wait_for_each_other(engine, seed) -
                 "INSERT INTO tokens (id, user_id, digest, created_at) VALUES (:id, :user, sha256(:d), :now)",
                 id=f"tok-{number}", user=user, d=bytes([number]), now=seed.now,
             )  # fmt: skip
-        await PostgresIdentities(one).touch_tokens({"tok-0": seed.now})
+        await Identities(one).touch_tokens({"tok-0": seed.now})
         async with asyncio.timeout(PATIENCE_S):
-            await PostgresIdentities(two).touch_tokens({"tok-0": seed.now, "tok-1": seed.now})
+            await Identities(two).touch_tokens({"tok-0": seed.now, "tok-1": seed.now})
     assert await seed.run("SELECT count(*) FROM tokens WHERE last_used_at IS NOT NULL") == 2

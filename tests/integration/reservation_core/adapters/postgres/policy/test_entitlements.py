@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.policy.entitlements import PostgresEntitlements
+from reservation_core.adapters.postgres.policy.entitlements import Entitlements
 
 MINUTE = timedelta(minutes=1)
 TYPES = {"h100": 4, "t4": 2}
@@ -49,7 +49,7 @@ async def test_what_is_free_and_until_when(seed: Any, engine: AsyncEngine, numbe
                 free[kind].append(min(starts, default=None))
     for gpus in (1, 2, 3):
         async with engine.begin() as connection:
-            found = await PostgresEntitlements(connection).free_of_types(None, gpus)
+            found = await Entitlements(connection).free_of_types(None, gpus)
         expected = []
         for kind in sorted(TYPES):
             if able[kind]:
@@ -59,5 +59,5 @@ async def test_what_is_free_and_until_when(seed: Any, engine: AsyncEngine, numbe
                 expected.append((kind, able[kind], len(times), None if until is None else now + until * MINUTE))
         assert [(each.gpu_type, each.cards, each.free, each.until) for each in found] == expected
         async with engine.begin() as connection:
-            only = await PostgresEntitlements(connection).free_of_types("t4", gpus)
+            only = await Entitlements(connection).free_of_types("t4", gpus)
         assert only == [each for each in found if each.gpu_type == "t4"]

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.policy.policies import PostgresPolicies
-from reservation_core.adapters.postgres.policy.usage import PostgresUsage
+from reservation_core.adapters.postgres.policy.policies import Policies
+from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.quota_windows import WEEK, Held, overlap, peak, week_start
 from reservation_core.domain.policy.rules import Holding
-from reservation_core.ports.policy.usage import SUMMED_AFTER
+from reservation_core.domain.policy.usage import SUMMED_AFTER
 
 MINUTE = timedelta(minutes=1)
 # Closed rows of the ledger are put in as they are made elsewhere: opened, then closed.
@@ -89,7 +89,7 @@ def by_week(holdings: list[Holding], since: datetime) -> Any:
 
 async def summed(engine: AsyncEngine, before: datetime, limit: int) -> int:
     async with engine.begin() as connection:
-        return await PostgresUsage(connection).sum_up_given_back(before, limit)
+        return await Usage(connection).sum_up_given_back(before, limit)
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -104,7 +104,7 @@ async def test_what_was_held_in_weeks_is_the_same_however_much_is_summed(
     # Nothing summed, some of it, all that may be: the same answers.
     for before, limit in ((now - WEEK, 20), (now - SUMMED_AFTER, 7), (now - SUMMED_AFTER, 1000), (now, 0)):
         async with engine.begin() as connection:
-            policies = PostgresPolicies(connection)
+            policies = Policies(connection)
             spent = await policies.spent_by_all(monday, now)
             own = await policies.spent_by_all(monday, now, [ledger.users["ada"]])
             for known_from in (monday - WEEK, monday, monday + WEEK):
@@ -154,7 +154,7 @@ async def test_several_who_sum_up_at_once_count_everything_once(seed: Any, engin
 async def test_only_a_weeks_beginning_can_be_asked_from(engine: AsyncEngine, seed: Any) -> None:
     async with engine.begin() as connection:
         with pytest.raises(ValueError, match="no beginning of a week"):
-            await PostgresPolicies(connection).spent_by_all(seed.now, seed.now)
+            await Policies(connection).spent_by_all(seed.now, seed.now)
 
 
 async def test_what_was_given_back_is_history(seed: Any) -> None:
@@ -199,7 +199,7 @@ async def test_a_past_of_several_cards_at_once_is_not_in_the_way_of_now(seed: An
     await seed.run(CLOSE, id="job-a", now=seed.now)
     assert await summed(engine, seed.now - SUMMED_AFTER, 10) == 4
     async with engine.begin() as connection:
-        view = await PostgresPolicies(connection).usage(user, None, monday, seed.now)
+        view = await Policies(connection).usage(user, None, monday, seed.now)
     assert len(view.holdings) == 1
     this_minute = seed.now.replace(second=0, microsecond=0)
     assert peak(held(view.holdings), this_minute, seed.now + WEEK) == 0

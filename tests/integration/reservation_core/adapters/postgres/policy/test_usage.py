@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.policy.usage import PostgresUsage
+from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.domain.policy.usage import GpuTime, UsageBy, steps_of
 
 TYPES = ("h100", "t4")
@@ -192,7 +192,7 @@ async def test_reports_are_the_oracles_and_sum_up_to_the_ledger(seed: Any, engin
         for by in UsageBy:
             user = choose.choice([None, "ada", "bob"])
             async with engine.begin() as connection:
-                report = await PostgresUsage(connection).report(
+                report = await Usage(connection).report(
                     by, first, last, None if user is None else ledger.users[user], seed.now
                 )
             expected = ledger.expected(by, first, end, user)
@@ -214,7 +214,7 @@ async def test_series_are_the_oracles_step_by_step(seed: Any, engine: AsyncEngin
     assert [end for _, end in steps[:-1]] == [start for start, _ in steps[1:]]
     for by in UsageBy:
         async with engine.begin() as connection:
-            series = await PostgresUsage(connection).series(by, first, last, step, None, seed.now)
+            series = await Usage(connection).series(by, first, last, step, None, seed.now)
         found = dict(series.lines)
         for number_of_step, (start, end) in enumerate(steps):
             expected = ledger.expected(by, start, min(end, seed.now), None) if start < seed.now else {}
@@ -248,9 +248,7 @@ async def test_an_attempt_that_never_ran_is_wasted_and_the_one_that_did_is_used(
     # However late the clock of a node was: what a first attempt held was not used by the second.
     await seed.run("UPDATE reservations SET started_at = :at", at=seed.now - seed.hour)
     async with engine.begin() as connection:
-        report = await PostgresUsage(connection).report(
-            UsageBy.USER, seed.now - 9 * seed.hour, seed.now, None, seed.now
-        )
+        report = await Usage(connection).report(UsageBy.USER, seed.now - 9 * seed.hour, seed.now, None, seed.now)
     assert report.total == GpuTime(Decimal(8100), Decimal(3600), Decimal(4500))
 
 
@@ -266,7 +264,7 @@ async def test_slots_and_maintenance_are_nobodys_usage(seed: Any, engine: AsyncE
     await seed.job("mnt-a", user, "active", kind="maintenance")
     await seed.allocate("mnt-a", cards[1], seed.now - seed.hour, seed.now, held=False)
     async with engine.begin() as connection:
-        usage = PostgresUsage(connection)
+        usage = Usage(connection)
         assert (await usage.report(UsageBy.USER, seed.now - seed.hour, seed.now, None, seed.now)).lines == []
         await usage.bring_shares_up(timedelta(days=7), seed.now)
         assert await usage.shares() == {}
@@ -274,7 +272,7 @@ async def test_slots_and_maintenance_are_nobodys_usage(seed: Any, engine: AsyncE
 
 async def test_a_time_that_is_not_past_has_no_usage(seed: Any, engine: AsyncEngine) -> None:
     async with engine.begin() as connection:
-        report = await PostgresUsage(connection).report(
+        report = await Usage(connection).report(
             UsageBy.USER, seed.now, seed.now + seed.hour, None, seed.now - seed.hour
         )
     assert report.lines == ()
@@ -292,7 +290,7 @@ async def test_shares_are_the_same_however_often_they_are_brought_up(
     for now in [*moments, seed.now]:
         # What is closed by the time it is looked at is what the ledger has then; the future is as it was planned.
         async with engine.begin() as connection:
-            usage = PostgresUsage(connection)
+            usage = Usage(connection)
             await usage.bring_shares_up(half_life, now)
             found = await usage.shares()
         expected = {
@@ -301,7 +299,7 @@ async def test_shares_are_the_same_however_often_they_are_brought_up(
         }
         assert found == pytest.approx({user: value for user, value in expected.items() if value}, rel=1e-6, abs=1e-3)
     async with engine.begin() as connection:
-        usage = PostgresUsage(connection)
+        usage = Usage(connection)
         before = await usage.shares()
         await usage.bring_shares_up(half_life, seed.now - seed.hour)
         assert await usage.shares() == before

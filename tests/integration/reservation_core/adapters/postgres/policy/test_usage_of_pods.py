@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.policy.usage import PostgresUsage
+from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.domain.policy.usage import GpuTime, UsageBy, steps_of
 
 MINUTE = timedelta(minutes=1)
@@ -125,7 +125,7 @@ async def test_reports_are_the_oracles(seed: Any, engine: AsyncEngine, number: i
     assert any(each.pods for each in lab.bookings)
     for first, end in [(0, last), *(lab.span((-5, last)) for _ in range(5))]:
         async with engine.begin() as connection:
-            report = await PostgresUsage(connection).report(
+            report = await Usage(connection).report(
                 UsageBy.USER, seed.now + first * MINUTE, seed.now + end * MINUTE, None, seed.now + last * MINUTE
             )
         expected: dict[str, GpuTime] = {}
@@ -138,7 +138,7 @@ async def test_reports_are_the_oracles(seed: Any, engine: AsyncEngine, number: i
         assert {line.key: line.time for line in report.lines} == expected
     first_at, last_at, step = seed.now, seed.now + last * MINUTE, 10 * MINUTE
     async with engine.begin() as connection:
-        usage = PostgresUsage(connection)
+        usage = Usage(connection)
         series = await usage.series(UsageBy.USER, first_at, last_at, step, None, last_at)
         for number_of_step, (start, until) in enumerate(steps_of(first_at, last_at, step)):
             report = await usage.report(UsageBy.USER, start, until, None, last_at)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres.policy.usage import PostgresUsage
+from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
 from tests.integration.reservation_core.adapters.postgres.policy.test_usage import Ledger
 
@@ -18,7 +18,7 @@ async def asked(connection: AsyncConnection, ledger: Ledger, number: int) -> lis
     """Many questions: whole and by steps, aligned with UTC hours, with half hours and with nothing."""
     choose = random.Random(number)
     now = ledger.seed.now
-    usage = PostgresUsage(connection)
+    usage = Usage(connection)
     found: list[UsageReport | UsageSeries] = []
     spans = [(now - timedelta(days=9), now), (now - timedelta(hours=50), now - timedelta(hours=1))]
     spans.append((now - timedelta(seconds=choose.uniform(1e5, 2.5e5)), now - timedelta(seconds=choose.uniform(0, 7e4))))
@@ -56,7 +56,7 @@ async def unsummed(engine: AsyncEngine, ledger: Ledger, number: int) -> list[Usa
 
 async def sum_up(engine: AsyncEngine, ledger: Ledger, limit: int, hours: int = 1_000_000) -> int:
     async with engine.begin() as connection:
-        return await PostgresUsage(connection).sum_up_usage(ledger.seed.now, limit, hours)
+        return await Usage(connection).sum_up_usage(ledger.seed.now, limit, hours)
 
 
 async def correct_started(seed: Any, chance: random.Random) -> None:
