@@ -1,21 +1,21 @@
 """Pods that people made, for those who end them: as they change, their marks, and evictions."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 
 from pod_scheduling.domain.enforcement import enforcement_marks as marks
 from pod_scheduling.domain.enforcement.booking_rulings import written_end
 from pod_scheduling.domain.enforcement.pod_gpus import need_of
+from pod_scheduling.ports.map_cluster import NamespaceSeen, PodGone
 from reservation_core.adapters.kubernetes.api.errors import (
     ApiServerError,
     ConflictError,
     ObjectNotFoundError,
     is_of_another,
 )
+from reservation_core.adapters.kubernetes.api.following_many import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.api.list_and_watch import list_all
 from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
 from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping, read_time
@@ -39,6 +39,9 @@ _ANSWERED_ONCE = frozenset({429, 500})
 """A budget's refusal is one of these; when to ask again is for whoever asks to say."""
 _BUDGET = "disruptionbudget"
 """What a budget's refusal has in its message, blanks aside; other answers of that kind are the server's trouble."""
+
+
+_Sight = NamespaceSeen | GuardedPod | PodGone
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,38 +79,39 @@ class KubernetesGuardedPods:
         """Show all of them, and again after every change, until cancelled."""
         pods: dict[str, GuardedPod] = {}
         enforced: set[str] = set()
-        to_list = {"namespaces", "pods"}
+        listed = False
 
-        def one_listed(of: str) -> None:
-            to_list.discard(of)
-            changed()
+        def show_all() -> None:
+            nonlocal listed
+            listed = True
+            show(pods)
 
-        def changed() -> None:
-            if not to_list:
+        def handle(sight: _Sight) -> None:
+            match sight:
+                case NamespaceSeen(name, is_enforced):
+                    (enforced.add if is_enforced else enforced.discard)(name)
+                    for uid, pod in pods.items():
+                        if pod.namespace == name:
+                            pods[uid] = replace(pod, enforced=is_enforced)
+                case PodGone(uid):
+                    if pods.pop(uid, None) is None:
+                        return
+                case GuardedPod():
+                    pods[sight.uid] = replace(sight, enforced=sight.namespace in enforced)
+                case _:
+                    assert_never(sight)
+            if listed:
                 show(pods)
 
-        def namespace_seen(seen: SeenObject) -> None:
-            if seen.gone:
-                enforced.discard(seen.name)
-            else:
-                enforced.add(seen.name)
-            for uid, pod in pods.items():
-                if pod.namespace == seen.name:
-                    pods[uid] = replace(pod, enforced=not seen.gone)
-            changed()
-
-        def pod_seen(seen: SeenObject) -> None:
+        def pod_sight(seen: SeenObject) -> _Sight:
             pod = None if seen.gone else self._read(seen.thing)
-            if pod is not None:
-                pods[pod.uid] = replace(pod, enforced=pod.namespace in enforced)
-            elif pods.pop(seen.uid, None) is None:
-                return
-            changed()
+            return PodGone(seen.uid) if pod is None else pod
 
-        async with asyncio.TaskGroup() as group:
-            namespaces = ObjectWatch(self._transport, _NAMESPACES, self._labelled())
-            group.create_task(_follow(namespaces, namespace_seen, lambda: one_listed("namespaces")))
-            group.create_task(_follow(ObjectWatch(self._transport, _PODS), pod_seen, lambda: one_listed("pods")))
+        kinds = [
+            Followed(ObjectWatch(self._transport, _NAMESPACES, self._labelled()), _namespace_sight),
+            Followed(ObjectWatch(self._transport, _PODS), pod_sight),
+        ]
+        await SightsFollowing[_Sight]().follow(kinds, handle, show_all)
 
     async def mark_end(self, pod: GuardedPod, end: datetime) -> None:
         """Write on the pod when it has to go."""
@@ -196,13 +200,8 @@ class KubernetesGuardedPods:
         )
 
 
-async def _follow(watch: ObjectWatch, handle: Callable[[SeenObject], None], listed: Callable[[], None]) -> None:
-    async with aclosing(watch.changes()) as changes:
-        async for each in changes:
-            if each is None:
-                listed()
-            else:
-                handle(each)
+def _namespace_sight(seen: SeenObject) -> _Sight:
+    return NamespaceSeen(seen.name, enforced=not seen.gone)
 
 
 def _path(pod: GuardedPod) -> str:

@@ -62,15 +62,12 @@ class ObjectWatch:
         """Have the next `changes` begin with a list, whose absentees are told gone."""
         self._version = None
 
-    def changes(self) -> AsyncGenerator[SeenObject | None, None]:
-        """Every object once, None when that was all, then every change. After a new list once more None.
-
-        Ends with ClusterUnavailableError when the transport is closed.
-        """
-        return self.told_as(lambda seen: seen)
-
     async def told_as(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
-        """The same as `made` has it: long lists of large objects take no more room than what that keeps of them."""
+        """What `made` makes of every object once, None when that was all, then of every change; None after a new list.
+
+        Long lists of large objects take no more room than what `made` keeps of them. Ends with ClusterUnavailableError
+        when the transport is closed.
+        """
         while True:
             try:
                 async with aclosing(self._once(made)) as seen:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reservation_core.adapters.kubernetes.api import object_watch
 from reservation_core.adapters.kubernetes.api.list_and_watch import LineSplitter
-from reservation_core.adapters.kubernetes.jobs import pod_watch
+from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch
 from reservation_core.adapters.kubernetes.jobs.pod_watch import PodWatch
 from reservation_core.adapters.kubernetes.pods.marks import attempt_labels
 from reservation_core.domain.model import PodName
@@ -34,12 +35,12 @@ def test_lines_come_whole_and_an_unfinished_one_not_at_all(lines: list[bytes], s
 @pytest.mark.parametrize("line", [b"{", b"\xff", b"[" * 100_000], ids=["cut", "no text", "deep"])
 def test_a_line_that_is_no_json_is_a_server_that_can_not_be_asked(line: bytes) -> None:
     with pytest.raises(ClusterUnavailableError, match="not JSON"):
-        PodWatch(None, "/pods")._event(line)
+        ObjectWatch(None, "/pods")._event(line)
 
 
 async def test_a_place_that_no_watch_can_go_on_from_is_given_up_for_a_new_list(monkeypatch) -> None:
     """An API server whose database was restored is asked for a version that it will not reach for long."""
-    monkeypatch.setattr(pod_watch, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(object_watch, "_FIRST_PAUSE_S", 0.0)
     watched: list[object] = []
 
     class Restored:
