@@ -17,7 +17,8 @@ from gpu_admission.bodies import SMALL_BYTES, QuestionBodies
 from gpu_admission.metrics import Call, CallOutcome, ExtenderMetrics
 from gpu_admission.questions import Answer, CallAnswers, CallAtWork, ExtenderCondition
 from gpu_admission.version import versions
-from pod_scheduling.ports.extender import BindRefusedError, Extender
+from pod_scheduling.ports.extender import Extender
+from pod_scheduling.ports.pod_binding import BindRefusedError
 from reservation_core.runtime.settings.admission import VolcanoShape
 
 SERVICE = "gpu-admission"

@@ -59,9 +59,11 @@ class _Scheduler(Collector):
             GaugeMetricFamily("gpu_dev_scheduler_waiting", "Pods that are not bound.", scheduler.waiting),
             CounterMetricFamily("gpu_dev_scheduler_bound", "Pods bound.", counts.bound),
             CounterMetricFamily(
-                "gpu_dev_scheduler_refused", "Bindings that failed and were tried again.", counts.refused
+                "gpu_dev_scheduler_refused",
+                "Bindings that failed and were tried again.",
+                counts.refused + counts.unanswered,
             ),
-            CounterMetricFamily("gpu_dev_scheduler_told", "Times a pod was told why it waits.", counts.told),
+            CounterMetricFamily("gpu_dev_scheduler_told", "Times a pod was told why it waits.", scheduler.told),
             CounterMetricFamily(
                 "gpu_dev_scheduler_events_left_out", "Events not written.", self._running.events.left_out
             ),

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from pod_scheduling.domain.extender.card_footprints import Footprint
 from pod_scheduling.domain.extender.cards_in_use import CardNode, CardPod
-from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone, PodRef
+from pod_scheduling.ports.pod_binding import NamespaceSeen, NodeGone, PodBindings, PodGone, PodRef
 
 _LONGEST_VERSION = 20
 
@@ -64,7 +64,7 @@ class QuotasGone:
 CardSight = CardNodeSeen | NodeGone | CardPodSeen | PodGone | NamespaceSeen | QuotasSeen | QuotasGone
 
 
-class CardCluster(Protocol):
+class CardCluster(PodBindings, Protocol):
     """What an extender sees and does. Every method that waits raises ClusterUnavailableError."""
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
@@ -87,14 +87,6 @@ class CardCluster(Protocol):
 
     def asked_of(self, thing: Mapping[str, Any]) -> CardPodSeen:
         """The same with its version and with why it was put off before. It is on no node."""
-        ...
-
-    async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
-        """Bind a pod and write annotations on it, at once or not at all; or find that it is bound there already.
-
-        Raises PodChangedError and BindRefusedError (of pod_scheduling.ports.map_cluster). After
-        ClusterUnavailableError, or when it is cancelled, nobody knows: the bind may come some seconds late.
-        """
         ...
 
     async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:

@@ -50,10 +50,6 @@ class NotSyncedError(Exception):
     """Not everything was seen yet, or what was seen is too old: nothing can be said now."""
 
 
-class BindRefusedError(Exception):
-    """The pod does not go to that node; the text says why, and what to do."""
-
-
 class Extender(Protocol):
     """Answers a scheduler. Pods are as the API has them (`metadata`, `spec`)."""
 

@@ -1,6 +1,5 @@
 """The extender's way to an API server: nodes, pods and quotas as they change; bindings with their annotations."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,19 +7,19 @@ from pod_scheduling.adapters.kubernetes.brought_marks import BroughtMarks
 from pod_scheduling.adapters.kubernetes.card_sights import (
     CardSightRules,
     card_pod,
-    namespace_sight,
     node_sight,
     pod_sight,
     put_off_of,
     quota_sight,
 )
+from pod_scheduling.adapters.kubernetes.namespace_sights import namespace_sight
+from pod_scheduling.adapters.kubernetes.pod_bindings import NOT_ENDED, KubernetesPodBindings, path_of
 from pod_scheduling.adapters.kubernetes.waiting_pods import WaitingPods
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
-from pod_scheduling.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodGone, PodRef
+from pod_scheduling.ports.pod_binding import PodChangedError, PodGone, PodRef
 from reservation_core.adapters.kubernetes.api.errors import (
     ApiServerError,
-    ConflictError,
     ObjectNotFoundError,
     is_of_another,
 )
@@ -31,17 +30,10 @@ from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
 from reservation_core.ports.cluster import ClusterUnavailableError
 
-_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
-
-_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-
-BIND_LASTS_S = 4
-"""What the API server has not bound so many seconds after it was asked, it binds no more."""
-
 _Read = Callable[[SeenObject, CardSightRules], CardSight]
 
 
-class KubernetesCardCluster:
+class KubernetesCardCluster(KubernetesPodBindings):
     """See pod_scheduling.ports.card_cluster.CardCluster. Nodes and pods of all namespaces; `events` is run by whoever
     made it.
 
@@ -56,7 +48,7 @@ class KubernetesCardCluster:
         quota_namespace: str,
         enforced_label: str | None = None,
     ) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._rules = rules
         self._events = events
         self._quota_namespace = quota_namespace
@@ -83,11 +75,11 @@ class KubernetesCardCluster:
         kinds = [
             self._followed(ObjectWatch(self._transport, quotas, by_name), quota_sight, QuotasGone()),
             self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
-            self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), self._pod_sight),
+            self._followed(ObjectWatch(self._transport, "/api/v1/pods", NOT_ENDED), self._pod_sight),
         ]
         if self._enforced_label is not None:
             enforced = {"labelSelector": self._enforced_label}
-            kinds.append(self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
+            kinds.append(Followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
         return kinds
 
     @property
@@ -119,47 +111,13 @@ class KubernetesCardCluster:
         self._brought.see(seen.uid, sight, seen.thing)
         return sight
 
-    async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str]) -> None:
-        """Bind a pod with its annotations, or find that it is bound there already: an answer may have been lost.
-
-        The server writes both at once, on a pod of this uid that is on no node. Raises PodChangedError,
-        MappedBindRefusedError and ClusterUnavailableError.
-        """
-        lost = False
-
-        def unanswered() -> None:
-            nonlocal lost
-            lost = True
-
-        metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
-        if marks:
-            metadata["annotations"] = dict(marks)
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": metadata,
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        try:
-            await self._transport.request(
-                "POST", f"{_path(pod)}/binding", query={"timeout": f"{BIND_LASTS_S}s"}, body=body, unanswered=unanswered
-            )
-        except (ConflictError, ObjectNotFoundError) as problem:
-            found = await self.look_at(pod)
-            if not isinstance(found, CardPodSeen) or found.node != node:
-                raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
-        except ApiServerError as problem:
-            if lost:
-                raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
-            raise MappedBindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
-
     async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
         """Write annotations on a pod that has not changed since. Raises PodChangedError and ClusterUnavailableError."""
         unchanged = {} if version is None else {"resourceVersion": version}
         body = {"metadata": {"uid": pod.uid, **unchanged, "annotations": dict(marks)}}
         try:
             await self._transport.request(
-                "PATCH", _path(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA
+                "PATCH", path_of(pod), body=body, content_type=MERGE_PATCH, accept=ONLY_METADATA
             )
         except ObjectNotFoundError as problem:
             raise PodChangedError(f"{pod} is gone") from problem
@@ -170,15 +128,8 @@ class KubernetesCardCluster:
 
     async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
         """A pod as the API server has it now. Raises ClusterUnavailableError."""
-        if not (_NAME.fullmatch(pod.namespace) and _NAME.fullmatch(pod.name)):
-            return PodGone(pod.uid)  # a scheduler's word for it, which is no path to anything else
-        try:
-            found = await self._transport.request("GET", _path(pod))
-        except ObjectNotFoundError:
-            return PodGone(pod.uid)
-        except ApiServerError as problem:
-            raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
-        if as_mapping(found.get("metadata")).get("uid") != pod.uid:
+        found = await self.find(pod)
+        if found is None:
             return PodGone(pod.uid)
         seen = pod_sight(SeenObject(pod.namespace, pod.name, pod.uid, found), self._rules, self._brought.of(pod.uid))
         return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
@@ -191,7 +142,3 @@ class KubernetesCardCluster:
         """Have an Event about the ConfigMap of quotas written."""
         about = Regarding(self._quota_namespace, self._rules.quota_name, uid, kind="ConfigMap")
         self._events.tell(about, reason, message, action="Reading", warning=warning)
-
-
-def _path(pod: PodRef) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

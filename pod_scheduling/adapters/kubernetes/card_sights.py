@@ -15,7 +15,7 @@ from pod_scheduling.domain.extender.cards_in_use import CardNode, CardPod
 from pod_scheduling.domain.extender.model_usage import Model, model_of
 from pod_scheduling.domain.placement.tasks import WHOLE
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
-from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
+from pod_scheduling.ports.pod_binding import NodeGone, PodGone
 from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
 from reservation_core.adapters.kubernetes.api.plain_json import as_mapping, read_time
 from reservation_core.adapters.kubernetes.nodes.node_wishes import has_wishes
@@ -49,11 +49,6 @@ class CardSightRules:
     jobs_namespace: str = "gpu-dev"
     map_scheduler: str = SCHEDULER_NAME
     words: TypeWords = OUR_WORDS
-
-
-def namespace_sight(seen: SeenObject, _rules: CardSightRules) -> CardSight:
-    """A namespace of those that have the label, or not any more."""
-    return NamespaceSeen(seen.name, enforced=not seen.gone)
 
 
 def quota_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:

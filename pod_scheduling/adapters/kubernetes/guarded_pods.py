@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, assert_never
 
+from pod_scheduling.adapters.kubernetes.namespace_sights import namespace_sight
 from pod_scheduling.domain.enforcement import enforcement_marks as marks
 from pod_scheduling.domain.enforcement.booking_rulings import written_end
 from pod_scheduling.domain.enforcement.pod_gpus import need_of
-from pod_scheduling.ports.map_cluster import NamespaceSeen, PodGone
+from pod_scheduling.ports.pod_binding import NamespaceSeen, PodGone
 from reservation_core.adapters.kubernetes.api.errors import (
     ApiServerError,
     ConflictError,
@@ -107,8 +108,8 @@ class KubernetesGuardedPods:
             pod = None if seen.gone else self._read(seen.thing)
             return PodGone(seen.uid) if pod is None else pod
 
-        kinds = [
-            Followed(ObjectWatch(self._transport, _NAMESPACES, self._labelled()), _namespace_sight),
+        kinds: list[Followed[_Sight]] = [
+            Followed(ObjectWatch(self._transport, _NAMESPACES, self._labelled()), namespace_sight),
             Followed(ObjectWatch(self._transport, _PODS), pod_sight),
         ]
         await SightsFollowing[_Sight]().follow(kinds, handle, show_all)
@@ -198,10 +199,6 @@ class KubernetesGuardedPods:
             leaving=metadata.get("deletionTimestamp") is not None,
             grace_s=grace if isinstance(grace, int) else _DEFAULT_GRACE_S,
         )
-
-
-def _namespace_sight(seen: SeenObject) -> _Sight:
-    return NamespaceSeen(seen.name, enforced=not seen.gone)
 
 
 def _path(pod: GuardedPod) -> str:

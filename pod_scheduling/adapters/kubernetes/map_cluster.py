@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
-from pod_scheduling.adapters.kubernetes.map_sights import SightRules, namespace_sight, node_sight, pod_sight
-from pod_scheduling.ports.map_cluster import MappedBindRefusedError, PodChangedError, PodRef, Sight
+from pod_scheduling.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
+from pod_scheduling.adapters.kubernetes.namespace_sights import namespace_sight
+from pod_scheduling.adapters.kubernetes.pod_bindings import NOT_ENDED, KubernetesPodBindings, path_of
+from pod_scheduling.ports.map_cluster import Sight
+from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
 from reservation_core.adapters.kubernetes.api.errors import (
     ApiServerError,
     ConflictError,
@@ -12,7 +15,6 @@ from reservation_core.adapters.kubernetes.api.errors import (
 )
 from reservation_core.adapters.kubernetes.api.following_many import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api.transport import ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
 from reservation_core.ports.clock import Clock
@@ -22,19 +24,14 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE = "Unschedulable"
 """The reason that Kubernetes' own tools look for in the condition PodScheduled."""
 
-_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded"}  # of those that failed a container may still run
-
-_BIND_LASTS = "4s"
-"""What the API server has not bound so long after it was asked, it binds no more."""
-
 Read = Callable[[SeenObject, SightRules], Sight]
 
 
-class KubernetesMapCluster:
+class KubernetesMapCluster(KubernetesPodBindings):
     """Nodes and pods of all namespaces of one API server. `events` is run by whoever made it."""
 
     def __init__(self, transport: Transport, rules: SightRules, events: EventWriter, clock: Clock) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._rules = rules
         self._events = events
         self._clock = clock
@@ -53,9 +50,9 @@ class KubernetesMapCluster:
     def _all_kinds(self) -> list[Followed[Sight]]:
         enforced = {"labelSelector": self._rules.enforced_label}
         return [
-            self._followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
+            Followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
             self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
-            self._followed(ObjectWatch(self._transport, "/api/v1/pods", _NOT_ENDED), pod_sight),
+            self._followed(ObjectWatch(self._transport, "/api/v1/pods", NOT_ENDED), pod_sight),
         ]
 
     def read_anew(self) -> None:
@@ -64,48 +61,6 @@ class KubernetesMapCluster:
 
     def _followed(self, watch: ObjectWatch, read: Read) -> Followed[Sight]:
         return Followed(watch, lambda seen: read(seen, self._rules))
-
-    async def bind(self, pod: PodRef, node: str) -> None:
-        """Bind a pod, or find that it is bound there already: an answer may have been lost.
-
-        Raises PodChangedError, MappedBindRefusedError and ClusterUnavailableError.
-        """
-        lost = False
-
-        def unanswered() -> None:
-            nonlocal lost
-            lost = True
-
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        try:
-            await self._transport.request(
-                "POST", f"{path}/binding", query={"timeout": _BIND_LASTS}, body=body, unanswered=unanswered
-            )
-        except (ConflictError, ObjectNotFoundError) as problem:
-            if await self.node_of(pod) != node:
-                raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
-        except ApiServerError as problem:
-            if lost:
-                raise ClusterUnavailableError(f"Whether {pod} was bound to {node} is not known: {problem}") from problem
-            raise MappedBindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
-
-    async def node_of(self, pod: PodRef) -> str | None:
-        """The node that a pod is on, as the API server has it now. Raises ClusterUnavailableError."""
-        try:
-            found = await self._transport.request("GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
-        except ObjectNotFoundError:
-            return None
-        except ApiServerError as problem:
-            raise ClusterUnavailableError(f"Pod {pod} could not be looked at: {problem}") from problem
-        node = as_mapping(found.get("spec")).get("nodeName")
-        same = as_mapping(found.get("metadata")).get("uid") == pod.uid
-        return node if same and isinstance(node, str) and node else None
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
         """Write the condition PodScheduled=False on the pod as it was seen; one that is gone or another is left alone.
@@ -121,7 +76,7 @@ class KubernetesMapCluster:
         }
         named = {"uid": pod.uid} | ({"resourceVersion": pod.version} if pod.version else {})
         body = {"metadata": named, "status": {"conditions": [condition]}}
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        path = f"{path_of(pod)}/status"
         try:
             await self._transport.request("PATCH", path, body=body, content_type=STRATEGIC_PATCH, accept=ONLY_METADATA)
         except ObjectNotFoundError:

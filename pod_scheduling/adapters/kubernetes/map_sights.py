@@ -8,16 +8,8 @@ from pod_scheduling.domain.enforcement.enforcement_marks import BOOKING, TERMINA
 from pod_scheduling.domain.maps.admitted_maps import NotAdmittedError, admitted_entry
 from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode, MappedPod
 from pod_scheduling.domain.maps.remembered_maps import KnownMaps
-from pod_scheduling.ports.map_cluster import (
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodBound,
-    PodGone,
-    PodRef,
-    PodWaiting,
-    Sight,
-)
+from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
+from pod_scheduling.ports.pod_binding import NodeGone, PodGone, PodRef
 from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
 from reservation_core.adapters.kubernetes.api.plain_json import (
     as_list,
@@ -51,11 +43,6 @@ class SightRules:
     gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
     enforced_label: str = "gpu-dev/enforce-bookings=true"
     maps: KnownMaps = field(default_factory=KnownMaps)
-
-
-def namespace_sight(seen: SeenObject, _rules: SightRules) -> Sight:
-    """A namespace of those that have the label, or not any more."""
-    return NamespaceSeen(seen.name, enforced=not seen.gone)
 
 
 def node_sight(seen: SeenObject, rules: SightRules) -> Sight:

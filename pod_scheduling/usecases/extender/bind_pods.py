@@ -11,12 +11,12 @@ from pod_scheduling.domain.extender.card_footprints import Placed
 from pod_scheduling.domain.extender.card_marks import marks_of
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardCluster, CardPodSeen
-from pod_scheduling.ports.extender import Binding, BindRefusedError
-from pod_scheduling.ports.map_cluster import MappedBindRefusedError as RefusedByServerError
-from pod_scheduling.ports.map_cluster import PodChangedError, PodGone, PodRef
+from pod_scheduling.ports.extender import Binding
+from pod_scheduling.ports.pod_binding import BindRefusedError, PodChangedError, PodGone, PodRef
+from pod_scheduling.usecases.assumed_pods import BindUnansweredError
 from pod_scheduling.usecases.extender.binds_under_way import BindsUnderWay
 from pod_scheduling.usecases.extender.decided_pods import DecidedPods, Decision
-from pod_scheduling.usecases.extender.rules import ExtenderCounts, ExtendRules
+from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.who_binds import WhoBinds
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -37,7 +37,6 @@ class PodBinder:
         decided: DecidedPods,
         waiting: Mapping[str, CardPod],
         who_binds: WhoBinds,
-        counts: ExtenderCounts,
         leads_for_s: Callable[[], float],
     ) -> None:
         self._cluster = cluster
@@ -48,7 +47,6 @@ class PodBinder:
         self._decided = decided
         self._waiting = waiting
         self._who_binds = who_binds
-        self._counts = counts
         self._leads_for_s = leads_for_s
         self.under_way = BindsUnderWay(rules.binds_at_once, rules.pause_s)
         self.old_binds_over = asyncio.Event()
@@ -82,42 +80,26 @@ class PodBinder:
         decision = self._board.decide(pod, node)
         match decision:
             case Refused(reason):
-                self._counts.refused += 1
+                self._decided.counts.refused += 1
                 raise BindRefusedError(reason)
             case Placed():
                 marks = marks_of(decision, node, self._clock.now()) if pod.asked.shares else {}
             case _:
                 assert_never(decision)
         self._cards.assume(pod, node, decision.footprint if pod.asked.shares else None)
-        made = Decision(ref, node, marks, _now_s())
+        made = Decision(ref, node, _now_s(), marks)
         self._decided.put(made)
         return made
 
     async def _carry_out(self, begun: Decision) -> None:
-        within_s = min(self._rules.bind_s, self._leads_for_s())
-        begun.calls += 1
         self.under_way.begin()
         try:
-            async with asyncio.timeout(within_s):
-                await self._cluster.bind(begun.pod, begun.node, begun.marks)
-        except (PodChangedError, RefusedByServerError) as problem:
-            self._counts.refused += 1
-            self._decided.refused(begun)
+            await self._decided.bind(begun, min(self._rules.bind_s, self._leads_for_s()))
+        except (PodChangedError, BindRefusedError, BindUnansweredError) as problem:
+            self._decided.release(begun)
             raise BindRefusedError(str(problem)) from problem
-        except (ClusterUnavailableError, TimeoutError) as problem:
-            self._counts.unanswered += 1
-            self._decided.unanswered(begun)
-            why = str(problem) or "no answer in time"
-            _log.warning("a bind was not answered", pod=str(begun.pod), why=why)
-            raise BindRefusedError(f"Whether {begun.pod} is bound to {begun.node} is not known: {why}") from problem
-        except asyncio.CancelledError:
-            self._decided.unanswered(begun)
-            raise
         finally:
-            begun.calls -= 1
             self.under_way.end()
-        self._counts.bound += 1
-        begun.since_s = _now_s()
         _log.debug("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
 
     async def _looked_up(self, ref: PodRef, node: str) -> CardPod | None:

@@ -9,7 +9,7 @@ import structlog
 from pod_scheduling.domain.extender.cards_in_use import CardPod, CardsInUse
 from pod_scheduling.domain.extender.model_usage import Model
 from pod_scheduling.ports.card_cluster import CardCluster, CardPodSeen
-from pod_scheduling.ports.map_cluster import PodRef
+from pod_scheduling.ports.pod_binding import PodRef
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)

@@ -9,7 +9,7 @@ from pod_scheduling.domain.extender.board import ExtenderBoard
 from pod_scheduling.domain.extender.card_footprints import Placed
 from pod_scheduling.domain.extender.card_marks import marks_of
 from pod_scheduling.ports.card_cluster import CardCluster, CardPodSeen
-from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
+from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
 

@@ -13,7 +13,7 @@ import structlog
 from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardCluster
-from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
+from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
 

@@ -1,4 +1,4 @@
-"""How long the extender's decisions count and are waited for, and what it counts."""
+"""How long the extender's decisions count and are waited for."""
 
 from dataclasses import dataclass
 
@@ -25,13 +25,3 @@ class ExtendRules:
     binding_s: float = 660.0
     binds_at_once: int = 32
     pause_s: float = 1.0
-
-
-@dataclass(slots=True)
-class ExtenderCounts:
-    """What was done since the start."""
-
-    bound: int = 0
-    refused: int = 0
-    unanswered: int = 0
-    given_up: int = 0

@@ -23,7 +23,8 @@ from pod_scheduling.ports.card_cluster import (
 )
 from pod_scheduling.ports.extender import Binding, Candidates, Filtered, NotSyncedError
 from pod_scheduling.ports.keeping import Keep, not_kept
-from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
+from pod_scheduling.ports.pod_binding import NamespaceSeen, NodeGone, PodGone
+from pod_scheduling.usecases.assumed_pods import BindCounts
 from pod_scheduling.usecases.extender.bind_pods import PodBinder
 from pod_scheduling.usecases.extender.decided_pods import DecidedPods
 from pod_scheduling.usecases.extender.keep_claims import ClaimKeeper
@@ -31,7 +32,7 @@ from pod_scheduling.usecases.extender.mark_bound_pods import BoundPodMarker
 from pod_scheduling.usecases.extender.nodes_told_before import ToldNodes
 from pod_scheduling.usecases.extender.nudge_pods import PodNudger
 from pod_scheduling.usecases.extender.quota_source import QuotaSource
-from pod_scheduling.usecases.extender.rules import ExtenderCounts, ExtendRules
+from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.who_binds import WhoBinds
 from reservation_core.ports.clock import Clock
 
@@ -70,11 +71,10 @@ class SchedulerExtender:
         self._fresh = True
         self._reads_again = False
         self._others_until_s = -inf
-        self.counts = ExtenderCounts()
-        self._decided = DecidedPods(cluster, board.cards, rules, self.counts)
+        self._decided = DecidedPods(cluster, board.cards, rules)
         self.who_binds = WhoBinds(rules.assume_at)
         self._binder = PodBinder(
-            cluster, board, rules, clock, self._decided, self._waiting, self.who_binds, self.counts, leads_for_s
+            cluster, board, rules, clock, self._decided, self._waiting, self.who_binds, leads_for_s
         )
         self._told = ToldNodes()
 
@@ -82,6 +82,11 @@ class SchedulerExtender:
     def synced(self) -> bool:
         """Whether questions can be answered."""
         return self.silence is None
+
+    @property
+    def counts(self) -> BindCounts:
+        """What became of binds."""
+        return self._decided.counts
 
     @property
     def waiting(self) -> int:

@@ -16,19 +16,9 @@ import structlog
 
 from pod_scheduling.domain.maps.map_placement import Bind, Board, MappedPod, Overlap, ReservedCards, Wait
 from pod_scheduling.ports.keeping import Keep, not_kept
-from pod_scheduling.ports.map_cluster import (
-    MapCluster,
-    MappedBindRefusedError,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodBound,
-    PodChangedError,
-    PodGone,
-    PodRef,
-    PodWaiting,
-    Sight,
-)
+from pod_scheduling.ports.map_cluster import MapCluster, NodeSeen, PodBound, PodWaiting, Sight
+from pod_scheduling.ports.pod_binding import BindRefusedError, NamespaceSeen, NodeGone, PodChangedError, PodGone, PodRef
+from pod_scheduling.usecases.assumed_pods import AssumedPod, AssumedPods, BindCounts, BindUnansweredError
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)
@@ -40,7 +30,8 @@ class BindRules:
 
     Who could not be bound is tried again after `retry_s` seconds, then after twice as long, `longest_retry_s` at most.
     A bind that was not answered may still be carried out for `unclear_s` seconds: so long its cards stay taken. A pod
-    that waits for the same with other figures is told so after `retell_s` seconds; `tellers` tell at once.
+    that was bound and is not seen to be for `assumed_s` is looked up. A pod that waits for the same with other figures
+    is told so after `retell_s` seconds; `tellers` tell at once.
     """
 
     overlap: Overlap = Overlap.DENY
@@ -49,6 +40,7 @@ class BindRules:
     retry_s: float = 1.0
     longest_retry_s: float = 60.0
     unclear_s: float = 5.0
+    assumed_s: float = 30.0
     retell_s: float = 30.0
     tellers: int = 8
 
@@ -65,13 +57,15 @@ class _Waiting:
     told_at: float
 
 
-@dataclass(slots=True)
-class BindCounts:
-    """What was done since the start."""
+class _BoundSoon(AssumedPods[AssumedPod]):
+    """Pods that are being bound. `freed` is told who was not, as far as is known."""
 
-    bound: int = 0
-    told: int = 0
-    refused: int = 0
+    def __init__(self, cluster: MapCluster, rules: BindRules, freed: Callable[[str], None]) -> None:
+        super().__init__(cluster, rules.unclear_s, rules.assumed_s)
+        self._tell_freed = freed
+
+    def _freed(self, assumed: AssumedPod) -> None:
+        self._tell_freed(assumed.pod.uid)
 
 
 class MapScheduler:
@@ -88,7 +82,7 @@ class MapScheduler:
         self._board = Board(rules.logical_label)
         self._waiting: dict[str, _Waiting] = {}
         self._for_node: dict[str, set[str]] = {}
-        self._assumed: set[str] = set()
+        self._assumed = _BoundSoon(cluster, rules, self._not_bound)
         self._failures: dict[str, int] = {}
         self._to_look_at: deque[str] = deque()
         self._queued: set[str] = set()
@@ -97,15 +91,19 @@ class MapScheduler:
         self._fresh = True
         self._ending = False
         self._turns = asyncio.Semaphore(rules.parallel)
-        self._unclear_until = -inf
         self._to_tell: dict[str, Wait] = {}
         self._untold = asyncio.Event()
-        self.counts = BindCounts()
+        self.told = 0
 
     @property
     def listed(self) -> bool:
         """Whether everything was seen once; nothing is decided before."""
         return self._listed.is_set()
+
+    @property
+    def counts(self) -> BindCounts:
+        """What became of binds."""
+        return self._assumed.counts
 
     @property
     def waiting(self) -> int:
@@ -116,6 +114,7 @@ class MapScheduler:
         """Follow and bind until cancelled; `keep` begins each of its parts again that fails."""
         async with asyncio.TaskGroup() as group:
             group.create_task(keep("follow", self._follow), name="follow")
+            group.create_task(keep("assumed_pods", self._assumed.run), name="assumed pods")
             group.create_task(keep("decide", lambda: self._decide(group)), name="decide")
             for _ in range(self._rules.tellers):
                 group.create_task(keep("tell", self._tell_who_waits), name="tell")
@@ -141,7 +140,7 @@ class MapScheduler:
     @property
     def settled(self) -> bool:
         """Whether nothing that was asked for can still be carried out, once it was waited for."""
-        return self._ending and asyncio.get_running_loop().time() >= self._unclear_until
+        return self._ending and self._assumed.settled
 
     def see(self, sight: Sight) -> None:
         """Take in what has changed."""
@@ -162,14 +161,14 @@ class MapScheduler:
             case PodBound(pod, node, burden):
                 self._leave(pod.uid)
                 self._failures.pop(pod.uid, None)
-                self._assumed.discard(pod.uid)
+                self._assumed.forget(pod.uid)
                 if not self._board.has(pod.uid, node, burden):
                     self._release(pod.uid)
                     self._board.take(pod.uid, node, burden)
             case PodGone(uid):
                 self._leave(uid)
                 self._failures.pop(uid, None)
-                self._assumed.discard(uid)
+                self._assumed.forget(uid)
                 self._release(uid)
             case PodWaiting():
                 self._arrive(sight)
@@ -254,7 +253,7 @@ class MapScheduler:
                     group.create_task(self._bind(*found))
             self._work.clear()
 
-    def _next(self) -> tuple[_Waiting, Bind] | None:
+    def _next(self) -> tuple[_Waiting, Bind, AssumedPod] | None:
         """Decide on one pod; its bind, if it is to be bound."""
         if not self._to_look_at:
             return None
@@ -268,91 +267,58 @@ class MapScheduler:
         decision = self._board.place(waiting.mapped, self._rules.overlap)
         match decision:
             case Bind():
-                self._assumed.add(uid)
+                assumed = AssumedPod(waiting.pod, decision.node, asyncio.get_running_loop().time())
+                self._assumed.put(assumed)
                 self._to_tell.pop(uid, None)
                 self._board.take(uid, decision.node, waiting.mapped.burden)
-                return waiting, decision
+                return waiting, decision, assumed
             case Wait():
                 self._is_to_be_told(uid, waiting, decision)
                 return None
             case _:
                 assert_never(decision)
 
-    async def _bind(self, waiting: _Waiting, decision: Bind) -> None:
-        uid, pod = waiting.pod.uid, waiting.pod
+    async def _bind(self, waiting: _Waiting, decision: Bind, assumed: AssumedPod) -> None:
+        pod, problem = waiting.pod, None
         try:
-            problem = await self._ask_to_bind(pod, decision.node)
+            await self._assumed.bind(assumed, self._leads_for_s())
+        except (PodChangedError, BindRefusedError, BindUnansweredError) as failed:
+            problem = failed
         finally:
             self._turns.release()
-        if problem is None:
-            self._failures.pop(uid, None)
-            self.counts.bound += 1
-            _log.info("bound", pod=str(pod), node=decision.node)
-            message = f"Successfully assigned {pod} to {decision.node}"
-            self._cluster.tell_event(pod, "Scheduled", message, warning=False)
-            if decision.warning is not None:
-                self._cluster.tell_event(pod, "DeviceShared", decision.warning, warning=True)
+        if problem is not None:
+            await self._has_failed(assumed, problem)
             return
-        self.counts.refused += 1
-        _log.warning("a pod could not be bound; trying again", pod=str(pod), why=str(problem) or "no answer in time")
-        if isinstance(problem, MappedBindRefusedError):
+        self._failures.pop(pod.uid, None)
+        _log.info("bound", pod=str(pod), node=decision.node)
+        message = f"Successfully assigned {pod} to {decision.node}"
+        self._cluster.tell_event(pod, "Scheduled", message, warning=False)
+        if decision.warning is not None:
+            self._cluster.tell_event(pod, "DeviceShared", decision.warning, warning=True)
+
+    async def _has_failed(self, assumed: AssumedPod, problem: Exception) -> None:
+        """A pod was not bound, or nobody knows: it is tried again."""
+        pod = assumed.pod
+        _log.warning("a pod could not be bound; trying again", pod=str(pod), why=str(problem))
+        if isinstance(problem, BindRefusedError):
             self._cluster.tell_event(pod, "FailedScheduling", str(problem), warning=True)
-        self._failures[uid] = failures = self._failures.get(uid, 0) + 1
+        failures = self._failures.get(pod.uid, 0) + 1
+        if pod.uid in self._assumed:  # else it was seen bound or gone meanwhile
+            self._failures[pod.uid] = failures
         pause_s = min(self._rules.longest_retry_s, self._rules.retry_s * 2 ** min(failures - 1, 16))
-        if isinstance(problem, PodChangedError | MappedBindRefusedError):
+        assumed.again_s = asyncio.get_running_loop().time() + pause_s
+        if not isinstance(problem, BindUnansweredError):
             # A pod that has changed is seen to have soon, and is then none that waits; else it is tried again.
             await asyncio.sleep(pause_s)
+            self._assumed.release(assumed)
+
+    def _not_bound(self, uid: str) -> None:
+        """A pod was not bound as far as is known: it waits again. Bound after all, it is seen to be."""
+        self._release(uid)
+        if uid in self._waiting:
+            self._queue(uid)
         else:
-            await self._find_out(pod, max(pause_s, self._rules.unclear_s))
-        self._give_up(uid)
-
-    async def _ask_to_bind(self, pod: PodRef, node: str) -> Exception | None:
-        """What went wrong, if anything."""
-        left_s = self._leads_for_s()
-        if left_s <= 0:
-            return MappedBindRefusedError("This replica does not lead any more.")
-        try:
-            async with asyncio.timeout(left_s):
-                await self._cluster.bind(pod, node)
-        except (PodChangedError, MappedBindRefusedError) as problem:
-            return problem
-        except (ClusterUnavailableError, TimeoutError) as problem:
-            self._is_unclear()
-            return problem
-        except Exception as problem:  # noqa: BLE001 - whatever it is, it is this pod's: others are bound all the same
-            self._is_unclear()
-            _log.exception("a bind failed", pod=str(pod))
-            return problem
-        except asyncio.CancelledError:
-            self._is_unclear()
-            raise
-        return None
-
-    def _is_unclear(self) -> None:
-        """A bind may be carried out yet."""
-        self._unclear_until = asyncio.get_running_loop().time() + self._rules.unclear_s
-
-    async def _find_out(self, pod: PodRef, pause_s: float) -> None:
-        """Wait until a bind that was not answered is known not to have been, or the pod was seen to be on a node."""
-        while pod.uid in self._assumed:
-            await asyncio.sleep(pause_s)
-            try:
-                if await self._cluster.node_of(pod) is None:
-                    return
-            except ClusterUnavailableError as problem:
-                _log.warning("whether a pod is bound is not known; asking again", pod=str(pod), why=str(problem))
-            except Exception:  # noqa: BLE001 - it is logged, and not known is not known
-                _log.exception("whether a pod is bound could not be asked", pod=str(pod))
-
-    def _give_up(self, uid: str) -> None:
-        """A pod that was not bound as far as is known: it waits again. Bound after all, it is seen to be."""
-        if uid not in self._waiting:
             self._failures.pop(uid, None)
-        if uid in self._assumed:
-            self._assumed.discard(uid)
-            self._release(uid)
-            if uid in self._waiting:
-                self._queue(uid)
 
     def _is_to_be_told(self, uid: str, waiting: _Waiting, decision: Wait) -> None:
         """Unless it knows, or was just told much the same: among many, each change changes what all wait for."""
@@ -378,7 +344,7 @@ class MapScheduler:
     async def _tell(self, waiting: _Waiting, decision: Wait) -> None:
         waiting.told = f"{decision.obstacle}: {decision.message}"
         waiting.told_at = asyncio.get_running_loop().time()
-        self.counts.told += 1
+        self.told += 1
         try:
             await self._cluster.tell_waiting(waiting.pod, decision.obstacle, decision.message)
         except PodChangedError:

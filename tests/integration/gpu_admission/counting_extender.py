@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pod_scheduling.ports.extender import Binding, BindRefusedError, Filtered, NotSyncedError
+from pod_scheduling.ports.extender import Binding, Filtered, NotSyncedError
+from pod_scheduling.ports.pod_binding import BindRefusedError
 
 GPU = "nvidia.com/gpu"
 

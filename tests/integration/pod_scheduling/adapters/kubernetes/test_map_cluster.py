@@ -4,7 +4,7 @@ import pytest
 
 from pod_scheduling.adapters.kubernetes.map_cluster import KubernetesMapCluster
 from pod_scheduling.adapters.kubernetes.map_sights import SightRules
-from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
+from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api.transport import Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter

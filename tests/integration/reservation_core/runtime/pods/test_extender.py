@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pod_scheduling.ports.extender import Binding, BindRefusedError, NotSyncedError
+from pod_scheduling.ports.extender import Binding, NotSyncedError
+from pod_scheduling.ports.pod_binding import BindRefusedError
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.runtime.pods.extender import RunningExtender, run_extender
 from reservation_core.runtime.settings.admission import AdmissionSettings

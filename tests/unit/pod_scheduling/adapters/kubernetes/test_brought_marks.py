@@ -6,7 +6,7 @@ from pod_scheduling.adapters.kubernetes.brought_marks import BroughtMarks
 from pod_scheduling.adapters.kubernetes.card_sights import CardSightRules, pod_sight
 from pod_scheduling.domain.extender.card_footprints import Taken
 from pod_scheduling.ports.card_cluster import CardPodSeen
-from pod_scheduling.ports.map_cluster import PodGone
+from pod_scheduling.ports.pod_binding import PodGone
 from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
 from tests.card_cluster import card_pod, container
 

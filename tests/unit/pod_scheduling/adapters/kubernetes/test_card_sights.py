@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from pod_scheduling.adapters.kubernetes.card_sights import (
     CardSightRules,
     card_pod,
-    namespace_sight,
     node_sight,
     pod_sight,
     quota_sight,
 )
+from pod_scheduling.adapters.kubernetes.namespace_sights import namespace_sight
 from pod_scheduling.domain.extender.asked_cards import AskedCards, Part
 from pod_scheduling.domain.extender.card_footprints import Taken
 from pod_scheduling.domain.extender.cards_in_use import CardNode
 from pod_scheduling.domain.extender.model_usage import Model
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, QuotasGone, QuotasSeen
-from pod_scheduling.ports.map_cluster import NamespaceSeen, NodeGone, PodGone
+from pod_scheduling.ports.pod_binding import NamespaceSeen, NodeGone, PodGone
 from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
 from tests.card_cluster import CORE, MEMORY, WHOLE, container
 from tests.card_cluster import card_pod as made_pod
@@ -145,8 +145,8 @@ def test_quotas_and_namespaces() -> None:
     assert quota_sight(seen({"data": {"gpu_quota": "{}"}}), RULES) == QuotasSeen("uid-1", "gpu_quota", "{}")
     assert quota_sight(seen({"data": {"other": "{}"}}), RULES) == QuotasSeen("uid-1", "gpu_quota", None)
     assert quota_sight(seen({}, gone=True), RULES) == QuotasGone()
-    assert namespace_sight(seen({}), RULES) == NamespaceSeen("thing", enforced=True)
-    assert namespace_sight(seen({}, gone=True), RULES) == NamespaceSeen("thing", enforced=False)
+    assert namespace_sight(seen({})) == NamespaceSeen("thing", enforced=True)
+    assert namespace_sight(seen({}, gone=True)) == NamespaceSeen("thing", enforced=False)
 
 
 KEYS = st.sampled_from(
@@ -163,6 +163,7 @@ ANYTHING = st.recursive(
 @given(ANYTHING, ANYTHING, ANYTHING)
 def test_whatever_an_object_holds_nothing_is_raised(metadata: object, spec: object, status: object) -> None:
     thing = {"metadata": metadata, "spec": spec, "status": status, "data": spec}
-    for read in (node_sight, pod_sight, quota_sight, namespace_sight):
+    for read in (node_sight, pod_sight, quota_sight):
         read(seen(thing), RULES)
+    namespace_sight(seen(thing))
     card_pod(thing, RULES)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pod_scheduling.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from pod_scheduling.domain.maps.map_placement import DeviceUse
-from pod_scheduling.ports.map_cluster import NodeGone, NodeSeen, PodBound, PodGone, PodWaiting, Sight
+from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
+from pod_scheduling.ports.pod_binding import NodeGone, PodGone
 from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview, Requester
 

@@ -6,7 +6,7 @@ from pod_scheduling.adapters.kubernetes.waiting_pods import WaitingPods
 from pod_scheduling.domain.extender.asked_cards import AskedCards
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardPodSeen
-from pod_scheduling.ports.map_cluster import PodGone
+from pod_scheduling.ports.pod_binding import PodGone
 
 POD = CardPod("u", "team-a", "p", AskedCards(plugin=1, milli=1000))
 

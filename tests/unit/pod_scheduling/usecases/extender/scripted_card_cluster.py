@@ -11,13 +11,7 @@ from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, CARDS, read_f
 from pod_scheduling.domain.extender.cards_in_use import CardNode, CardPod
 from pod_scheduling.domain.extender.model_quotas import ModelQuotas
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
-from pod_scheduling.ports.map_cluster import (
-    MappedBindRefusedError,
-    NodeGone,
-    PodChangedError,
-    PodGone,
-    PodRef,
-)
+from pod_scheduling.ports.pod_binding import BindRefusedError, NodeGone, PodChangedError, PodGone, PodRef
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 LATEST_S = 4.0
@@ -244,7 +238,7 @@ class View:
             return
         match self.chance.choice(["refused", "lost", "late", "never", "hangs"]):
             case "refused":
-                raise MappedBindRefusedError("not today")
+                raise BindRefusedError("not today")
             case "lost":
                 self._bound(pod, node, marks)
             case "late":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardNodeSeen
 from pod_scheduling.ports.extender import AssumeAt, NotSyncedError
-from pod_scheduling.ports.map_cluster import NodeGone
+from pod_scheduling.ports.pod_binding import NodeGone
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import (
     Truth,

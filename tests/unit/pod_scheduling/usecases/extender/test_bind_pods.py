@@ -11,8 +11,8 @@ from pod_scheduling.domain.extender.board import ExtenderBoard
 from pod_scheduling.domain.extender.cards_in_use import CardsInUse
 from pod_scheduling.domain.extender.model_usage import ModelUsage
 from pod_scheduling.domain.placement.rankings import ranking_of
-from pod_scheduling.ports.extender import AssumeAt, Binding, BindRefusedError, NotSyncedError
-from pod_scheduling.ports.map_cluster import PodRef
+from pod_scheduling.ports.extender import AssumeAt, Binding, NotSyncedError
+from pod_scheduling.ports.pod_binding import BindRefusedError, PodRef
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.domain.cards.placement_policies import PlacementPolicy

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pod_scheduling.domain.extender.card_marks import CARDS
 from pod_scheduling.ports.extender import AssumeAt
-from pod_scheduling.ports.map_cluster import PodRef
+from pod_scheduling.ports.pod_binding import PodRef
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View

@@ -18,8 +18,8 @@ from pod_scheduling.domain.extender.cards_in_use import CardNode, CardPod, Cards
 from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.domain.extender.model_usage import ModelUsage, model_of
 from pod_scheduling.domain.placement.rankings import ranking_of
-from pod_scheduling.ports.extender import AssumeAt, Binding, BindRefusedError, Candidates, NotSyncedError
-from pod_scheduling.ports.map_cluster import PodChangedError, PodRef
+from pod_scheduling.ports.extender import AssumeAt, Binding, Candidates, NotSyncedError
+from pod_scheduling.ports.pod_binding import BindRefusedError, PodChangedError, PodRef
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.domain.cards.placement_policies import PlacementPolicy

@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from pod_scheduling.domain.extender.cards_in_use import CardPod
-from pod_scheduling.ports.extender import AssumeAt, BindRefusedError, NotSyncedError
+from pod_scheduling.ports.extender import AssumeAt, NotSyncedError
+from pod_scheduling.ports.pod_binding import BindRefusedError
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View

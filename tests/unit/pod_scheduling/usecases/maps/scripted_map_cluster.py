@@ -2,21 +2,12 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pod_scheduling.domain.maps.map_placement import Board, MapNode, MappedPod, Overlap, Wait
-from pod_scheduling.ports.map_cluster import (
-    MappedBindRefusedError,
-    NodeGone,
-    NodeSeen,
-    PodBound,
-    PodChangedError,
-    PodGone,
-    PodRef,
-    PodWaiting,
-    Sight,
-)
+from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
+from pod_scheduling.ports.pod_binding import BindRefusedError, NodeGone, PodChangedError, PodGone, PodRef
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 LATEST_S = 4.0
@@ -179,7 +170,8 @@ class View:
     def read_anew(self) -> None:
         self._anew.set()
 
-    async def bind(self, pod: PodRef, node: str) -> None:
+    async def bind(self, pod: PodRef, node: str, marks: Mapping[str, str] = {}) -> None:
+        assert not marks
         self.bind_calls += 1
         if not self.leads():
             self.truth.breaches.append(f"a bind of {pod} by one who does not lead")
@@ -189,7 +181,7 @@ class View:
             return
         match self.chance.choice(["refused", "lost", "late", "never", "hangs"]):
             case "refused":
-                raise MappedBindRefusedError("not today")
+                raise BindRefusedError("not today")
             case "lost":
                 self.truth.bind(pod.uid, node)
             case "late":

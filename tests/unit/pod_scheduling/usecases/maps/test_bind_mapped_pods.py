@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode, MappedPod, Reserved
 from pod_scheduling.domain.maps.scheduling_map import MapEntry
-from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodChangedError, PodRef, PodWaiting, Sight
+from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
+from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
 from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.domain.pods.node_choice_terms import Terms
 from tests.unit.pod_scheduling.usecases.maps.scripted_map_cluster import Pod, Truth, View
@@ -239,7 +240,7 @@ def test_a_bind_without_an_answer_keeps_its_cards_until_it_can_come_no_more() ->
         scheduler = MapScheduler(view, RULES, lambda: 3.0)
         held: list[PodRef] = []
 
-        async def hang(ref: PodRef, to: str) -> None:
+        async def hang(ref: PodRef, to: str, _marks: object = None) -> None:
             del to
             held.append(ref)
             await asyncio.sleep(1000)
@@ -267,7 +268,7 @@ def test_who_is_to_end_waits_for_its_binds_and_says_whether_all_is_settled() -> 
         truth.put_node(node())
         scheduler = MapScheduler(view, RULES, lambda: 3.0)
 
-        async def bind(ref: PodRef, to: str) -> None:
+        async def bind(ref: PodRef, to: str, _marks: object = None) -> None:
             await asyncio.sleep(bind_s)
             truth.bind(ref.uid, to)
 
@@ -387,7 +388,7 @@ def test_a_late_bind_that_is_not_seen_yet_is_found_out() -> None:
         scheduler = MapScheduler(view, RULES, lambda: 3.0)
         really = view.bind
 
-        async def late(ref: PodRef, to: str) -> None:
+        async def late(ref: PodRef, to: str, _marks: object = None) -> None:
             view.lag_s = 10_000  # and from now on nothing is heard
             view.bind = really  # type: ignore[method-assign]
             view.late.add(asyncio.create_task(carried_out(ref.uid, to)))

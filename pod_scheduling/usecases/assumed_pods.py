@@ -1,0 +1,182 @@
+"""Pods that count on a node before they are seen there: having them bound, and finding out what became of a bind.
+
+A pod counts until it is seen bound or gone, or is known not to have been bound. Silence says nothing: a bind without an
+answer may still be carried out for some seconds.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Generic, TypeVar
+
+import structlog
+
+from pod_scheduling.ports.pod_binding import BindRefusedError, PodBindings, PodChangedError, PodRef
+from reservation_core.ports.cluster import ClusterUnavailableError
+
+_log = structlog.get_logger(__name__)
+
+
+class BindUnansweredError(Exception):
+    """Nobody knows whether the pod was bound, or will be; the text says why."""
+
+
+@dataclass(slots=True)
+class AssumedPod:
+    """A pod, its node, and what is to be written on the pod. `begun`: a bind was asked for here, and `calls` are under
+    way.
+
+    Till `binding_until_s` another may be about to bind it, as far as anybody can see. It is looked up all the same, not
+    before `again_s`.
+    """
+
+    pod: PodRef
+    node: str
+    since_s: float
+    marks: Mapping[str, str] = field(default_factory=dict)
+    begun: bool = False
+    calls: int = 0
+    answered: bool = True
+    unclear_until_s: float = -inf
+    binding_until_s: float = -inf
+    again_s: float = -inf
+
+
+@dataclass(slots=True)
+class BindCounts:
+    """What became of binds since the start."""
+
+    bound: int = 0
+    refused: int = 0
+    unanswered: int = 0
+    given_up: int = 0
+
+
+A = TypeVar("A", bound=AssumedPod)
+
+
+class AssumedPods(Generic[A]):
+    """All that count now, by the pod's uid. One without an answer is unclear for `unclear_s` seconds; one that is not
+    seen on its node for `assumed_s` is looked up. `_freed` is what a subclass does when one counts no more."""
+
+    def __init__(self, bindings: PodBindings, unclear_s: float, assumed_s: float) -> None:
+        self._bindings = bindings
+        self._unclear_s = unclear_s
+        self._assumed_s = assumed_s
+        self._by_uid: dict[str, A] = {}
+        self._unclear_until_s = -inf
+        self.counts = BindCounts()
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._by_uid
+
+    @property
+    def settled(self) -> bool:
+        """Whether no bind that was asked for can still be carried out."""
+        return self._now_s() >= self._unclear_until_s and not any(pod.calls for pod in self._by_uid.values())
+
+    def put(self, assumed: A) -> None:
+        """A pod counts from now on. Who decided sees to its cards."""
+        self._by_uid[assumed.pod.uid] = assumed
+
+    def forget(self, uid: str) -> None:
+        """The pod was seen on a node, or is gone."""
+        self._by_uid.pop(uid, None)
+
+    async def bind(self, assumed: A, within_s: float) -> None:
+        """Have a pod bound, by a replica that leads for `within_s` seconds at least.
+
+        Raises PodChangedError, BindRefusedError and BindUnansweredError; the pod counts on after all of them.
+        """
+        if within_s <= 0:
+            self.counts.refused += 1
+            raise BindRefusedError("This replica does not lead any more.")
+        assumed.begun = True
+        assumed.calls += 1
+        try:
+            async with asyncio.timeout(within_s):
+                await self._bindings.bind(assumed.pod, assumed.node, assumed.marks)
+        except (PodChangedError, BindRefusedError):
+            self.counts.refused += 1
+            raise
+        except Exception as problem:
+            self._is_unclear(assumed)
+            self.counts.unanswered += 1
+            why = str(problem) or "no answer in time"
+            unexpected = not isinstance(problem, ClusterUnavailableError | TimeoutError)
+            _log.warning("a bind was not answered", pod=str(assumed.pod), why=why, exc_info=unexpected)
+            raise BindUnansweredError(
+                f"Whether {assumed.pod} is bound to {assumed.node} is not known: {why}"
+            ) from problem
+        except asyncio.CancelledError:
+            self._is_unclear(assumed)
+            raise
+        finally:
+            assumed.calls -= 1
+        self.counts.bound += 1
+        assumed.since_s = self._now_s()
+
+    def release(self, assumed: A) -> None:
+        """A bind was refused: unless another call may be carried out yet, the pod counts no more."""
+        if not assumed.calls and assumed.unclear_until_s <= self._now_s():
+            self._give_up(assumed)
+
+    async def run(self) -> None:
+        """Find out about pods of which nothing was seen, until cancelled."""
+        while True:
+            await asyncio.sleep(min(1.0, self._assumed_s / 4))
+            for assumed in list(self._by_uid.values()):
+                over_s = assumed.since_s + self._assumed_s * assumed.answered
+                due_s = max(assumed.unclear_until_s, assumed.again_s, over_s)
+                if not assumed.calls and due_s <= self._now_s():
+                    await self._found_out(assumed)
+
+    async def _found_out(self, assumed: A) -> bool:
+        """Look a pod up whose bind is over one way or another; whether that could be done."""
+        uid = assumed.pod.uid
+        try:
+            node = await self._node_of(assumed)
+        except ClusterUnavailableError as problem:
+            _log.warning("whether a pod is bound is not known; asking again", pod=str(assumed.pod), why=str(problem))
+            return False
+        except Exception:  # noqa: BLE001 - it is logged, and not known is not known
+            _log.exception("whether a pod is bound could not be asked", pod=str(assumed.pod))
+            return False
+        now_s = self._now_s()
+        if self._by_uid.get(uid) is not assumed or assumed.calls:
+            return True
+        if node is not None:
+            assumed.since_s, assumed.answered = now_s, True  # the watch will tell; until then it counts
+        elif assumed.binding_until_s > now_s:
+            assumed.again_s = min(now_s + self._assumed_s, assumed.binding_until_s)
+        else:
+            if assumed.begun:
+                self.counts.given_up += 1
+                _log.warning(
+                    "a pod was not bound as decided; its cards are free again", pod=str(assumed.pod), node=assumed.node
+                )
+            self._give_up(assumed)
+        return True
+
+    async def _node_of(self, assumed: A) -> str | None:
+        return await self._bindings.node_of(assumed.pod)
+
+    def _is_unclear(self, assumed: A) -> None:
+        assumed.answered = False
+        assumed.unclear_until_s = self._unclear_until_s = self._now_s() + self._unclear_s
+
+    def _give_up(self, assumed: A) -> None:
+        if self._by_uid.get(assumed.pod.uid) is assumed:
+            del self._by_uid[assumed.pod.uid]
+            self._freed(assumed)
+
+    def _freed(self, assumed: A) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
