@@ -16,16 +16,16 @@ from admission_webhook.app import WebhookCondition, create_app
 from admission_webhook.bodies import BodyLimits
 from admission_webhook.metrics import WebhookMetrics
 from pod_scheduling.ports.reviewers import PodReviewer
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
+from pod_scheduling.runtime.webhook_reviewers import open_reviewers
 from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.collector import HttpCollector
 from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.http.serving_certificate import ServingCertificate
-from reservation_core.runtime.pods.webhook_reviewers import open_reviewers
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.processes.programs import run_with_settings
 from reservation_core.runtime.processes.shutdown import stop_on_signals
-from reservation_core.runtime.settings.webhook import WebhookSettings
 
 PROGRAM = "admission_webhook serve"
 SETTINGS = WebhookSettings

@@ -8,9 +8,9 @@ import structlog
 from gpu_admission.flags.go_flags import FlagError, flags_told
 from gpu_admission.flags.options import Options, applied, known_flags, read_options
 from gpu_admission.version import versions
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.runtime.processes.programs import run_with_settings, settings_told
 from reservation_core.runtime.processes.shutdown import stop_on_signals
-from reservation_core.runtime.settings.admission import AdmissionSettings
 
 PROGRAM = "gpu_admission"
 _ABOUT = "Answers kube-scheduler and Volcano as their extender: quotas by GPU model, shared cards, whole nodes."

@@ -19,7 +19,7 @@ from gpu_admission.questions import Answer, CallAnswers, CallAtWork, ExtenderCon
 from gpu_admission.version import versions
 from pod_scheduling.ports.extender import Extender
 from pod_scheduling.ports.pod_binding import BindRefusedError
-from reservation_core.runtime.settings.admission import VolcanoShape
+from pod_scheduling.runtime.settings.admission import VolcanoShape
 
 SERVICE = "gpu-admission"
 _log = structlog.get_logger(__name__)

@@ -16,15 +16,15 @@ from gpu_admission.debug_app import create_debug_app
 from gpu_admission.metrics import ExtenderMetrics
 from gpu_admission.question_protocol import question_protocol
 from gpu_admission.questions import ExtenderCondition
+from pod_scheduling.runtime.extender import run_extender
+from pod_scheduling.runtime.settings.admission import AdmissionRules, AdmissionSettings
 from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.collector import HttpCollector
 from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config, serve_beside
 from reservation_core.runtime.http.serving_certificate import ServingCertificate
-from reservation_core.runtime.pods.extender import run_extender
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.processing.loops import Loops
-from reservation_core.runtime.settings.admission import AdmissionRules, AdmissionSettings
 from reservation_core.runtime.settings.http import HttpSettings
 
 _STOP_PATIENCE_S = 10

@@ -13,7 +13,7 @@ from typing import Any, assert_never
 from gpu_admission.json_walk import BadJsonError, JsonWalk, member, text_member
 from gpu_admission.kube_scheduler import read_pod
 from pod_scheduling.ports.extender import Filtered
-from reservation_core.runtime.settings.admission import VolcanoShape
+from pod_scheduling.runtime.settings.admission import VolcanoShape
 
 UNSCHEDULABLE = 2
 UNRESOLVABLE = 3

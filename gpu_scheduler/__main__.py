@@ -9,13 +9,13 @@ from pathlib import Path
 import structlog
 
 from gpu_scheduler.health import create_app
+from pod_scheduling.runtime.map_scheduling import run_map_scheduler
+from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config
-from reservation_core.runtime.pods.map_scheduling import run_map_scheduler
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.processes.programs import run_with_settings, settings_told
 from reservation_core.runtime.processes.shutdown import stop_on_signals
-from reservation_core.runtime.settings.scheduler import SchedulerSettings
 
 PROGRAM = "gpu_scheduler"
 _CONNECTIONS = 64

@@ -9,7 +9,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from reservation_core.runtime.pods.map_scheduling import RunningScheduler
+from pod_scheduling.runtime.map_scheduling import RunningScheduler
 from reservation_core.runtime.processing.loop_metrics import LoopCollector
 
 SERVICE = "gpu-scheduler"

@@ -65,7 +65,7 @@ def ends_pods(settings: ExpirySettings) -> bool:
 async def watch(runtime: Runtime, settings: ExpirySettings, stop: asyncio.Event) -> None:
     """End pods that people made as soon as they are due, until `stop` is set. Raises SettingsError."""
     # Loaded only where it is wanted, as the cluster itself is.
-    from reservation_core.runtime.pods.pod_ending import keep_ending_pods  # noqa: PLC0415
+    from pod_scheduling.runtime.pod_ending import keep_ending_pods  # noqa: PLC0415
 
     if not ends_pods(settings):
         raise SettingsError(
@@ -76,7 +76,7 @@ async def watch(runtime: Runtime, settings: ExpirySettings, stop: asyncio.Event)
 
 async def _end_pods(runtime: Runtime, settings: ExpirySettings) -> None:
     """After the calendar: bookings that are over end their pods in the same look."""
-    from reservation_core.runtime.pods.pod_ending import end_pods_once  # noqa: PLC0415
+    from pod_scheduling.runtime.pod_ending import end_pods_once  # noqa: PLC0415
 
     await end_pods_once(runtime.uow, settings)
 

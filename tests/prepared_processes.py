@@ -21,7 +21,7 @@ LOADED = [
     "gpu_scheduler.health",
     "kubernetes.aio.client",
     "reservation_core.runtime.kubernetes",
-    "reservation_core.runtime.pods.map_scheduling",
+    "pod_scheduling.runtime.map_scheduling",
     "reservation_core.runtime.processes.programs",
     "reservation_core.runtime.http.serving",
     "reservation_core.runtime.wiring",

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 from gpu_admission.flags import flag_values
 from gpu_admission.flags.go_flags import Flag, read_flags
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY
 from reservation_core.runtime.processes.log_files import LogPlaces
-from reservation_core.runtime.settings.admission import AdmissionSettings
 from reservation_core.runtime.settings.components import LogLevel
 from reservation_core.runtime.settings.error import SettingsError
 

@@ -13,8 +13,8 @@ from gpu_admission.flags.options import applied, read_options
 from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, ASSIGNED, CARDS, INDEX_OF, NODE, TIME
 from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.ports.extender import AssumeAt, Candidates
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
-from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.chart.hardening import (
     HOSTILE,
     check_variables,

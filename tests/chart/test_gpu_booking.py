@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from pod_scheduling.domain.enforcement.enforcement_marks import ENFORCEMENT_MARKS
+from pod_scheduling.runtime.reading.owners_file import read_owners
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
+from pod_scheduling.runtime.webhook_reviewers import ENFORCE
 from reservation_core.domain.pods.map_marks import MAP_DEVICES
-from reservation_core.runtime.pods.webhook_reviewers import ENFORCE
-from reservation_core.runtime.reading.owners_file import read_owners
-from reservation_core.runtime.settings.webhook import WebhookSettings
 from tests.chart.hardening import (
     HOSTILE,
     check_variables,

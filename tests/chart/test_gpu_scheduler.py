@@ -7,8 +7,8 @@ import helm_python
 import pytest
 
 from pod_scheduling.domain.extender.visible_cards import LABEL, VISIBLE
-from reservation_core.runtime.settings.scheduler import SchedulerSettings
-from reservation_core.runtime.settings.webhook import WebhookSettings
+from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from tests.chart.hardening import (
     HOSTILE,
     check_variables,

@@ -12,14 +12,14 @@ from admission_webhook.metrics import WebhookMetrics
 from api_service.metrics.metrics import ApiMetrics
 from gpu_admission.metrics import ExtenderMetrics
 from gpu_scheduler import health as scheduler_health
+from pod_scheduling.runtime.extender import RunningExtender
+from pod_scheduling.runtime.settings.admission import AdmissionRules
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.cron_jobs import CronJobCollector
-from reservation_core.runtime.pods.extender import RunningExtender
 from reservation_core.runtime.processing.loop_metrics import LoopCollector
 from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.reading.reading import ReplicaReads
-from reservation_core.runtime.settings.admission import AdmissionRules
 from tests.chart.dev_server_values import ALL_ON, over, templates
 from tests.chart.rendering import JsonObject, one, render, selects
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
+from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
-from reservation_core.runtime.settings.admission import AdmissionSettings
 from reservation_core.runtime.settings.components import CommonSettings
-from reservation_core.runtime.settings.scheduler import SchedulerSettings
-from reservation_core.runtime.settings.webhook import WebhookSettings
 from tests.chart.hardening import VERSIONS, check_objects, check_pods, check_roles, pod_specs
 from tests.chart.rendering import JsonObject, one, render
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from pod_scheduling.ports.extender import Binding
+from pod_scheduling.runtime.extender import run_extender
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.adapters.certificates.pairs import Pair
-from reservation_core.runtime.pods.extender import run_extender
-from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.kubernetes.api_client import ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from gpu_admission.flags.options import applied, read_options
+from pod_scheduling.runtime.extender import run_extender
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.adapters.certificates.pairs import read_serving
-from reservation_core.runtime.pods.extender import run_extender
-from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.card_cluster import card_pod, container
 from tests.integration.deploy.admission_work import NamedQuotas, work
 from tests.integration.deploy.installed_charts import allowed_there, installed

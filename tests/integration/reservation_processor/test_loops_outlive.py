@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from api_service.services import Services
 from api_service.web.live import LiveTopics
 from availability_updater.update import run_once as update_once
+from pod_scheduling.runtime.reading.ledger_holdings import HoldingsReading
+from pod_scheduling.runtime.reading.promised_cards import PromisedCards
 from reservation_core.adapters.postgres.connection import shared_clock
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime import wiring
-from reservation_core.runtime.reading.ledger_holdings import HoldingsReading
-from reservation_core.runtime.reading.promised_cards import PromisedCards
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.submit import prepare, submit

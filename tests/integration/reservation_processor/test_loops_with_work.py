@@ -14,9 +14,9 @@ import structlog
 
 from api_service import services
 from api_service.services import Services
+from pod_scheduling.runtime import pod_ending
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.runtime import wiring
-from reservation_core.runtime.pods import pod_ending
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processing.messages_in_hand import MessagesInHand
 from reservation_core.runtime.settings.components import StandaloneSettings

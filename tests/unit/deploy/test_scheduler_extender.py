@@ -16,7 +16,7 @@ from gpu_admission.questions import ExtenderCondition
 from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.domain.extender.model_usage import ModelUsage, model_of
 from pod_scheduling.ports.extender import AssumeAt, Candidates
-from reservation_core.runtime.settings.admission import AdmissionRules, AdmissionSettings, VolcanoShape
+from pod_scheduling.runtime.settings.admission import AdmissionRules, AdmissionSettings, VolcanoShape
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.manifests import DEPLOY
 from tests.kubernetes_schemas import validate

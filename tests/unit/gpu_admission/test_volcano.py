@@ -20,7 +20,7 @@ from gpu_admission.volcano import (
     written_scores,
 )
 from pod_scheduling.ports.extender import Filtered
-from reservation_core.runtime.settings.admission import VolcanoShape
+from pod_scheduling.runtime.settings.admission import VolcanoShape
 from tests.unit.gpu_admission.go_decoding import GoTypeError, ListOf, MapOf, Real, Struct, Text, Whole, decode
 
 POD = {"metadata": {"name": "train-0", "namespace": "team-a", "uid": "u-1"}, "spec": {"containers": []}, "status": {}}

@@ -9,8 +9,8 @@ from gpu_admission.flags.go_flags import FlagError
 from gpu_admission.flags.options import applied, read_options
 from pod_scheduling.domain.placement.rankings import PlacementPolicy
 from pod_scheduling.ports.extender import AssumeAt
+from pod_scheduling.runtime.settings.admission import AdmissionSettings, VolcanoShape
 from reservation_core.runtime.processes.log_files import HandlerLogger, LogPlaces
-from reservation_core.runtime.settings.admission import AdmissionSettings, VolcanoShape
 from reservation_core.runtime.settings.error import SettingsError
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from pod_scheduling.ports.extender import Binding, NotSyncedError
 from pod_scheduling.ports.pod_binding import BindRefusedError
+from pod_scheduling.runtime.extender import RunningExtender, run_extender
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.adapters.postgres.connection.engine import open_engine
-from reservation_core.runtime.pods.extender import RunningExtender, run_extender
-from reservation_core.runtime.settings.admission import AdmissionSettings
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.kubernetes.api_client import MERGE, JsonObject

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pod_scheduling.adapters.kubernetes.map_cluster import KubernetesMapCluster
 from pod_scheduling.adapters.kubernetes.map_sights import SightRules
+from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
@@ -21,10 +22,9 @@ from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.settings.error import SettingsError
-from reservation_core.runtime.settings.scheduler import SchedulerSettings
 
 if TYPE_CHECKING:
-    from reservation_core.runtime.reading.promised_cards import PromisedCards
+    from pod_scheduling.runtime.reading.promised_cards import PromisedCards
 
 _CONTROLLER = "gpu-scheduler"
 
@@ -88,9 +88,9 @@ async def _open_ledger(settings: SchedulerSettings) -> "AsyncIterator[PromisedCa
         yield None
         return
     # Loaded only where it is wanted: the database's libraries take 30 MB.
+    from pod_scheduling.runtime.reading.promised_cards import PromisedCards  # noqa: PLC0415
     from reservation_core.adapters.postgres.connection.engine import open_engine  # noqa: PLC0415
     from reservation_core.runtime.database_urls import database_url_of  # noqa: PLC0415
-    from reservation_core.runtime.reading.promised_cards import PromisedCards  # noqa: PLC0415
     from reservation_core.runtime.reading.repeated_reading import LEDGER_STATEMENT_S  # noqa: PLC0415
 
     engine = open_engine(database_url_of(settings), pool=1, application=_CONTROLLER, statement_s=LEDGER_STATEMENT_S)

@@ -6,7 +6,7 @@ import pydantic
 import pytest
 
 from pod_scheduling.domain.maps.map_injection import InjectionRules
-from reservation_core.runtime.settings.webhook import WebhookSettings
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
 
 
 @pytest.fixture(autouse=True)

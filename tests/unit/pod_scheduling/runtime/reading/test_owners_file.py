@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
-from reservation_core.runtime.reading.owners_file import BadOwnersError, OwnersFile, read_owners
+from pod_scheduling.runtime.reading.owners_file import BadOwnersError, OwnersFile, read_owners
 from reservation_core.runtime.settings.error import SettingsError
 
 YAML = b"""

@@ -7,10 +7,10 @@ from pydantic import Field, model_validator
 from pod_scheduling.domain.extender.asked_cards import CardResources
 from pod_scheduling.domain.extender.visible_cards import VisibleCardsRules
 from pod_scheduling.domain.maps.map_injection import InjectionRules
+from pod_scheduling.runtime.settings.admission import QualifiedName
+from pod_scheduling.runtime.settings.enforcement import BookingEnforcement
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
-from reservation_core.runtime.settings.admission import QualifiedName
 from reservation_core.runtime.settings.components import CommonSettings
-from reservation_core.runtime.settings.enforcement import BookingEnforcement
 from reservation_core.runtime.settings.section import Seconds
 
 

@@ -6,7 +6,7 @@ import pydantic
 import pytest
 
 from pod_scheduling.domain.maps.map_placement import Overlap
-from reservation_core.runtime.settings.scheduler import SchedulerSettings
+from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from pod_scheduling.domain.placement.fleet import Fleet
 from pod_scheduling.domain.placement.tasks import NodeShape, Spot, Task
-from reservation_core.runtime.pods.extender import _picture
+from pod_scheduling.runtime.extender import _picture
 
 
 def test_a_picture_of_the_fleet_stays_as_it_was() -> None:

@@ -22,6 +22,7 @@ from pod_scheduling.domain.extender.model_usage import ModelUsage
 from pod_scheduling.domain.placement.fleet import Fleet
 from pod_scheduling.domain.placement.rankings import ranking_of
 from pod_scheduling.ports.extender import Extender
+from pod_scheduling.runtime.settings.admission import AdmissionSettings, ShareCards
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.adapters.clock import SystemClock
@@ -34,12 +35,11 @@ from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processing.loops import Loops
-from reservation_core.runtime.settings.admission import AdmissionSettings, ShareCards
 from reservation_core.runtime.settings.error import SettingsError
 
 if TYPE_CHECKING:
-    from reservation_core.runtime.reading.ledger_holdings import HoldingsReading
-    from reservation_core.runtime.reading.promised_cards import PromisedCards
+    from pod_scheduling.runtime.reading.ledger_holdings import HoldingsReading
+    from pod_scheduling.runtime.reading.promised_cards import PromisedCards
 
 _CONTROLLER = "gpu-admission"
 _FIRST_RECONSIDER_S = 1.0
@@ -196,10 +196,10 @@ async def _open_ledger(settings: AdmissionSettings) -> "AsyncIterator[_Ledger | 
         yield None
         return
     # Loaded only where it is wanted: the database's libraries take 30 MB.
+    from pod_scheduling.runtime.reading.ledger_holdings import HoldingsReading  # noqa: PLC0415
+    from pod_scheduling.runtime.reading.promised_cards import PromisedCards  # noqa: PLC0415
     from reservation_core.adapters.postgres.connection.engine import open_engine  # noqa: PLC0415
     from reservation_core.runtime.database_urls import database_url_of  # noqa: PLC0415
-    from reservation_core.runtime.reading.ledger_holdings import HoldingsReading  # noqa: PLC0415
-    from reservation_core.runtime.reading.promised_cards import PromisedCards  # noqa: PLC0415
     from reservation_core.runtime.reading.repeated_reading import LEDGER_STATEMENT_S  # noqa: PLC0415
 
     engine = open_engine(database_url_of(settings), pool=2, application=_CONTROLLER, statement_s=LEDGER_STATEMENT_S)

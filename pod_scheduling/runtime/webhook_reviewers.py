@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from pod_scheduling.domain.maps.remembered_maps import KnownMaps
 from pod_scheduling.ports.reviewers import PodReviewer
+from pod_scheduling.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from pod_scheduling.usecases.maps.review_pod import MapReviewer, VisibleCardsReviewer
-from reservation_core.runtime.pods.booking_reviews import EnforcementTold, open_booking_reviewer
 from reservation_core.runtime.processing.loops import Loops
-from reservation_core.runtime.settings.webhook import WebhookSettings
 
 MUTATE = "/mutate"
 ENFORCE = "/enforce"

@@ -14,16 +14,16 @@ from pod_scheduling.domain.enforcement.booking_rulings import EnforcementRules
 from pod_scheduling.domain.enforcement.pod_owners import OwnerRules
 from pod_scheduling.domain.enforcement.remembered_standings import MemoryRules
 from pod_scheduling.ports.standings import SourceSilentError
+from pod_scheduling.runtime.reading.owners_file import OwnersFile
+from pod_scheduling.runtime.settings.enforcement import BookingEnforcement
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from pod_scheduling.usecases.enforcement.follow_standings import FollowedStandings, Outcome
 from pod_scheduling.usecases.enforcement.review_booking import BookingReviewer, BookingReviewRules
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processing.loops import Loops
-from reservation_core.runtime.reading.owners_file import OwnersFile
-from reservation_core.runtime.settings.enforcement import BookingEnforcement
 from reservation_core.runtime.settings.error import SettingsError
-from reservation_core.runtime.settings.webhook import WebhookSettings
 
 _PREFIX = "GPU_DEV_WEBHOOK__"
 _LARGEST_TOKEN = 1024

@@ -1,0 +1,1 @@
+"""What processes read again and again, and the files that they start from."""

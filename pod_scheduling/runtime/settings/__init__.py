@@ -1,0 +1,1 @@
+"""Settings, by component and section."""
