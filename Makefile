@@ -10,7 +10,7 @@
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
 .PHONY: help up demo test explore mutants check lint types imports collect bench lock format web web-where-possible manifests \
-	images push sign clean
+	images push sign release clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -100,6 +100,10 @@ web-where-possible:
 
 manifests: $(DEV) ## deploy/manifests and the schema of charts/gpu-dev-server, anew
 	@$(PY) -m tests.chart.dev_server_schema
+	@$(PY) -m tests.chart.plain_manifests
+
+release: $(DEV) ## prepare release VERSION: version, changelog, tag message; commits and pushes nothing
+	@$(PY) -m tools.release "$(VERSION)"
 	@$(PY) -m tests.chart.plain_manifests
 
 images: ## every image of the Dockerfile, with docker buildx

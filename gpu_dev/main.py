@@ -4,6 +4,7 @@ A command's module is imported when the command is used: help and completion sta
 """
 
 import importlib
+import importlib.metadata
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,13 @@ app = typer.Typer(
 )
 
 
+def print_version(wanted: bool) -> None:
+    """Print the version of the installed distribution and end."""
+    if wanted:
+        typer.echo(f"gpu-dev {importlib.metadata.version('gpu-dev-server')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     server: Annotated[
@@ -116,13 +124,16 @@ def options(
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the token (else env: GPU_DEV_TOKEN; else the login).")
     ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """One place where people who share GPUs get them.
 
     Start with:  gpu-dev run --gpus 1 --for 1h -- python train.py
     """
     # What is given here is read from the context by `gpu_dev.session`.
-    del server, token_file
+    del server, token_file, version
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import helm_python
 import yaml
 
 CHARTS = Path(__file__).parents[2] / "charts"
+VERSION: str = yaml.safe_load((CHARTS / "gpu-dev-server" / "Chart.yaml").read_text())["appVersion"]
 
 JsonObject = dict[str, Any]
 NEWEST = "v1.35.0"

@@ -35,7 +35,7 @@ from tests.chart.dev_server_values import (
     variables,
 )
 from tests.chart.hardening import HOSTILE, VERSIONS, check_objects, check_pods
-from tests.chart.rendering import JsonObject, one, render
+from tests.chart.rendering import VERSION, JsonObject, one, render
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -162,7 +162,7 @@ def test_the_seeds_names_labels_and_commands() -> None:
             if template["metadata"]["labels"]["app"] == label and kind in ("Deployment", "CronJob")
         ]
         assert len(found) == 1
-        assert containers(found[0])[-1]["image"] == f"your-registry/{label}:0.1.0"
+        assert containers(found[0])[-1]["image"] == f"your-registry/{label}:{VERSION}"
         account = one(documents, "ServiceAccount", label)
         assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].endswith(f"/{label}-role")
     assert one(documents, "Service", "postgres-primary")["spec"]["ports"][0]["port"] == 5432

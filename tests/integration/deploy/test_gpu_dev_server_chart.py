@@ -11,7 +11,7 @@ import helm_python
 import pytest
 import yaml
 
-from tests.chart.rendering import CHARTS
+from tests.chart.rendering import CHARTS, VERSION
 from tests.kubernetes.api_client import MERGE, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 
@@ -147,9 +147,9 @@ async def test_an_upgrade_migrates_first_touches_no_database_and_stops_where_the
                 assert await shape(client) == installed
                 async with migrations_end(client, "Complete") as ran:
                     await asyncio.to_thread(helm.upgrade, chart, NAME, values(NAME))
-                assert ran == ["api-service:0.1.0"]
+                assert ran == [f"api-service:{VERSION}"]
                 upgraded = await shape(client)
-                assert upgraded["api-service"][2] == ["api-service:0.1.0"]
+                assert upgraded["api-service"][2] == [f"api-service:{VERSION}"]
                 untouched = {"postgres-primary", "postgres-replica", "registry-cache-ghcr", "registry-cache-dockerhub"}
                 assert {name for name in installed if upgraded[name] == installed[name]} == untouched
                 assert {name: each[0] for name, each in upgraded.items()} == {
