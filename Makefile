@@ -9,7 +9,7 @@
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test explore mutants check lint types imports collect bench lock format web web-where-possible manifests \
+.PHONY: help up demo test coverage docs reference explore mutants check lint types imports collect bench lock format web web-where-possible manifests \
 	images push sign release clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
@@ -55,6 +55,9 @@ types: $(DEV)
 imports: $(DEV)
 	@$(PY) -c 'from importlinter.cli import lint_imports_command as c; c()' --no-cache
 
+coverage: $(DEV) ## every test, with the branches of the code that ran; writes coverage.xml
+	@$(PY) -m pytest $(WORKERS) --cov --cov-report=xml --cov-report=term:skip-covered $(ARGS)
+
 collect: $(DEV) ## every test loads; what they are compiled to is kept
 	@told=$$($(PY) -m pytest --collect-only -qq 2>&1) || { echo "$$told"; exit 1; }
 
@@ -67,10 +70,11 @@ format: $(DEV) ## bring the code into form
 
 # Needs `uv` (pip install uv). The files it writes hold names, versions and hashes, no addresses.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	--no-emit-index-url --no-emit-find-links pyproject.toml
+	--no-emit-index-url --no-emit-find-links
 lock: ## choose the newest dependencies that pyproject.toml allows
-	$(LOCK) --upgrade --extra build -o requirements.lock
-	$(LOCK) --upgrade --extra build --extra dev -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --upgrade --extra build pyproject.toml -o requirements.lock
+	$(LOCK) --upgrade --extra build --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --upgrade --group docs -c requirements-dev.lock -o requirements-docs.lock
 	sed -n '/^awscrt==/,/[^\\]$$/p' requirements-dev.lock >requirements-aws.lock
 
 # What is built is as old as the file that is written last; npm has its own way with times, so it gets a stamp.
@@ -105,6 +109,21 @@ manifests: $(DEV) ## deploy/manifests and the schema of charts/gpu-dev-server, a
 release: $(DEV) ## prepare release VERSION: version, changelog, tag message; commits and pushes nothing
 	@$(PY) -m tools.release "$(VERSION)"
 	@$(PY) -m tests.chart.plain_manifests
+
+# The site's tools have an environment of their own: no test and no program needs them.
+DOCS := .venv/docs/.is-installed
+docs: $(DOCS) ## the documentation as a site in dist/site; a broken link fails
+	@NO_MKDOCS_2_WARNING=true .venv/docs/bin/python -m mkdocs build --strict --quiet
+
+$(DOCS): requirements-docs.lock .venv/.is-created
+	@echo "Installing what the documentation is built with; this happens once" >&2
+	@$(PY) -m venv .venv/docs
+	@.venv/docs/bin/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --require-hashes \
+	  --only-binary :all: -r requirements-docs.lock
+	@touch $@
+
+reference: $(DEV) ## the generated pages of docs/reference, anew
+	@$(PY) -m tools.reference
 
 images: ## every image of the Dockerfile, with docker buildx
 	@docker buildx bake

@@ -4,6 +4,7 @@ It starts the system as a process of its own and talks to it as any client would
 shows it also checks; it ends with 0 only when all of it was true and nothing was left behind.
 """
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx
 import psutil
-import psycopg
 from httpx_sse import connect_sse
 
 from reservation_core.adapters.local.inventory import LocalInventory
@@ -163,8 +164,15 @@ class Demo:
     def _queue_rows(self) -> list[tuple[str, int, int]]:
         """PGMQ's queues, dead letters too, straight from the database: name, messages now, messages ever."""
         statement = "SELECT queue_name, queue_length, total_messages FROM pgmq.metrics_all() ORDER BY queue_name"
-        with psycopg.connect(EmbeddedPostgres(self._home).libpq_url) as connection:
-            return connection.execute(statement).fetchall()
+
+        async def rows() -> list[tuple[str, int, int]]:
+            connection = await asyncpg.connect(EmbeddedPostgres(self._home).libpq_url)
+            try:
+                return [(*row,) for row in await connection.fetch(statement)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(rows())
 
     def _free_gpus(self) -> list[dict[str, Any]]:
         gpus = self._http.get("/v1/gpus", params={"limit": 500}).raise_for_status().json()["items"]
@@ -215,7 +223,7 @@ def main() -> int:
                 demo = Demo(http, home, simulated=simulated)
                 demo.run()
             _check_database_gone(home)
-        except (DemoFailedError, EmbeddedPostgresError, httpx.HTTPError, psycopg.Error) as error:
+        except (DemoFailedError, EmbeddedPostgresError, httpx.HTTPError, asyncpg.PostgresError, OSError) as error:
             _failed(error, home)
             return 1
     finally:

@@ -10,8 +10,8 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+from time import gmtime, strftime
 
 ROOT = Path(__file__).parents[1]
 CHANGELOG = "CHANGELOG.md"
@@ -129,7 +129,7 @@ def main() -> None:
     """Prepare the version named on the command line, and print the commands that publish it."""
     version = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        prepare(ROOT, version, f"{datetime.now(UTC):%Y-%m-%d}")
+        prepare(ROOT, version, strftime("%Y-%m-%d", gmtime()))
     except ReleaseError as error:
         sys.exit(f"error: {error}")
     sys.stdout.write(

@@ -49,11 +49,54 @@ def make_targets() -> set[str]:
 
 
 @pytest.mark.parametrize("jobs", [github()["jobs"], gitlab_jobs()], ids=["github", "gitlab"])
-def test_both_lint_test_build_push_and_sign_by_what_there_is(jobs: dict[str, dict[str, Any]]) -> None:
-    assert [*jobs] == ["lint", "test", "build", "publish"]
-    made = {name: re.findall(r"\bmake ([a-z]+)", "\n".join(commands(job))) for name, job in jobs.items()}
-    assert made == {"lint": ["check"], "test": ["web", "test"], "build": ["images"], "publish": ["push", "sign"]}
-    assert {each for names in made.values() for each in names} <= make_targets()
+def test_both_call_the_one_definition_build_push_and_sign(jobs: dict[str, dict[str, Any]]) -> None:
+    assert [*jobs] == ["lint", "test", "postgres", "coverage", "build", "publish"]
+    told = {name: "\n".join(commands(job)) for name, job in jobs.items()}
+    made = {name: re.findall(r"\bmake ([a-z]+)|\.ci/run ([a-z]+)", text) for name, text in told.items()}
+    assert made == {
+        "lint": [("", "check")],
+        "test": [("", "test")],
+        "postgres": [("", "test")],
+        "coverage": [("", "coverage")],
+        "build": [("images", "")],
+        "publish": [("push", ""), ("sign", "")],
+    }
+    assert {"images", "push", "sign"} <= make_targets()
+
+
+def matrix(job: dict[str, Any]) -> str:
+    """The versions that a job is run with, of either."""
+    return str(job["strategy"]["matrix"] if "strategy" in job else job["parallel"]["matrix"])
+
+
+@pytest.mark.parametrize("jobs", [github()["jobs"], gitlab_jobs()], ids=["github", "gitlab"])
+def test_both_try_every_version_of_python_and_postgresql_that_is_promised(jobs: dict[str, dict[str, Any]]) -> None:
+    promised = re.findall(r":: Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert re.findall(r"3\.\d+", matrix(jobs["test"])) == promised == ["3.11", "3.12", "3.13", "3.14"]
+    assert re.findall(r"\b1\d\b", matrix(jobs["postgres"])) == ["15", "16", "17", "18"]
+    given = str(jobs["postgres"])
+    assert "GPU_DEV_TEST_DATABASE_URL" in given
+
+
+@pytest.mark.parametrize(
+    ("part", "made"), [("check", ["check", "docs"]), ("test", ["web test"]), ("coverage", ["web coverage"])]
+)
+def test_the_one_definition_runs_the_part_that_is_asked_for(tmp_path: Path, part: str, made: list[str]) -> None:
+    for name in ("make", "node", "npm", "chromium"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\n[ {name} != make ] || echo "$*" >> "{tmp_path}/made"\n')
+        program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", str(ROOT / ".ci" / "run"), part],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "made").read_text().splitlines() == made
 
 
 def test_each_guard_is_broken_weekly_and_not_at_every_commit() -> None:
@@ -70,7 +113,7 @@ def test_each_guard_is_broken_weekly_and_not_at_every_commit() -> None:
 
 def test_nothing_is_published_untested_or_untagged() -> None:
     publish = github()["jobs"]["publish"]
-    assert {*publish["needs"]} == {"lint", "test", "build"}
+    assert {*publish["needs"]} == {"lint", "test", "postgres", "build"}
     assert publish["if"] == "startsWith(github.ref, 'refs/tags/v')"
     # A job has a permission only where it is given one.
     assert github()["permissions"] == {"contents": "read"}
