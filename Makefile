@@ -113,7 +113,7 @@ release: $(DEV) ## prepare release VERSION: version, changelog, tag message; com
 # The site's tools have an environment of their own: no test and no program needs them.
 DOCS := .venv/docs/.is-installed
 docs: $(DOCS) ## the documentation as a site in dist/site; a broken link fails
-	@NO_MKDOCS_2_WARNING=true .venv/docs/bin/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=true .venv/docs/bin/python -m mkdocs build --strict
 
 $(DOCS): requirements-docs.lock .venv/.is-created
 	@echo "Installing what the documentation is built with; this happens once" >&2

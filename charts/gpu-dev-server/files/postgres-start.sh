@@ -61,7 +61,7 @@ find_older_database() {
 stop_empty() {
     stop_here "this volume is empty, but $1. No empty database is made in its place." \
         "To go on with the replica's data, set postgres.primaryIs=postgres-replica." \
-        "To restore a backup, or to begin with nothing, set postgres.begin=anew. See docs/guides/operate.md, 'An empty volume'."
+        "To restore a backup, or to begin with nothing, set postgres.begin=anew. See docs/guides/operating.md, 'An empty volume'."
 }
 
 create() {

@@ -16,7 +16,7 @@ from tests.integration.deploy.registries import PROGRAM, USER, Registry, behind_
 from tests.kubernetes import guarded
 from tests.waiting import eventually_sync
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "operate.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "operating.md"
 NAME = "library/tiny"
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no registry program: apt-get install docker-registry")

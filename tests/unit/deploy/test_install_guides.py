@@ -18,7 +18,7 @@ TEXTS = sorted(
         ROOT / "README.md",
         *(
             GUIDES / f"{name}.md"
-            for name in ("install-aws", "install-gcp", "install-local", "operate", "images", "gitops")
+            for name in ("install-aws", "install-gcp", "install-local", "operating", "images", "gitops")
         ),
         *ROOT.glob("charts/*/values*.yaml"),
         *ROOT.glob("charts/*/templates/NOTES.txt"),

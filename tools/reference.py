@@ -1,0 +1,215 @@
+"""Write the generated pages of docs/reference from the code: settings, codes, rules, notifications, REST and commands.
+
+`python -m tools.reference` (`make reference`) writes them; a test fails where a page differs from the code.
+"""
+
+import inspect
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import typer
+from fastapi import FastAPI
+from pydantic import BaseModel
+from pydantic_settings import BaseSettings
+
+from api_service.app import _ROUTERS
+from api_service.documents import openapi
+from gpu_dev.main import COMMANDS, app
+from reservation_core.domain.bookings.nouns import BookingReason
+from reservation_core.domain.model import ReasonCode
+from reservation_core.domain.notices import NoticeKind
+from reservation_core.domain.policy.limits import LIFTABLE, QUOTAS, RuleName
+from reservation_core.runtime.settings.admission import AdmissionSettings
+from reservation_core.runtime.settings.components import (
+    ApiSettings,
+    ExpirySettings,
+    NodeAgentSettings,
+    ProcessorSettings,
+    StandaloneSettings,
+    UpdaterSettings,
+)
+from reservation_core.runtime.settings.scheduler import SchedulerSettings
+from reservation_core.runtime.settings.webhook import WebhookSettings
+from tools.meanings import BOOKING_REASONS, JOB_REASONS, NOTIFICATIONS, RULES
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+PROGRAMS: dict[str, type[BaseSettings]] = {
+    "standalone": StandaloneSettings,
+    "api_service": ApiSettings,
+    "reservation_processor": ProcessorSettings,
+    "reservation_expiry": ExpirySettings,
+    "availability_updater": UpdaterSettings,
+    "node agent": NodeAgentSettings,
+    "admission_webhook": WebhookSettings,
+    "gpu_scheduler": SchedulerSettings,
+    "gpu_admission": AdmissionSettings,
+}
+
+
+def page(title: str, lead: str, columns: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    """A page of one table as Markdown."""
+    lines = [f"# {title}", "", f"{lead} This page is generated: `make reference` writes it.", ""]
+    return "\n".join([*lines, *table(columns, rows)]) + "\n"
+
+
+def table(columns: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[str]:
+    """The lines of a table."""
+    yield f"| {' | '.join(columns)} |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield f"| {' | '.join(_cell(text) for text in row)} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def settings_page() -> str:
+    """Every environment variable that a program reads."""
+    found: dict[str, tuple[str, list[str], str]] = {}
+    for program, model in PROGRAMS.items():
+        for variable, default, meaning in _variables(model, "GPU_DEV_"):
+            known = found.setdefault(variable, (default, [], meaning))
+            known[1].append(program)
+    rows = (
+        (f"`{name}`", default, "every program" if len(programs) == len(PROGRAMS) else ", ".join(programs), meaning)
+        for name, (default, programs, meaning) in sorted(found.items())
+    )
+    lead = "Environment variables, their defaults and the programs that read them. Lists are written `a,b` or as JSON."
+    return page("Settings", lead, ("variable", "default", "read by", "meaning"), rows)
+
+
+def _variables(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+    for name, field in model.model_fields.items():
+        variable = f"{prefix}{name.upper()}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _variables(field.annotation, f"{variable}__")
+            continue
+        default = field.get_default(call_default_factory=True) if not field.is_required() else None
+        said = "required" if field.is_required() else _default(default)
+        yield variable, said, _comments(_owner(model, name)).get(name, "")
+
+
+def _default(value: object) -> str:
+    if value is None or value in ("", (), {}):
+        return "none"
+    if isinstance(value, tuple | list):
+        return f"`{','.join(str(element) for element in value)}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{getattr(value, 'value', value)}`"
+
+
+def _owner(model: type[BaseModel], name: str) -> type:
+    """The class whose body has the field."""
+    return next(owner for owner in model.__mro__ if name in inspect.get_annotations(owner) or owner is object)
+
+
+def _comments(owner: type) -> dict[str, str]:
+    """What the comments above and beside the fields of a class say."""
+    if owner is object:
+        return {}
+    said: dict[str, str] = {}
+    above: list[str] = []
+    field = ""
+    for token in tokenize.generate_tokens(StringIO(inspect.getsource(owner)).readline):
+        beside = token.line[: token.start[1]].strip()
+        if token.type == tokenize.COMMENT and not beside:
+            above.append(token.string.lstrip("# "))
+        elif token.type == tokenize.COMMENT and field:
+            said[field] = " ".join([*filter(None, [said.get(field)]), token.string.lstrip("# ")])
+        elif token.type == tokenize.NAME and re.match(rf"    {token.string}:", token.line) and token.start[1] == 4:
+            field = token.string
+            said[field] = " ".join(above)
+            above = []
+        elif token.type == tokenize.NL and not token.line.strip():
+            above = []
+    return said
+
+
+def codes_page() -> str:
+    """Why a job or booking is in its state."""
+    jobs = ((f"`{code}`", "job", JOB_REASONS[code]) for code in ReasonCode)
+    bookings = ((f"`{code}`", "booking", BOOKING_REASONS[code]) for code in BookingReason)
+    lead = "`reason.code` of jobs and bookings. Codes are stable; `reason.detail` is for people and changes."
+    return page("Reason codes", lead, ("code", "of a", "meaning"), iter([*jobs, *bookings]))
+
+
+def rules_page() -> str:
+    """The fields of a rule."""
+    rows = (
+        (f"`{rule}`", RULES[rule], "yes" if rule in QUOTAS else "no", "yes" if rule in LIFTABLE else "no")
+        for rule in RuleName
+    )
+    lead = "Fields of a rule, in policy files and in `broken_rules`. [Policy](../guides/policy.md) is the guide."
+    return page("Rules", lead, ("rule", "meaning", "counts what is held", "an exception may remove it"), rows)
+
+
+def notifications_page() -> str:
+    """What a notification can be about."""
+    rows = ((f"`{kind}`", NOTIFICATIONS[kind]) for kind in NoticeKind)
+    lead = "Kinds of notifications, as webhooks carry them. [Notifications](../guides/notifications.md) is the guide."
+    return page("Notification kinds", lead, ("kind", "sent when"), rows)
+
+
+def rest_page() -> str:
+    """Every call of REST."""
+    application = FastAPI(title="GPU Dev Server", version="1")
+    for router in _ROUTERS:
+        application.router.routes.extend(router.routes)
+    paths = openapi(application)["paths"]
+    rows = (
+        (f"`{method.upper()} {path}`", operation.get("summary", ""))
+        for path, operations in sorted(paths.items())
+        for method, operation in operations.items()
+    )
+    lead = (
+        "Every call. [REST](rest.md) says what they have in common; `/docs` on a server has their fields and answers."
+    )
+    return page("REST calls", lead, ("call", "summary"), rows)
+
+
+def commands_page() -> str:
+    """Every command with its options."""
+    root: Any = typer.main.get_command(app)
+    lead = "Every command and its options. [`gpu-dev`](cli.md) says how they are used."
+    rows: list[tuple[str, ...]] = []
+    for name in COMMANDS:
+        _, command, _ = root.resolve_command(typer.Context(root), [name])
+        rows += _commands(command, f"gpu-dev {name}")
+    return page("Commands", lead, ("command", "what it does", "options"), iter(rows))
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, ...]]:
+    below = getattr(command, "commands", {})
+    if not below or getattr(command, "invoke_without_command", False):
+        options = [
+            f"`{max(parameter.opts, key=len)}`" for parameter in command.params if parameter.opts[0].startswith("-")
+        ]
+        yield f"`{name}`", (command.help or "").split("\n\n")[0], " ".join(options)
+    for word, inner in below.items():
+        yield from _commands(inner, f"{name} {word}")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "reason-codes.md": codes_page,
+    "rules.md": rules_page,
+    "notification-kinds.md": notifications_page,
+    "rest-calls.md": rest_page,
+    "commands.md": commands_page,
+}
+
+
+def main() -> None:
+    """Write every page."""
+    for name, made in PAGES.items():
+        (FOLDER / name).write_text(made(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
