@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 CHANGELOG = "CHANGELOG.md"
 TAG_MESSAGE = "dist/tag-message.txt"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
-_SUBJECT = re.compile(r"(?P<area>[a-z][\w -]*)(?P<breaking>!)?: (?P<summary>.+)")
+SUBJECT = re.compile(r"(?P<area>[a-z][\w -]*)(?P<breaking>!)?: (?P<summary>.+)")
 # What changes nothing for users or operators.
 _INTERNAL = {"bench", "benchmarks", "build", "ci", "docs", "names", "test", "tests"}
 _BREAKING = "BREAKING CHANGE: "
@@ -57,7 +57,7 @@ def section(version: str, day: str, commits: Sequence[Commit]) -> str:
     changes: list[tuple[str, str]] = []
     breaking: list[tuple[str, str]] = []
     for commit in reversed(commits):
-        subject = _SUBJECT.fullmatch(commit.subject)
+        subject = SUBJECT.fullmatch(commit.subject)
         if subject is None:
             continue
         area, summary = subject["area"], subject["summary"]
