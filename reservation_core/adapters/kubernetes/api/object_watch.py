@@ -18,7 +18,7 @@ from reservation_core.adapters.kubernetes.api.errors import ApiServerError, Expi
 from reservation_core.adapters.kubernetes.api.list_and_watch import IDLE_S, LineSplitter, list_all
 from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api.requests import Query
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api.transport import Transport, doubled_pause
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _WATCH_S = (240, 480)  # the server ends a watch after this, at random, so that not all come back together
@@ -156,8 +156,7 @@ class ObjectWatch:
         return news
 
     async def _pause(self) -> None:
-        longest = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(self._failures, 16))
-        await asyncio.sleep(longest * random.uniform(0.5, 1))  # noqa: S311 -- spreads load, keeps no secret
+        await asyncio.sleep(doubled_pause(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._failures))
 
 
 def _read(thing: Mapping[str, Any]) -> SeenObject | None:

@@ -302,10 +302,15 @@ def _unavailable(request: ApiRequest, why: str) -> ClusterUnavailableError:
     )
 
 
+def doubled_pause(first_s: float, longest_s: float, failures: int) -> float:
+    """A pause in seconds: `first_s` doubled with each failure up to `longest_s`, at random within its upper half."""
+    longest = min(longest_s, first_s * 2.0 ** min(failures, 16))
+    return longest * random.uniform(0.5, 1)  # noqa: S311 -- spreads load, keeps no secret
+
+
 def _pause(attempt: int, retry_after: float | None) -> float:
     """Seconds before the next attempt: doubling, at random within its half, never less than was asked for."""
-    longest: float = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
-    jittered = longest * random.uniform(0.5, 1)  # noqa: S311 -- spreads load, keeps no secret
+    jittered = doubled_pause(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, attempt - 1)
     return jittered if retry_after is None else retry_after + jittered
 
 
