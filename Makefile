@@ -1,7 +1,8 @@
 # Everything sets itself up in .venv from nothing but Python 3.11+ and make, and is quick the second time.
 #   make up    the whole system on this machine, in the foreground (Ctrl-C ends it)
 #   make demo  the same, runs a job over REST, checks what it saw, and ends by itself
-#   make test  all tests              ARGS="-k name" passes arguments on, here and for bench
+#   make quick format, lint and the unit tests with few examples, within a minute: for between two changes
+#   make test  all tests              ARGS="-k name" passes arguments on, here and for quick and bench
 #   make explore the property tests with other examples each time; ARGS="--hypothesis-seed=N" repeats one
 #   make mutants each guard broken once: tests must go red      ARGS="extend" tries those with this word in their names
 #   make check format, lint, types, import rules
@@ -9,8 +10,8 @@
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
-.PHONY: help up demo test coverage docs reference explore mutants check lint types imports collect bench lock format web web-where-possible manifests \
-	images push sign release clean
+.PHONY: help up demo quick test coverage docs reference explore mutants check lint types imports collect bench lock format web \
+	web-where-possible manifests images push sign release clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -34,11 +35,14 @@ up: $(RUN) web-where-possible ## the whole system on this machine, in the foregr
 demo: $(RUN) ## one job from REST to its log, checked; ends by itself
 	@exec $(PY) -m standalone.demo
 
+quick: lint ## format, lint and the unit tests with few examples, within a minute
+	@GPU_DEV_TESTS_EXAMPLES=quick $(PY) -m pytest tests/unit $(WORKERS) $(ARGS)
+
 test: $(DEV) ## every test
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
 explore: $(DEV) ## the property tests with other examples than those of `make test`
-	@GPU_DEV_TESTS_EXPLORE=yes $(PY) -m pytest -m hypothesis $(WORKERS) $(ARGS)
+	@GPU_DEV_TESTS_EXAMPLES=exploring $(PY) -m pytest -m hypothesis $(WORKERS) $(ARGS)
 
 mutants: $(DEV) ## break each guard once and see its tests go red (half an hour on two cores)
 	@$(PY) -m tests.mutants $(ARGS)

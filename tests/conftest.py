@@ -2,6 +2,8 @@
 
 One embedded server per test session, in a folder that is removed at the end; one template database, migrated once; one
 fresh database per test. `GPU_DEV_TEST_DATABASE_URL` (a role that may create databases) names another server to use.
+
+What only a fixture needs is imported in it: every session pays for what is imported here.
 """
 
 import asyncio
@@ -10,29 +12,21 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import psycopg
 import pytest
-from hypothesis import settings
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
-from reservation_core.adapters.postgres.connection.migrating import upgrade
-from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.runtime.settings.components import StandaloneSettings
-from reservation_core.runtime.wiring import Runtime
 from tests.leftovers import end_orderly_when_told_to, folder_in_memory, own_folder
-from tests.pods import end_all_pods
 from tests.prepared_processes import prepared_processes
 
-# How long an example takes says more of what else the machine does than of the code.
-# The same examples each time: what a commit is held to does not change by chance. `make explore` looks for others.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
-settings.register_profile("exploring", deadline=None, derandomize=False)
-settings.load_profile("exploring" if os.environ.get("GPU_DEV_TESTS_EXPLORE") else "repeatable")
+if TYPE_CHECKING:
+    from reservation_core.runtime.wiring import Runtime
 
 pytest_plugins = ["tests.kubernetes.fixtures"]
 
@@ -57,6 +51,12 @@ def pytest_configure() -> None:
     end_orderly_when_told_to()
 
 
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Before a module with generated examples is imported: their settings are taken from the profile of that moment."""
+    if b"hypothesis" in module_path.read_bytes():
+        import_module("tests.examples")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder that the accounts of servers can reach, gone at the end of the session; nothing else may be left."""
@@ -68,9 +68,7 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session", autouse=True)
 def _processes_are_prepared(session_folder: Path) -> Iterator[None]:
     """Before the session's folder is looked at: what processes are forked from is gone by then."""
-    folder = session_folder / "forking"
-    folder.mkdir(mode=0o700)
-    with prepared_processes(folder):
+    with prepared_processes():
         yield
 
 
@@ -88,6 +86,8 @@ def database_server(quick_folder: Path) -> Iterator[NoopExecutor]:
     if given:
         yield _described(given)
         return
+    from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+
     server = EmbeddedPostgres(quick_folder, settings=TEST_SERVER_SETTINGS)
     server.start()
     try:
@@ -119,6 +119,8 @@ def _url(server: NoopExecutor, database: str) -> str:
 
 def _migrate(**where: Any) -> None:
     """Bring the template database to the newest schema. In a thread: the calling one may belong to an event loop."""
+    from reservation_core.adapters.postgres.connection.migrating import upgrade
+
     server = Server(where["host"], where["port"], where["user"], "", where["dbname"], where["password"])
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(upgrade(_url(server, where["dbname"])))).result()
@@ -169,9 +171,11 @@ def _run(server: NoopExecutor, statement: str) -> None:
 
 
 @pytest.fixture
-async def runtime(database_url: str, tmp_path: Path) -> AsyncIterator[Runtime]:
+async def runtime(database_url: str, tmp_path: Path) -> "AsyncIterator[Runtime]":
     """Adapters on a fresh database, with a local cluster of four simulated cards; no pod outlives the test."""
+    from reservation_core.runtime.settings.components import StandaloneSettings
     from reservation_core.runtime.wiring import open_runtime
+    from tests.pods import end_all_pods
 
     settings = StandaloneSettings(home=tmp_path / "home", local_gpus="h100:4")
     async with open_runtime(settings, database_url) as opened:

@@ -17,8 +17,6 @@ from typing import NoReturn
 
 import psutil
 
-from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
-from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from tests.waiting import eventually_sync
 
 _PATIENCE_S = 120.0
@@ -106,6 +104,9 @@ def _remove(session: Path) -> None:
     """With the database servers that still run in it."""
     for depth in ("postgres", "*/postgres", "*/*/postgres"):
         for server in session.glob(depth):
+            from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
+            from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+
             with suppress(AlreadyInUseError):  # another session is at it
                 EmbeddedPostgres(server.parent).destroy()
     shutil.rmtree(session, ignore_errors=True)

@@ -4,7 +4,7 @@ The process is one of its own, with its own environment, output and end, as afte
 asked to end like any other. What a program does before its first own line, loading, is not tried this way.
 """
 
-import multiprocessing
+import json
 import os
 import runpy
 import signal
@@ -12,8 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from multiprocessing import forkserver, resource_tracker
+from importlib import import_module
 from pathlib import Path
+from threading import Lock
+from types import FrameType
+from typing import Any
+
+from tests.waiting import eventually_sync
 
 LOADED = [
     "api_service.app",
@@ -30,33 +35,69 @@ LOADED = [
     "tests.faults.watched_runtime",
 ]
 _ROOT = Path(__file__).parents[1]
-_FORKING = multiprocessing.get_context("forkserver")
+
+
+class _Forking:
+    """What processes are forked from, started when the first is wanted. It is asked and answers by lines of JSON."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._one_at_a_time = Lock()
+        self._asked = 0
+
+    def ask(self, **question: Any) -> Any:
+        """Its answer."""
+        with self._one_at_a_time:
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", __name__],
+                    cwd=_ROOT,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            self._asked += 1
+            self._process.stdin.write(json.dumps(question | {"number": self._asked}) + "\n")
+            self._process.stdin.flush()
+            while True:  # who was interrupted has left the answer
+                number, answer = json.loads(self._process.stdout.readline())
+                if number == self._asked:
+                    return answer
+
+    def end(self) -> None:
+        """End it; what it has started stays."""
+        with self._one_at_a_time:
+            if self._process is not None:
+                self._process.communicate()
+                self._process = None
+
+
+_forking = _Forking()
 
 
 @contextmanager
-def prepared_processes(folder: Path) -> Iterator[None]:
-    """Processes can be started in this block; what they are forked from is gone after it, but for its folder."""
-    _FORKING.set_forkserver_preload(LOADED)
-    multiprocessing.current_process()._config["tempdir"] = str(folder)  # else it would be removed at the very end
+def prepared_processes() -> Iterator[None]:
+    """Processes can be started in this block; what they are forked from is gone after it."""
     try:
         yield
     finally:
-        forkserver._forkserver._stop()
-        resource_tracker._resource_tracker._stop()
+        _forking.end()
 
 
 class PreparedProcess:
     """`python -m MODULE ARGUMENTS`, in the repository with this environment, writing to the end of `log`."""
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        self._process = _FORKING.Process(target=_run, args=(module, [*arguments], dict(environment), str(log)))
-        self._process.start()
-        assert self._process.pid is not None
-        self.pid = self._process.pid
+        self.pid: int = _forking.ask(start=[module, *arguments], environment=dict(environment), log=str(log))
+        self._ended: int | None = None
 
     def poll(self) -> int | None:
         """How it ended, as subprocess says it (-9: killed); None while it runs."""
-        return self._process.exitcode
+        if self._ended is None:
+            self._ended = _forking.ask(ended=self.pid)
+        return self._ended
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal, unless it has ended."""
@@ -64,12 +105,10 @@ class PreparedProcess:
             os.kill(self.pid, number)
 
     def wait(self, timeout: float) -> int:
-        """Wait for its end; returns how it ended. Raises TimeoutError."""
-        self._process.join(timeout)
-        ended = self.poll()
-        if ended is None:
-            raise TimeoutError(f"process {self.pid} did not end within {timeout} s")
-        return ended
+        """Wait for its end; returns how it ended. Raises AssertionError."""
+        eventually_sync(lambda: self.poll() is not None, timeout)
+        assert self._ended is not None
+        return self._ended
 
 
 def started(
@@ -91,14 +130,50 @@ def started(
         )
 
 
-def _run(module: str, arguments: list[str], environment: dict[str, str], log: str) -> None:
+def _fork_what_is_asked_for() -> None:
+    """Load, and answer; returns in each process that is forked, and when nobody asks any more."""
+    for module in LOADED:
+        import_module(module)
+    ended: dict[int, int] = {}
+
+    def note_ends(_number: int, _frame: FrameType | None) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            ended[pid] = os.waitstatus_to_exitcode(status)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those who ask
+    signal.signal(signal.SIGCHLD, note_ends)
+    for line in sys.stdin:
+        question = json.loads(line)
+        answer: int | None
+        if "start" in question:
+            answer = os.fork()
+            if not answer:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                _become(question["start"], question["environment"], question["log"])
+                return
+        else:
+            answer = ended.get(question["ended"])
+        print(json.dumps([question["number"], answer]), flush=True)
+
+
+def _become(program: list[str], environment: dict[str, str], log: str) -> None:
     """In the new process: be that program."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for ours, standard in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(ours, standard)
-    os.chdir(_ROOT)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.argv = program
+    runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _fork_what_is_asked_for()

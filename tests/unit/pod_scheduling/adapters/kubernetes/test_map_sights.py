@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.adapters.kubernetes.map_sights import SightRules, node_sight, pod_sight
@@ -14,6 +14,7 @@ from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sig
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone
 from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview, Requester
+from tests.examples import examples
 
 RULES = SightRules()
 
@@ -164,7 +165,7 @@ def _replaced(thing: Any, name: str, value: Any) -> Any:
 
 
 @given(st.sampled_from(PATHS), JSON, st.booleans())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_whatever_stands_somewhere_is_read_without_an_error(name: str, value: Any, on_node: bool) -> None:
     full = admitted(
         tolerations=[{"key": "a"}], affinity={"nodeAffinity": {}}, nodeSelector={"a": "b"}, schedulingGates=[]

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.adapters.kubernetes.requested_cards import requested
 from pod_scheduling.domain.extender.asked_cards import CardResources, asked_cards
 from reservation_core.adapters.kubernetes.pods.pod_requests import pod_requests
+from tests.examples import examples
 
 amounts = st.dictionaries(
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "tencent.com/vcuda-core", "tencent.com/vcuda-memory"]),
@@ -40,7 +41,7 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.lists(specs, min_size=1, max_size=4), st.booleans())
 def test_it_is_what_the_spec_alone_says(found: list[dict[str, Any]], other: bool) -> None:
     rules = CardResources(share="example.com/share") if other else CardResources()

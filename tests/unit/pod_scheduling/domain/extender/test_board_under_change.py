@@ -5,7 +5,7 @@ The board remembers where nodes stand, and what it has worked out about those th
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.extender.asked_cards import AskedCards, Earlier, Part
@@ -18,6 +18,7 @@ from pod_scheduling.domain.extender.refusal_reasons import UNKNOWN_NODE
 from pod_scheduling.domain.maps.map_placement import ReservedCards
 from pod_scheduling.domain.placement.rankings import ranking_of
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
+from tests.examples import examples
 from tests.unit.pod_scheduling.domain.extender.test_board import promise
 
 NAMES = [f"n{number}" for number in range(4)]
@@ -148,7 +149,7 @@ def node_by_node(board: ExtenderBoard, pod: CardPod, names: tuple[str, ...]) -> 
     return FilterVerdict(tuple(fitting), failed, unresolvable)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(nodes, min_size=2, max_size=5),
     st.lists(events, min_size=3, max_size=15),

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
@@ -28,6 +28,7 @@ from reservation_core.domain.pods.reviews import (
     Untouched,
     Verdict,
 )
+from tests.examples import examples
 from tests.pod_strategies import Json, pods
 
 SEED = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n5=node5:none\n"
@@ -440,7 +441,7 @@ def visible(of: Mapping[str, Any]) -> set[str]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(pods(maps=MAPS), st.booleans())
 def test_any_pod_is_patched_whole_or_denied_and_twice_is_once(given: Json, override: bool) -> None:
     rules = replace(RULES, override_devices=override)
@@ -458,7 +459,7 @@ def test_any_pod_is_patched_whole_or_denied_and_twice_is_once(given: Json, overr
     assert updated(result, result) == Untouched()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(pods())
 def test_any_pod_without_a_map_keeps_all_but_forged_marks(given: Json) -> None:
     verdict = reviewed(given)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.map_placement import (
@@ -21,6 +21,7 @@ from pod_scheduling.domain.maps.map_placement import (
 )
 from pod_scheduling.domain.maps.scheduling_map import MapEntry
 from reservation_core.domain.pods.node_choice_terms import Requirement, Taint, Terms, Tolerated
+from tests.examples import examples
 
 LABEL = "gpu-node-name"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -196,7 +197,7 @@ STORY = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(STORY)
 def test_any_story_against_a_count_by_hand(story: list[tuple[str, int, tuple[str, ...], str, int]]) -> None:
     here = board()

@@ -1,12 +1,13 @@
 """All nodes as arrays: the same as plain dictionaries would say, whatever happens in whatever order."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pod_scheduling.domain.placement.fleet import Fleet, Obstacle, ObstacleKind
 from pod_scheduling.domain.placement.tasks import NodeShape, Spot, Task
+from tests.examples import examples
 from tests.unit.pod_scheduling.domain.placement.fleets import NAMES, Model, shapes, tasks
 
 # Few, so that they meet.
@@ -102,7 +103,7 @@ class Fleets(RuleBasedStateMachine):
 
 
 TestFleets = Fleets.TestCase
-TestFleets.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestFleets.settings = examples(60, stateful_step_count=30)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60))

@@ -4,20 +4,21 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.placement.fleet import Fleet
 from pod_scheduling.domain.placement.rankings import ranking_of
 from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
+from tests.examples import examples
 from tests.unit.pod_scheduling.domain.placement.fleets import Model, fleet_of, nodes, tasks
 
 policies = st.sampled_from(PlacementPolicy)
 usual = st.lists(st.tuples(tasks, st.integers(1, 9)), max_size=6)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(policies, nodes, st.lists(tasks, max_size=12), usual, st.booleans(), st.data())
 def test_who_fits_gets_a_spot_that_is_free_and_nobody_else_does(
     policy: PlacementPolicy,
@@ -60,7 +61,7 @@ def test_who_fits_gets_a_spot_that_is_free_and_nobody_else_does(
                 assert len(on_card) == 1 or sum(each.card_memory for each in on_card) <= shape.card_memory
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(policies, nodes, st.lists(tasks, min_size=1, max_size=5), usual)
 def test_all_nodes_at_once_are_scored_as_each_alone_and_as_for_the_first_time(
     policy: PlacementPolicy, shapes: list[NodeShape], arriving: list[Task], known: list[tuple[Task, int]]

@@ -14,6 +14,7 @@ from pod_scheduling.domain.placement.prospects import Prospects
 from pod_scheduling.domain.placement.rankings import ranking_of
 from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
+from tests.examples import examples
 from tests.unit.pod_scheduling.domain.placement.fleets import TYPES, Model, fleet_of, nodes, tasks
 
 usual = st.dictionaries(tasks, st.integers(1, 9), min_size=1, max_size=6)
@@ -78,7 +79,7 @@ def earns(level: int, offers: list[tuple[int, float]]) -> float:
     return best(level)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.data(), usual)
 def test_a_nodes_worth_is_the_mean_of_what_it_may_earn(data: st.DataObject, arrived: dict[Task, int]) -> None:
     shape = data.draw(

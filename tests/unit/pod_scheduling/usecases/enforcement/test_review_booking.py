@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from pod_scheduling.domain.enforcement.booking_rulings import EnforcementRules, Silence, Standing, Unbooked
 from pod_scheduling.domain.enforcement.enforcement_marks import ENFORCEMENT_MARKS
@@ -15,6 +15,7 @@ from pod_scheduling.domain.maps.map_injection import InjectionRules
 from pod_scheduling.usecases.enforcement.review_booking import BookingReviewer, BookingReviewRules
 from pod_scheduling.usecases.maps.review_pod import MapReviewer, review_pod
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Untouched
+from tests.examples import examples
 from tests.pod_strategies import pods
 from tests.virtual_time import run_virtually
 
@@ -99,7 +100,7 @@ async def test_nobody_can_say(silence: Silence) -> None:
     [BOOKED, replace(BOOKED, nodes=("node1", "node2")), Standing(schedulable=False, reason="no")],
     ids=["booked", "on nodes", "not booked"],
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(body=pods())
 def test_twice_is_once_whatever_the_pod_looks_like(
     unbooked: Unbooked, standing: Standing, body: dict[str, Any]

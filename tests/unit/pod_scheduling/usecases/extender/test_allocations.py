@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.extender.cards_in_use import CardPod
@@ -14,6 +14,7 @@ from pod_scheduling.ports.card_cluster import CardNodeSeen
 from pod_scheduling.ports.extender import AssumeAt, NotSyncedError
 from pod_scheduling.ports.pod_binding import NodeGone
 from pod_scheduling.usecases.extender.rules import ExtendRules
+from tests.examples import examples
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import (
     Truth,
     View,
@@ -413,7 +414,7 @@ class Volcano:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_whatever_gangs_are_tried_nothing_is_overdrawn_and_nobody_is_kept_out(seed: int) -> None:
     async def work() -> None:
         chance = random.Random(seed)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.extender.asked_cards import CardResources, asked_cards
@@ -24,6 +24,7 @@ from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from tests.clocks import SettableClock
+from tests.examples import examples
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import (
     Truth,
     View,
@@ -173,13 +174,13 @@ async def story(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_whatever_happens_no_quota_and_no_card_is_overdrawn(seed: int) -> None:
     run_virtually(story(seed))
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_assumed(seed: int) -> None:
     async def work() -> None:
         chance = random.Random(seed)
@@ -213,7 +214,7 @@ def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_as
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(seed: int) -> None:
     async def work() -> None:
         chance = random.Random(seed)
@@ -264,7 +265,7 @@ BEST_AT_ONCE = ExtendRules(AssumeAt.FILTER, Candidates.BEST)
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_who_is_told_the_best_alone_may_bind_by_himself_without_counting(seed: int) -> None:
     """The scheduler here looks at nothing but our answers, and binds shares through us, all else by itself."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode, MappedPod, Reserved
@@ -18,6 +18,7 @@ from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sig
 from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
 from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.domain.pods.node_choice_terms import Terms
+from tests.examples import examples
 from tests.unit.pod_scheduling.usecases.maps.scripted_map_cluster import Pod, Truth, View
 from tests.virtual_time import run_virtually
 
@@ -140,7 +141,7 @@ async def story(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=120, deadline=None)
+@examples(120)
 def test_whatever_happens_no_card_is_given_twice_and_nobody_waits_for_nothing(seed: int) -> None:
     run_virtually(story(seed))
 

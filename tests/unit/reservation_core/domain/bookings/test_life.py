@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.changes import (
@@ -45,6 +45,7 @@ from reservation_core.domain.bookings.nouns import (
 from reservation_core.domain.changes import Record
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
 from reservation_core.domain.model import BookingStatus, PodWorkload
+from tests.examples import examples
 
 T0 = datetime(2030, 1, 1, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -392,7 +393,7 @@ FORWARD = {
 }
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     st.sampled_from([BookingStatus.WAITING, BookingStatus.CONFIRMED]), st.booleans(), STEPS, st.lists(FACTS, min_size=1)
 )
@@ -430,7 +431,7 @@ def test_any_order_of_events(status: BookingStatus, with_workload: bool, steps: 
     assert with_workload or not starts
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.integers(1, 600), min_size=1, max_size=60),
     st.sampled_from([None, 30 * MINUTE]),

@@ -21,6 +21,7 @@ from reservation_core.domain.bookings.nouns import ChosenCard, Span, Wanted
 from reservation_core.domain.bookings.slot_search import free_counts, free_slots, nearest_slots
 from reservation_core.domain.calendar import merge, to_micros
 from reservation_core.domain.cards.link_words import read_links
+from tests.examples import examples
 
 DAY = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = 60_000_000
@@ -88,7 +89,7 @@ def types_of(cards: list[BookableCard], wanted: Wanted) -> list[str]:
     return sorted({each.gpu_type for each in cards if wanted.gpu_type in (None, each.gpu_type)})
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(labs(), wishes, st.integers(0, HORIZON), st.integers(1, 15))
 def test_cards_are_chosen_where_there_are_enough_and_only_free_ones(
     cards: list[BookableCard], wanted: Wanted, start: int, length: int
@@ -113,7 +114,7 @@ def test_cards_are_chosen_where_there_are_enough_and_only_free_ones(
     assert not any(free(each, begin, end) for each in after if each.gpu_id in {one.gpu_id for one in picked})
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(labs(), wishes, st.integers(0, 20), st.integers(1, 12), st.integers(0, HORIZON))
 def test_free_slots_are_every_minute_at_which_it_fits(
     cards: list[BookableCard], wanted: Wanted, start: int, length: int, span: int
@@ -137,7 +138,7 @@ def test_free_slots_are_every_minute_at_which_it_fits(
     assert found == sorted(found, key=lambda slot: (slot.span.start, slot.gpu_type))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(labs(), wishes, st.integers(0, HORIZON), st.integers(1, 12))
 def test_nearest_slots_are_free_and_none_is_nearer_on_either_side(
     cards: list[BookableCard], wanted: Wanted, wish: int, length: int
@@ -162,7 +163,7 @@ def test_nearest_slots_are_free_and_none_is_nearer_on_either_side(
         assert len(starts) >= 3
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(labs(), st.integers(0, 20), st.integers(1, HORIZON), st.integers(1, 13))
 def test_counts_are_of_cards_free_for_the_whole_step(
     cards: list[BookableCard], start: int, span: int, step: int

@@ -9,7 +9,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.nouns import Span
@@ -20,6 +20,7 @@ from reservation_core.domain.bookings.recurrences import (
     occurrences,
 )
 from reservation_core.domain.wall_times import in_zone
+from tests.examples import examples
 
 ZONES = ["Europe/Stockholm", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "UTC", "Asia/Kathmandu"]
 DAYS = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
@@ -38,7 +39,7 @@ def first(day: date, hour: int, minute: int, zone: ZoneInfo, length: timedelta) 
     return Span(start[0], start[0] + length) if start else None
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.sampled_from(ZONES),
     st.dates(date(2026, 1, 1), date(2031, 12, 31)),
@@ -90,7 +91,7 @@ def changes_of_clocks(name: str) -> list[datetime]:
     return found or [datetime(2030, 1, 1)]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.sampled_from(ZONES), st.integers(0, 1000), st.integers(-120, 180))
 def test_a_local_time_is_its_first_instant_or_none(name: str, which: int, minutes: int) -> None:
     changes = changes_of_clocks(name)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.card_choice import BookableCard, choose, with_booked
@@ -11,6 +11,7 @@ from reservation_core.domain.bookings.free_cards import FreeCards, Freed
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.waitlist import WaitingRequest, WaitlistPass, WaitlistState
 from reservation_core.domain.calendar import Range, to_micros
+from tests.examples import examples
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -91,7 +92,7 @@ CARDS = st.lists(st.tuples(st.lists(RANGES, max_size=2), st.sampled_from(["h100"
 LINE = st.lists(st.tuples(st.integers(1, 3), RANGES, st.sampled_from([None, "h100", "t4"])), max_size=6)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(CARDS, LINE)
 def test_nobody_gets_what_somebody_before_them_could_have_had(
     world: list[tuple[list[tuple[int, int]], str]], wishes: list[tuple[int, tuple[int, int], str | None]]
@@ -145,7 +146,7 @@ def cards_of_nodes(draw: st.DrawFn) -> list[BookableCard]:
     return found
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(cards_of_nodes(), st.lists(st.tuples(WANTED, RANGES), min_size=1, max_size=5))
 def test_a_quick_look_says_what_the_choice_would(
     cards: list[BookableCard], wishes: list[tuple[Wanted, tuple[int, int]]]
@@ -160,7 +161,7 @@ def test_a_quick_look_says_what_the_choice_would(
         assert free.cards == slow
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(cards_of_nodes(), cards_of_nodes(), WANTED, RANGES)
 def test_who_could_not_be_served_can_be_only_where_something_came_free(
     before: list[BookableCard], after: list[BookableCard], wanted: Wanted, when: tuple[int, int]
@@ -182,7 +183,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(STEPS)
 def test_who_is_served_is_the_same_as_if_everybody_were_looked_at_each_time(steps: list[object]) -> None:
     taken: list[tuple[int, int, int]] = []  # card, from, until

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.changes import (
@@ -33,6 +33,7 @@ from reservation_core.domain.model import (
     ReasonCode,
     Reservation,
 )
+from tests.examples import examples
 from tests.unit.reservation_core.domain.jobs.test_lifecycle import (
     EVENTS,
     HOUR,
@@ -160,7 +161,7 @@ ADOPTIONS = st.builds(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.lists(st.tuples(st.one_of(EVENTS, ADOPTIONS, ADOPTIONS), st.integers(0, 2000)), max_size=25))
 def test_adoptions_at_any_time_leave_a_legal_life(events: list[tuple[Event | Allocated, int]]) -> None:
     row, now, opened = queued(), T0, 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.changes import (
@@ -44,6 +44,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
+from tests.examples import examples
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -567,7 +568,7 @@ def _check_step(before: Reservation, event: Event, after: Reservation, effects: 
         assert WakePlanner in done
 
 
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 2000), st.booleans()), max_size=25))
 def test_any_order_of_events_is_a_legal_life(events: list[tuple[Event | Allocated, int, bool]]) -> None:
     row, now = queued(), T0

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import Node
@@ -16,6 +16,7 @@ from reservation_core.domain.policy.limits import (
     Rules,
     Scope,
 )
+from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.simulation import MANY, Simulation
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, TYPES, node
 
@@ -39,7 +40,7 @@ LIMITS = st.sampled_from((MANY, 1, 3))
 STEPS = st.integers(20, 80)
 # Many things have to come together: what is drawn one by one is mostly little, and so is what comes of it.
 CHANCES = st.integers(0, 2**32).map(Random)
-often = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+often = examples(200, suppress_health_check=list(HealthCheck))
 
 
 def nodes_by(chance: Random) -> tuple[Node, ...]:
@@ -96,7 +97,7 @@ def test_nor_does_any_quota_of_its_owner_or_project(steps: int, limit: int, late
     play(Simulation(nodes_by(chance), limit, chance, policy_by(chance), late=late), steps)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100, suppress_health_check=list(HealthCheck))
 @given(st.integers(5, 40), CHANCES)
 def test_each_slot_is_the_earliest_that_cards_and_quotas_allow(steps: int, chance: Random) -> None:
     simulation = Simulation(nodes_by(chance), MANY, chance, policy_by(chance), oracle=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.network.serving_certificates import (
@@ -16,6 +16,7 @@ from reservation_core.domain.network.serving_certificates import (
     authorities_alive,
     next_step,
 )
+from tests.examples import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -125,7 +126,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(EVENTS)
 def test_whatever_the_order_what_is_used_is_trusted(events: list[tuple[str, int] | int]) -> None:
     world, replicas = World(), [Replica() for _ in range(3)]

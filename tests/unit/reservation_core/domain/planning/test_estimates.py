@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -29,7 +30,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
 MANY = 1000
 # Much has to come together for a job to wait: what is drawn one by one is mostly little.
 CHANCES = st.integers(0, 2**32).map(Random)
-often = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+often = examples(500, suppress_health_check=list(HealthCheck))
 
 
 def nodes_by(chance: Random) -> tuple[Node, ...]:

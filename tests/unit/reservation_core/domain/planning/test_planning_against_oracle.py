@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import length_micros, to_micros, to_moment
@@ -12,6 +12,7 @@ from reservation_core.domain.model import Gpu, Node, ReasonCode
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.start_planning import PlanningState
 from reservation_core.domain.pools.waiting_reasons import Capacity
+from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -30,7 +31,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     worlds,
 )
 
-thousand = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+thousand = examples(1000, suppress_health_check=list(HealthCheck))
 FOREVER_LIMIT = 1000
 
 
@@ -255,7 +256,7 @@ def check_the_first_is_told_the_latest(world: World, limit: int, overrun: timede
         assert started[told[0].id] <= told[0].estimated_start_at
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(300, suppress_health_check=list(HealthCheck))
 @given(worlds(), st.sampled_from((FOREVER_LIMIT, 2)), st.sampled_from((0, 1, 3)), st.booleans())
 def test_everybody_starts_in_the_end_and_the_first_in_line_not_after_its_estimate(
     world: World, limit: int, overrun: int, anew: bool
@@ -301,7 +302,7 @@ def test_who_is_told_what_depends_on_which_overruns_have_ended_by_the_time_of_th
     assert [(each.id, each.estimated_start_at) for each in ended.estimates(T0, 10)] == [("job-5", at(2))]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(300, suppress_health_check=list(HealthCheck))
 @given(worlds(types=("h100",)), st.integers(1, 15))
 def test_single_gpu_jobs_start_exactly_when_they_were_told(world: World, minutes: int) -> None:
     alike = tuple(Waiting(each.id, 1, 1, each.gpu_type, minutes * MINUTE, 0, each.seq) for each in world.waiting)
@@ -313,7 +314,7 @@ def test_single_gpu_jobs_start_exactly_when_they_were_told(world: World, minutes
     assert {key: value for key, value in told.items() if value is not None} == started
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(300, suppress_health_check=list(HealthCheck))
 @given(worlds())
 def test_a_window_on_the_line_loses_nobody(world: World) -> None:
     seen: dict[str | None, int] = {}

@@ -4,12 +4,13 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import product
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition, Node
 from reservation_core.domain.plan import Commitment
 from reservation_core.domain.planning.start_planning import PlanningState
+from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -132,7 +133,7 @@ class Told:
         self.planner.set_nodes(self.nodes)
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(1000, suppress_health_check=list(HealthCheck))
 @given(worlds(), st.lists(st.sampled_from(STEPS), min_size=4, max_size=25), st.data())
 def test_deltas_lead_to_the_same_decisions_as_a_fresh_look(
     world: World, steps: list[tuple[str, int]], data: st.DataObject

@@ -3,13 +3,14 @@
 from dataclasses import replace
 from datetime import datetime
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.slot_planning import LAPSED, UNUSABLE
 from reservation_core.domain.planning.start_planning import PlanningState
+from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -26,7 +27,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     worlds,
 )
 
-thousand = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+thousand = examples(1000, suppress_health_check=list(HealthCheck))
 ALL = 1000
 
 

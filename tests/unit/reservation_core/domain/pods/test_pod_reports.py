@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.pods.pod_reports import Admission, BookedSlot, PodReport, Register, ReportOutcome
+from tests.examples import examples
 
 NINE = datetime(2030, 1, 1, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -167,7 +168,7 @@ def reports(draw: st.DrawFn) -> PodReport:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(slots, st.lists(st.tuples(st.integers(0, 30), st.lists(reports(), max_size=4)), max_size=6))
 def test_whatever_is_reported(slots: list[BookedSlot], batches: list[tuple[int, list[PodReport]]]) -> None:
     """Times of a pod never overlap, none begins outside of its slot or ahead, no end is taken back, and a repetition

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import ReservationKind
@@ -16,6 +16,7 @@ from reservation_core.domain.policy.rules import (
     UsageView,
     check,
 )
+from tests.examples import examples
 
 NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -71,7 +72,7 @@ def _held(each: OpenReservation) -> list[Holding]:
     ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(opens(), POLICIES, POLICIES)
 def test_it_is_what_a_look_at_everything_says(opened: list[OpenReservation], before: Policy, after: Policy) -> None:
     holdings = [held for each in opened for held in _held(each)]

@@ -2,12 +2,13 @@
 
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
 from reservation_core.domain.policy.quota_windows import Held, gpu_time, peak, week_start, weeks_of
+from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import T0
 
 HALF = timedelta(minutes=30)
@@ -91,7 +92,7 @@ def played(
     tried(meter, [], (1, 1, 0, 1), unit)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(AMOUNTS, max_size=8), st.lists(QUESTIONS, max_size=2))
 def test_so_many_more_at_once_from_when_on(
     amounts: list[tuple[int, int, int, int]], asked: list[tuple[int, int, int, int]]
@@ -99,7 +100,7 @@ def test_so_many_more_at_once_from_when_on(
     played(AtOnce(), 1, amounts, asked, timedelta(0))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(AMOUNTS, max_size=6), st.lists(QUESTIONS, max_size=2))
 def test_so_much_more_in_a_week_from_when_on(
     amounts: list[tuple[int, int, int, int]], asked: list[tuple[int, int, int, int]]

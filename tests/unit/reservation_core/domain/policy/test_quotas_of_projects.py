@@ -1,6 +1,6 @@
 """Who may have GPUs for a project: what all members have for it counts, and nothing else does."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import length_micros, to_micros
@@ -11,6 +11,7 @@ from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.quota_windows import Held, peak
 from reservation_core.domain.policy.rules import Holding, RuleRequest, UsageView, check
+from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at
 
 NAMES = {1: "ann", 2: "bob", 3: "eve"}
@@ -68,7 +69,7 @@ def allowed(held: list[Holding], asked: Holding) -> bool:
     return fits(mine, asked, OF_ANN if asked.user == "ann" else OF_ALL)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(JOBS, HELD)
 def test_who_is_in_stays_within_the_quotas_of_projects_and_only_then(jobs: list[Waiting], held: list[Holding]) -> None:
     quotas = QuotaBook(POLICY, NAMES)

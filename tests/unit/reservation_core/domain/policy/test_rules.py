@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import ReservationKind
@@ -32,6 +32,7 @@ from reservation_core.domain.policy.rules import (
     possible_from,
     uses,
 )
+from tests.examples import examples
 
 MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -252,7 +253,7 @@ def breaks(case: Case, name: RuleName, value: object, scope: Scope, minutes: lis
             return False
 
 
-thorough = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = examples(200, suppress_health_check=list(HealthCheck))
 
 
 @thorough

@@ -1,17 +1,18 @@
 """The line of time of a node against the calendars of its cards, whatever is drawn."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, is_free_during, node_windows
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import NodeCards
+from tests.examples import examples
 
 NOW = 1_000_000_000
 STEP = 60_000_000  # what an overrun is thought to last, so that such an end may meet others
 
-hundreds = settings(max_examples=500, deadline=None)
+hundreds = examples(500)
 
 
 @st.composite

@@ -1,12 +1,13 @@
 """The earliest fit in a pool against one that looks at all calendars, while places are taken and given back."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, earliest_start, is_free_during, node_windows
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.pool_profile import Fit, PoolProfile
+from tests.examples import examples
 
 NOW = 1_000_000_000
 STEP = 1_000_000
@@ -71,7 +72,7 @@ class Played:
             self.profile.forget(node.position, freed=True)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(Sizes, Questions, st.integers(0, 40))
 def test_everybody_gets_the_earliest_fit_whatever_was_taken_and_given_back(
     sizes: list[int], questions: list[Question], later: int

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.card_choice import BookableCard
@@ -19,6 +19,7 @@ from reservation_core.domain.policy.limits import (
 )
 from reservation_core.domain.policy.rules import Holding, UsageView
 from reservation_core.usecases.bookings.booking_rules import Booker, Judge, slots_near
+from tests.examples import examples
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -52,7 +53,7 @@ relaxed = st.none() | st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(maybe, maybe, maybe, relaxed, st.integers(-120, 900), times, st.integers(0, 2))
 def test_whatever_is_offered_can_be_had_for_a_minute(
     min_notice: timedelta | None,

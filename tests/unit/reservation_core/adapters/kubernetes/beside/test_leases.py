@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.api.errors import api_error
@@ -16,6 +16,7 @@ from reservation_core.adapters.kubernetes.api.transport import Transport
 from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.clocks import SettableClock
+from tests.examples import examples
 from tests.virtual_time import run_virtually
 
 RULES = LeaseRules(duration_s=15, renew_within_s=10, retry_s=2)
@@ -142,7 +143,7 @@ async def story(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_never_two_and_in_the_end_one(seed: int) -> None:
     run_virtually(story(seed))
 
