@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest_asyncio
 from playwright.async_api import Browser, expect
-from sqlalchemy import text
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import ForeignPod, GpuReport, NodeReport, Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
+from tests.sql import sql
 from tests.waiting import PATIENCE_S
 from tests.web.browser import Person, assert_accessible, open_person, sign_in
 from tests.web.conftest import Screenshot
@@ -105,8 +104,7 @@ async def alice(browser: Browser, cluster: Runtime) -> AsyncIterator[Person]:
 
 async def execute(runtime: Runtime, statement: str, **values: object) -> None:
     async with runtime.uow() as uow:
-        assert isinstance(uow, UnitOfWork)
-        await uow._connection.execute(text(statement), values)
+        await sql(uow, statement, **values)
 
 
 async def test_four_thousand_cards_are_read_chosen_from_and_kept_up(

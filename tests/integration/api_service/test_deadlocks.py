@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, execute
+from tests.sql import connection_of
 from tests.waiting import eventually
 
 Call = Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]]
@@ -41,7 +41,7 @@ async def test_a_request_in_a_deadlock_is_repeated(alice: httpx.AsyncClient, run
         return bool(found.all())
 
     async with runtime.uow() as uow:
-        rival: AsyncConnection = uow._connection  # type: ignore[attr-defined]
+        rival = connection_of(uow)
         # Who has waited for longer than this looks for a deadlock, and is the one to be ended.
         await rival.execute(text("SET LOCAL deadlock_timeout = '1min'"))
         await rival.execute(text("SELECT FROM reservations WHERE kind = 'booking' FOR UPDATE"))

@@ -39,6 +39,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.chart.database_pods import SMALL, Pod, database_pods, sqlalchemy_url
 from tests.integration.api_service.bookings.calendars import add_nodes, at, booked
 from tests.integration.api_service.callers import submitted
+from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 T = TypeVar("T")
@@ -312,7 +313,7 @@ async def test_one_that_does_not_answer_any_more_keeps_nobody(
         async def slow(uow: UnitOfWork) -> int:
             if (await uow.progress()).follows:
                 reached.set()
-                await uow._connection.exec_driver_sql("SELECT pg_sleep(3600)")  # type: ignore[attr-defined]
+                await sql(uow, "SELECT pg_sleep(3600)")
             return len(await uow.reservations.waiting_totals())
 
         under_way = await begun_there(api, slow, reached)
@@ -350,10 +351,9 @@ async def test_what_is_broken_off_there_is_done_at_the_primary(
         async def slow(uow: UnitOfWork) -> str:
             if not (await uow.progress()).follows:
                 return "the primary"
-            connection = uow._connection  # type: ignore[attr-defined]
-            processes.append((await connection.exec_driver_sql("SELECT pg_backend_pid()")).scalar_one())
+            processes.append((await sql(uow, "SELECT pg_backend_pid()")).scalar_one())
             reached.set()
-            await connection.exec_driver_sql("SELECT pg_sleep(3600)")
+            await sql(uow, "SELECT pg_sleep(3600)")
             return "the replica"
 
         under_way = await begun_there(api, slow, reached)
@@ -426,7 +426,7 @@ async def test_nothing_can_be_written_there(pair: Pair, tmp_path: Path) -> None:
         seen: list[str] = []
 
         async def writes(uow: UnitOfWork) -> None:
-            shown = await uow._connection.exec_driver_sql("SHOW transaction_read_only")  # type: ignore[attr-defined]
+            shown = await sql(uow, "SHOW transaction_read_only")
             seen.append(shown.scalar_one())
             await uow.identities.create_user(f"u-{uuid4().hex[:12]}", Role.USER, api.runtime.clock.now())
 

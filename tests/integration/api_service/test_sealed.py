@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,6 +16,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.pods import end_all_pods
+from tests.sql import connection_of
 
 WORD = "hunter2-in-confidence"
 WORKLOAD = {"command": ["true"], "env": {"PASSWORD": WORD}}
@@ -41,7 +41,7 @@ async def everything(runtime: Runtime) -> str:
     """All that all tables hold, queues with it."""
     found = ""
     async with runtime.uow() as uow:
-        connection: Any = uow.queue._connection  # type: ignore[attr-defined]
+        connection = connection_of(uow)
         tables = await connection.execute(
             text("SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'pgmq')")
         )
@@ -93,7 +93,7 @@ async def test_without_its_key_a_job_waits_and_says_so(
     ours = (await alice.post("/v1/notifications/targets", json=target)).json()["id"]
     job = (await alice.post("/v1/jobs", json={"gpus": 1, "duration": 60, "workload": WORKLOAD})).json()["id"]
     async with runtime.uow() as uow:
-        connection: Any = uow.queue._connection  # type: ignore[attr-defined]
+        connection = connection_of(uow)
         await connection.execute(
             text("UPDATE reservations SET status = 'starting', attempt = 1, ends_at = :ends WHERE id = :id"),
             {"id": job, "ends": runtime.clock.now() + timedelta(hours=1)},

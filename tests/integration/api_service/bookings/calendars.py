@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-from sqlalchemy import text
 
 from reservation_core.domain.model import ForeignPod, GpuReport, NodeReport
 from reservation_core.runtime.wiring import Runtime
+from tests.sql import sql
 
 HOUR = timedelta(hours=1)
 
@@ -78,23 +78,20 @@ async def booked_now(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]
 async def ledger(runtime: Runtime, booking_id: str) -> list[tuple[str, int, datetime, datetime]]:
     """The open rows of a reservation: node, index, start, end."""
     async with runtime.uow() as uow:
-        connection = uow._connection  # type: ignore[attr-defined]
-        rows = await connection.execute(
-            text(
-                "SELECT n.name, g.index, lower(a.during), upper(a.during) FROM allocations a "
-                "JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id "
-                "WHERE a.reservation_id = :id AND a.released_at IS NULL ORDER BY 1, 2"
-            ),
-            {"id": booking_id},
+        rows = await sql(
+            uow,
+            "SELECT n.name, g.index, lower(a.during), upper(a.during) FROM allocations a "
+            "JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id "
+            "WHERE a.reservation_id = :id AND a.released_at IS NULL ORDER BY 1, 2",
+            id=booking_id,
         )
-        return [tuple(row) for row in rows]  # type: ignore[misc]
+        return [tuple(row) for row in rows]
 
 
-async def execute(runtime: Runtime, sql: str, **values: Any) -> Any:
+async def execute(runtime: Runtime, statement: str, **values: Any) -> Any:
     """A statement of the test's own."""
     async with runtime.uow() as uow:
-        connection = uow._connection  # type: ignore[attr-defined]
-        return await connection.execute(text(sql), values)
+        return await sql(uow, statement, **values)
 
 
 async def kinds_of(runtime: Runtime, reservation_id: str) -> list[str]:

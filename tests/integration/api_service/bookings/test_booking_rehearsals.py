@@ -5,7 +5,6 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
@@ -13,6 +12,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.rehearse import rehearse
 from tests.integration.api_service.bookings.calendars import HOUR, add_nodes, asked, at, booked, execute, said
 from tests.integration.api_service.callers import submitted
+from tests.sql import sql
 
 DRY = {"dry_run": "true"}
 _COUNTED = ("reservations", "bookings", "allocations", "events", "idempotency_keys", "pgmq.q_gpu_jobs")
@@ -126,7 +126,7 @@ async def test_what_is_judged_at_the_commit_is_judged(alice: httpx.AsyncClient, 
     )
 
     async def shorten(uow: UnitOfWork) -> None:
-        await uow._connection.execute(text(shorter), {"id": booking["id"]})  # type: ignore[attr-defined]
+        await sql(uow, shorter, id=booking["id"])
 
     with pytest.raises(IntegrityError, match="that would lie outside"):
         await rehearse(runtime.uow, shorten)

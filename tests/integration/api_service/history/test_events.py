@@ -11,6 +11,7 @@ from reservation_core.adapters.postgres.history import audit
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, execute
 from tests.integration.api_service.callers import People, submitted
+from tests.sql import connection_of
 
 _START = datetime(2025, 3, 1, tzinfo=UTC)
 _DRAWN = 20_250_301
@@ -155,7 +156,7 @@ async def test_what_can_not_be_asked(root: httpx.AsyncClient) -> None:
 async def test_the_record_is_read_along_its_index(runtime: Runtime) -> None:
     """Whatever is asked for: a sort of millions would be noticed by everybody."""
     async with runtime.uow() as uow:
-        connection = uow._connection  # type: ignore[attr-defined]
+        connection = connection_of(uow)
         await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
         asked = audit.statement("events_newest_first").text

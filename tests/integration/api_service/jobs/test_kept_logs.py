@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 
 import httpx
 import pytest
-from sqlalchemy import text
 
 from api_service import job_log
 from api_service.app import create_app
 from api_service.job_log import follow_log, read_log
 from api_service.services import Services
-from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import PodName, PodPhase, Reservation
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.pod_logs import KeptLog
@@ -20,6 +18,7 @@ from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People, submitted
 from tests.scripted_cluster import ScriptedCluster
+from tests.sql import sql
 
 
 @dataclass
@@ -41,14 +40,14 @@ class Forgetful:
     async def said(self, job_id: str, status: str, attempt: int = 1) -> None:
         """Say that a job is that far, as only its row is looked at here."""
         async with self.runtime.uow() as uow:
-            assert isinstance(uow, UnitOfWork)
-            await uow._connection.execute(
-                text(
-                    "UPDATE reservations SET status = :status, attempt = :attempt, version = version + 1,"
-                    " started_at = created_at, ends_at = created_at,"
-                    " finished_at = CASE WHEN :status IN ('succeeded', 'failed') THEN created_at END WHERE id = :id"
-                ),
-                {"id": job_id, "status": status, "attempt": attempt},
+            await sql(
+                uow,
+                "UPDATE reservations SET status = :status, attempt = :attempt, version = version + 1,"
+                " started_at = created_at, ends_at = created_at,"
+                " finished_at = CASE WHEN :status IN ('succeeded', 'failed') THEN created_at END WHERE id = :id",
+                id=job_id,
+                status=status,
+                attempt=attempt,
             )
             uow.wake(Channel.EVENTS)
 

@@ -10,11 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import text
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import CancelRequested, PodsFinished, PodsGone, PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
@@ -22,6 +20,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People, submitted
+from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 
@@ -110,10 +109,10 @@ async def happen(runtime: Runtime, job_id: str, *events: Any) -> None:
 async def start(runtime: Runtime, job_id: str) -> None:
     """Allocate nothing, but say that it was: what the planner's statement does to the row."""
     async with runtime.uow() as uow:
-        assert isinstance(uow, UnitOfWork)
-        await uow._connection.execute(
-            text("UPDATE reservations SET status = 'starting', attempt = 1, version = version + 1 WHERE id = :id"),
-            {"id": job_id},
+        await sql(
+            uow,
+            "UPDATE reservations SET status = 'starting', attempt = 1, version = version + 1 WHERE id = :id",
+            id=job_id,
         )
         uow.wake(Channel.EVENTS)
 

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import CursorResult
 
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
@@ -19,6 +22,7 @@ from reservation_core.usecases.running.observe import observe
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from tests.clocks import SettableClock
 from tests.scripted_cluster import ScriptedCluster
+from tests.sql import sql
 
 LONGEST = timedelta(hours=24)
 ALLOWANCE = timedelta(minutes=2)
@@ -150,6 +154,11 @@ class World:
     async def kinds(self, job_id: str) -> list[str]:
         """The kinds of its events."""
         return [event.kind for event in await self.events(job_id)]
+
+    async def sql(self, statement: str, **values: object) -> CursorResult[Any]:
+        """What a statement answers, in a transaction of its own."""
+        async with self.uow() as uow:
+            return await sql(uow, statement, **values)
 
     async def depth(self, queue: str) -> int:
         """How many messages a queue holds."""

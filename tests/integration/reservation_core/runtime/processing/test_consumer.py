@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import (
@@ -23,6 +22,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.processing.consumer import Consumer, ConsumerRules, Handler
 from reservation_core.runtime.processing.token_bucket import TokenBucket
 from reservation_core.runtime.wiring import Runtime
+from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 QUEUE = QueueName.POD_OPERATIONS
@@ -68,8 +68,8 @@ def empty(runtime: Runtime) -> Callable[[], Awaitable[bool]]:
 def all_taken(runtime: Runtime) -> Callable[[], Awaitable[bool]]:
     async def are_taken() -> bool:
         async with runtime.uow() as uow:
-            visible = text("SELECT EXISTS (SELECT FROM pgmq.q_pod_operations WHERE vt <= clock_timestamp())")
-            return not await uow._connection.scalar(visible)  # type: ignore[attr-defined]
+            visible = "SELECT EXISTS (SELECT FROM pgmq.q_pod_operations WHERE vt <= clock_timestamp())"
+            return not (await sql(uow, visible)).scalar_one()
 
     return are_taken
 
@@ -77,12 +77,11 @@ def all_taken(runtime: Runtime) -> Callable[[], Awaitable[bool]]:
 async def show_hidden(runtime: Runtime) -> list[float]:
     """Make hidden messages visible now; answers how many seconds each had still to hide."""
     async with runtime.uow() as uow:
-        hidden = await uow._connection.execute(  # type: ignore[attr-defined]
-            text(
-                "WITH hidden AS (SELECT msg_id, vt FROM pgmq.q_pod_operations WHERE vt > clock_timestamp()) "
-                "UPDATE pgmq.q_pod_operations q SET vt = clock_timestamp() FROM hidden h WHERE h.msg_id = q.msg_id "
-                "RETURNING CAST(extract(epoch FROM h.vt - clock_timestamp()) AS float8)"
-            )
+        hidden = await sql(
+            uow,
+            "WITH hidden AS (SELECT msg_id, vt FROM pgmq.q_pod_operations WHERE vt > clock_timestamp()) "
+            "UPDATE pgmq.q_pod_operations q SET vt = clock_timestamp() FROM hidden h WHERE h.msg_id = q.msg_id "
+            "RETURNING CAST(extract(epoch FROM h.vt - clock_timestamp()) AS float8)",
         )
         return list(hidden.scalars())
 
@@ -183,10 +182,8 @@ async def test_what_fails_for_a_known_reason_comes_again_when_that_says_and_coun
 async def show_hidden_after(runtime: Runtime, at_least: float) -> list[float]:
     """Make a message visible once it was put off for longer than its visibility."""
     async with runtime.uow() as uow:
-        put_off = text(
-            "SELECT EXISTS (SELECT FROM pgmq.q_pod_operations WHERE vt > clock_timestamp() + :s * interval '1 s')"
-        )
-        found = await uow._connection.scalar(put_off, {"s": at_least})  # type: ignore[attr-defined]
+        put_off = "SELECT EXISTS (SELECT FROM pgmq.q_pod_operations WHERE vt > clock_timestamp() + :s * interval '1 s')"
+        found = (await sql(uow, put_off, s=at_least)).scalar_one()
     return await show_hidden(runtime) if found else []
 
 
@@ -380,8 +377,8 @@ async def test_the_next_group_is_read_before_there_is_room_for_it(runtime: Runti
 
     async def ten_are_left() -> bool:
         async with runtime.uow() as uow:
-            visible = text("SELECT count(*) FROM pgmq.q_pod_operations WHERE vt <= clock_timestamp()")
-            left = await uow._connection.scalar(visible)  # type: ignore[attr-defined]
+            visible = "SELECT count(*) FROM pgmq.q_pod_operations WHERE vt <= clock_timestamp()"
+            left = (await sql(uow, visible)).scalar_one()
         return under_way == [10] * 4 and left == 10
 
     stop = asyncio.Event()

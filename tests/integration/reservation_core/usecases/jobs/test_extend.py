@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from reservation_core.domain.errors import (
     AlreadyFinalError,
@@ -35,20 +34,15 @@ async def extended(
 async def promise(world: World, gpu_id: int, hours: int) -> None:
     """Promise a card to somebody else, for the hour that begins so many hours from now."""
     other = await world.submitted(gpus=1, gpu_type="t4")
-    async with world.uow() as uow:
-        await uow._connection.execute(
-            text(
-                "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
-                "VALUES (:id, 0, :gpu_id, 0, tstzrange(:first, :last), false, :now)"
-            ),
-            {
-                "id": other,
-                "gpu_id": gpu_id,
-                "first": world.clock.now() + hours * HOUR,
-                "last": world.clock.now() + (hours + 1) * HOUR,
-                "now": world.clock.now(),
-            },
-        )
+    await world.sql(
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
+        "VALUES (:id, 0, :gpu_id, 0, tstzrange(:first, :last), false, :now)",
+        id=other,
+        gpu_id=gpu_id,
+        first=world.clock.now() + hours * HOUR,
+        last=world.clock.now() + (hours + 1) * HOUR,
+        now=world.clock.now(),
+    )
 
 
 async def test_a_running_job_lasts_longer_in_the_ledger_and_in_the_cluster(world: World) -> None:

@@ -70,9 +70,7 @@ async def test_batches_with_the_same_keys_in_other_orders_do_not_wait_in_a_circl
         return [answer.replayed_answer is None for answer in answers]
 
     async def blocked() -> bool:
-        async with world.uow() as uow:
-            count = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            return (await uow._connection.execute(count)).scalar_one() == 2
+        return (await world.sql("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one() == 2
 
     async with world.uow() as uow:
         await uow.idempotency.claim(world.who.user_id, "m", b"1" * 32, world.clock.now())

@@ -86,10 +86,9 @@ async def test_saying_it_again_changes_nothing(world: World) -> None:
     for _ in range(2):
         assert (await uncordoned(world, "a")).cordon is None
     assert (await cordoned(world, "a", None)).cordon != first.cordon
-    async with world.uow() as uow:
-        rows = await uow._connection.exec_driver_sql(  # type: ignore[attr-defined]
-            "SELECT kind, actor, data FROM events WHERE subject = 'a' AND kind LIKE '%%cordoned' ORDER BY id"
-        )
+    rows = await world.sql(
+        "SELECT kind, actor, data FROM events WHERE subject = 'a' AND kind LIKE '%cordoned' ORDER BY id"
+    )
     assert [tuple(row) for row in rows] == [
         ("node_cordoned", "root", {"reason": "A fan is loud."}),
         ("node_uncordoned", "root", {}),

@@ -19,6 +19,7 @@ from tests.integration.reservation_core.usecases.booking_world import HOUR, MINU
 from tests.integration.reservation_core.usecases.nodes.test_maintenance import wanted
 from tests.integration.reservation_core.usecases.planning.test_slots import plan
 from tests.integration.reservation_core.usecases.world import World, pod
+from tests.sql import connection_of
 
 DAY = timedelta(days=1)
 
@@ -58,7 +59,7 @@ async def test_a_job_that_starts_while_it_is_read_has_no_place(world: World) -> 
     """It was in the line for the first statement and is not for the second: there is no place 0."""
     job_id = await world.submitted()
     async with world.uow() as uow:
-        connection = uow._connection  # type: ignore[attr-defined]
+        connection = connection_of(uow)
         found = await connection.execute(statement("view_reservation"), {"id": job_id, "user_id": None})
         rows = found.all()
         await plan(world)

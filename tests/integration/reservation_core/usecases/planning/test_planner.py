@@ -5,10 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.planning.planning import LostLeadershipError
@@ -18,6 +15,7 @@ from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.planning import planner as plan_and_allocate
 from reservation_core.usecases.planning.planner import CycleOutcome, Planner
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
+from tests.sql import sql
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
@@ -35,9 +33,8 @@ async def statuses(world: World, ids: list[str]) -> list[JobStatus]:
 
 async def told(world: World) -> dict[str, datetime | None]:
     """Whoever is told something, and the start that they are told."""
-    async with world.uow() as uow:
-        rows = await uow._connection.execute(text("SELECT reservation_id, estimated_start_at FROM wait_estimates"))
-        return {row.reservation_id: row.estimated_start_at for row in rows}
+    rows = await world.sql("SELECT reservation_id, estimated_start_at FROM wait_estimates")
+    return {row.reservation_id: row.estimated_start_at for row in rows}
 
 
 async def drained(planner: Planner) -> list[CycleOutcome]:
@@ -91,8 +88,7 @@ async def test_what_a_lost_message_left_wrong_is_put_right_by_the_reload(world: 
     planner = await world.planner()
     await planner.cycle()
     job_id = await world.submitted()
-    async with world.uow() as uow:
-        await uow._connection.execute(text("DELETE FROM pgmq.q_gpu_jobs"))
+    await world.sql("DELETE FROM pgmq.q_gpu_jobs")
     await planner.cycle()
     assert (await world.row(job_id)).status is JobStatus.QUEUED
     world.clock.go_on(world.rules.reload_every)
@@ -104,21 +100,20 @@ async def test_a_ledger_that_disagrees_wins(world: World) -> None:
     planner = await world.planner()
     other = await world.submitted(gpu_type="t4")
     await drained(planner)
-    async with world.uow() as uow:
-        await uow._connection.execute(
-            text(
-                "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) SELECT "
-                ":id, 0, id, 0, tstzrange(:now, :end), true, :now FROM gpus"
-            ),
-            {"id": other, "now": world.clock.now(), "end": world.clock.now() + HOUR},
-        )
+    await world.sql(
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) SELECT "
+        ":id, 0, id, 0, tstzrange(:now, :end), true, :now FROM gpus",
+        id=other,
+        now=world.clock.now(),
+        end=world.clock.now() + HOUR,
+    )
     job_id = await world.submitted()
     assert (await planner.cycle()).conflict
     assert not (await planner.cycle()).conflict
     assert (await world.row(job_id)).status is JobStatus.QUEUED
     # The planner does not take it for started: it starts when there is room.
     async with world.uow() as uow:
-        await uow._connection.execute(text("DELETE FROM allocations WHERE reservation_id = :id"), {"id": other})
+        await sql(uow, "DELETE FROM allocations WHERE reservation_id = :id", id=other)
         await uow.queue.send(QueueName.GPU_JOBS, [{"v": 1, "kind": "changed", "id": other}])
     await drained(planner)
     assert (await world.row(job_id)).status is JobStatus.STARTING
@@ -155,9 +150,7 @@ async def test_a_deposed_planner_gives_no_slots(world: World) -> None:
     await world.planner()
     with pytest.raises(LostLeadershipError):
         await old.give_slots()
-    async with world.uow() as uow:
-        found = await uow._connection.execute(text("SELECT count(*) FROM allocations WHERE planned"))
-        assert found.scalar_one() == 0
+    assert (await world.sql("SELECT count(*) FROM allocations WHERE planned")).scalar_one() == 0
     assert (await world.view(job_id)).promised_start_at is None
 
 
@@ -287,12 +280,11 @@ async def test_the_last_who_waits_no_more_is_told_nothing_more(world: World) -> 
     assert (await told(world)).keys() == {job_id}
     async with world.uow() as uow:
         await cancel(uow, world.who, job_id, None, world.clock.now())
-        await uow._connection.execute(
-            text(
-                "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, planned_at) "
-                "VALUES (:id, 1, 'waiting_for_gpus', 'x', now())"
-            ),
-            {"id": job_id},
+        await sql(
+            uow,
+            "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, planned_at) "
+            "VALUES (:id, 1, 'waiting_for_gpus', 'x', now())",
+            id=job_id,
         )
     planner = await world.planner()
     await planner.cycle()
@@ -367,28 +359,21 @@ async def backlog(world: World) -> int:
     return depth
 
 
-def connection_of(uow: UnitOfWork) -> AsyncConnection:
-    connection: AsyncConnection = uow._connection  # type: ignore[attr-defined]
-    return connection
-
-
 async def test_a_plan_that_is_ended_to_break_a_deadlock_is_made_anew(world: World) -> None:
     planner = await world.planner()
     job = await world.submitted()
 
     async def a_lock_is_waited_for() -> bool:
-        sql = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        async with world.uow() as uow:
-            return bool((await connection_of(uow).execute(text(sql))).all())
+        waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        return bool((await world.sql(waits)).all())
 
     async with world.uow() as uow:
-        rival = connection_of(uow)
         # Who has waited for longer than this looks for a deadlock, and is the one to be ended.
-        await rival.execute(text("SET LOCAL deadlock_timeout = '1min'"))
-        await rival.execute(text("SELECT FROM reservations FOR UPDATE"))
+        await sql(uow, "SET LOCAL deadlock_timeout = '1min'")
+        await sql(uow, "SELECT FROM reservations FOR UPDATE")
         cycle = asyncio.create_task(planner.cycle())
         await eventually(a_lock_is_waited_for)
-        await rival.execute(text("SELECT FROM planner_lease FOR UPDATE"))
+        await sql(uow, "SELECT FROM planner_lease FOR UPDATE")
     assert (await cycle).conflict
     assert (await planner.cycle()).started == 1
     assert (await world.row(job)).status is JobStatus.STARTING

@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from reservation_core.domain.errors import (
@@ -42,16 +41,12 @@ async def plan(world: World, planner: Planner | None = None) -> Planner:
 
 async def slot(world: World, job_id: str) -> tuple[datetime, datetime, int] | None:
     """Start, end and number of cards of a job's slot."""
-    async with world.uow() as uow:
-        rows = (
-            await uow._connection.execute(
-                text(
-                    "SELECT lower(during) AS first, upper(during) AS last, count(*) AS cards FROM allocations "
-                    "WHERE reservation_id = :id AND planned GROUP BY during"
-                ),
-                {"id": job_id},
-            )
-        ).all()
+    found = await world.sql(
+        "SELECT lower(during) AS first, upper(during) AS last, count(*) AS cards FROM allocations "
+        "WHERE reservation_id = :id AND planned GROUP BY during",
+        id=job_id,
+    )
+    rows = found.all()
     if not rows:
         return None
     [row] = rows
@@ -98,14 +93,13 @@ async def test_a_booking_over_a_slot_is_refused_by_the_ledger_and_one_beside_it_
     start, end, _ = found
 
     async def promise(since: datetime, until: datetime) -> None:
-        async with world.uow() as uow:
-            await uow._connection.execute(
-                text(
-                    "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
-                    "SELECT :id, 0, min(id), 0, tstzrange(:since, :until), false, :since FROM gpus"
-                ),
-                {"id": other, "since": since, "until": until},
-            )
+        await world.sql(
+            "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at) "
+            "SELECT :id, 0, min(id), 0, tstzrange(:since, :until), false, :since FROM gpus",
+            id=other,
+            since=since,
+            until=until,
+        )
 
     with pytest.raises(IntegrityError, match="allocations_calendar"):
         await promise(end - SECOND, end + HOUR)
@@ -322,13 +316,8 @@ async def test_a_missed_start_names_a_step_of_the_clock_since_its_promise(world:
     await world.ran(**WHOLE)
     waits = await world.submitted(**WHOLE)
     planner = await plan(world)
-    async with world.uow() as uow:
-        await uow._connection.execute(
-            text("UPDATE ledger_clock SET stepped_at = clock_timestamp() + interval '1 s', stepped_by_s = 300")
-        )
-        await uow._connection.execute(
-            text("UPDATE start_promises SET promised_start_at = promised_start_at - interval '20 years'")
-        )
+    await world.sql("UPDATE ledger_clock SET stepped_at = clock_timestamp() + interval '1 s', stepped_by_s = 300")
+    await world.sql("UPDATE start_promises SET promised_start_at = promised_start_at - interval '20 years'")
     world.clock.go_on(2 * HOUR)
     await plan(world, planner)
     [missed] = [event for event in await world.events(waits) if event.kind == "start_promise_missed"]

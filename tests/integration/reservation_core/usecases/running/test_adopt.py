@@ -13,6 +13,7 @@ from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.adopt import AccountReport, AccountRules, Accounts
 from tests.integration.reservation_core.usecases.world import World, pod
+from tests.sql import sql
 from tests.waiting import PATIENCE_S
 
 HOUR = timedelta(hours=1)
@@ -48,21 +49,19 @@ async def states(world: World) -> dict[str, str]:
 
 
 async def recorded(world: World, kind: str) -> list[str]:
-    async with world.uow() as uow:
-        found = await uow._connection.exec_driver_sql(  # type: ignore[attr-defined]
-            f"SELECT subject FROM events WHERE kind = '{kind}' ORDER BY id"
-        )
-        return [row.subject for row in found]
+    found = await world.sql("SELECT subject FROM events WHERE kind = :kind ORDER BY id", kind=kind)
+    return [row.subject for row in found]
 
 
 async def forget_attempt(world: World, job_id: str) -> None:
     """What a backup from before the job's start has of it."""
     async with world.uow() as uow:
-        connection = uow._connection  # type: ignore[attr-defined]
-        await connection.exec_driver_sql(f"DELETE FROM allocations WHERE reservation_id = '{job_id}'")
-        await connection.exec_driver_sql(
+        await sql(uow, "DELETE FROM allocations WHERE reservation_id = :id", id=job_id)
+        await sql(
+            uow,
             "UPDATE reservations SET status = 'queued', attempt = 0, range_end = NULL, started_at = NULL, "
-            f"ends_at = NULL, version = 1 WHERE id = '{job_id}'"
+            "ends_at = NULL, version = 1 WHERE id = :id",
+            id=job_id,
         )
 
 
@@ -123,8 +122,7 @@ async def test_of_a_pod_that_does_not_say_what_it_holds_all_cards_of_its_node_co
     async with world.uow() as uow:
         [node, _] = await uow.inventory.nodes(after=None, limit=10)
         [found] = await uow.unknown_pods.page(after=None, limit=10)
-        status = await uow._connection.exec_driver_sql("SELECT nodes_out FROM queue_status")  # type: ignore[attr-defined]
-        nodes_out = status.scalar()
+    nodes_out = (await world.sql("SELECT nodes_out FROM queue_status")).scalar_one()
     assert found.detail == (
         "The ledger has no reservation of this name. It does not say which GPUs it holds: it may be any of its node."
     )
@@ -271,12 +269,10 @@ async def test_cards_of_another_are_refused_by_the_ledger_and_the_pod_reported(w
     await world.plan()
     assert (await world.row(job_id)).status is JobStatus.QUEUED
     # Once the other lets go, it is taken up.
-    async with world.uow() as uow:
-        connection = uow._connection  # type: ignore[attr-defined]
-        await connection.exec_driver_sql(
-            "UPDATE allocations SET held = false, released_at = clock_timestamp(), "
-            "during = tstzrange(lower(during), clock_timestamp()) WHERE held"
-        )
+    await world.sql(
+        "UPDATE allocations SET held = false, released_at = clock_timestamp(), "
+        "during = tstzrange(lower(during), clock_timestamp()) WHERE held"
+    )
     assert len((await settle()).adopted) == 1
     assert await unknown(world) == []
 

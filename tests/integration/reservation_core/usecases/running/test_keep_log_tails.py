@@ -4,8 +4,6 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
-from sqlalchemy import text
-
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
 from reservation_core.usecases.jobs.cancel import cancel
@@ -85,11 +83,8 @@ async def test_a_log_that_can_not_be_read_keeps_no_card(world: World) -> None:
         job_id = await ended(world, b"one\n")
     assert not any(card.held for card in await world.cards(job_id))
     assert await kept(world, job_id) == b""
-    async with world.uow() as uow:
-        found = await uow._connection.execute(  # type: ignore[attr-defined]
-            text("SELECT subject, data FROM events WHERE kind = 'log_not_kept'")
-        )
-        assert [(row.subject, row.data) for row in found] == [(job_id, {"pods": [str(pod(job_id))]})]
+    found = await world.sql("SELECT subject, data FROM events WHERE kind = 'log_not_kept'")
+    assert [(row.subject, row.data) for row in found] == [(job_id, {"pods": [str(pod(job_id))]})]
 
 
 async def test_something_is_never_replaced_by_nothing_nor_what_is_complete_by_anything(world: World) -> None:

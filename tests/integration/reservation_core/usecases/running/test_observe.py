@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
 
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode
 from reservation_core.usecases.jobs.cancel import cancel
@@ -216,8 +215,7 @@ async def test_a_job_that_waits_again_is_told_why_beside_what_it_waits_for(world
     await world.see(world.cluster.show(pod(job_id), FINISHED, reason=EVICTED))
     await world.operate()
     # The other node is taken before it comes to it.
-    async with world.uow() as uow:
-        await uow._connection.execute(text("UPDATE nodes SET schedulable = false"))  # type: ignore[attr-defined]
+    await world.sql("UPDATE nodes SET schedulable = false")
     await world.plan()
     view = await world.view(job_id)
     assert view.allocations == ()

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
@@ -19,6 +18,7 @@ from reservation_core.usecases.running.expire_jobs import ExpiryRules, expire
 from reservation_core.usecases.running.observe import NotLookedAtError
 from reservation_core.usecases.running.perform_pod_operations import perform
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
+from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 LATE = timedelta(seconds=60)
@@ -51,7 +51,7 @@ async def unsettled(world: World, job_id: str) -> datetime | None:
 
 async def none_is_open(world: World) -> bool:
     async with world.uow(one_statement=True) as uow:
-        return not await uow._connection.scalar(text(_BUSY))  # type: ignore[attr-defined]
+        return not (await sql(uow, _BUSY)).scalar_one()
 
 
 class Door:

@@ -21,6 +21,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings.components import ApiSettings
 from tests.postgres_proxy import PostgresProxy
+from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 SOON = timedelta(seconds=0.2)
@@ -51,8 +52,8 @@ async def driver_of(connection: AsyncConnection) -> BoundedConnection:
     return cast("BoundedConnection", (await connection.get_raw_connection()).driver_connection)
 
 
-async def run(uow: UnitOfWork, sql: str) -> Any:
-    return await cast("Any", uow)._connection.scalar(text(sql))
+async def run(uow: UnitOfWork, statement: str) -> Any:
+    return (await sql(uow, statement)).scalar()
 
 
 PID = "SELECT pg_backend_pid()"

@@ -9,7 +9,7 @@ import pytest
 from pgmq.sqlalchemy_async_queue import PGMQueue
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
 from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
@@ -18,6 +18,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError, StatementRefusedError, TransactionLostError
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.postgres_fault_proxy import fault_proxy
+from tests.sql import connection_of
 from tests.waiting import eventually
 
 AWAY = ["08000", "08003", "08006", "08P01", "25P03", "25P04", "53300", "57P01", "57P02", "57P03", "57P04", "57P05"]
@@ -46,11 +47,6 @@ async def driver(database_url: str) -> AsyncIterator[asyncpg.Connection]:
 def raising(sqlstate: str) -> str:
     """A statement that the server answers with this error."""
     return f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{sqlstate}', MESSAGE = 'injected'; END $$"
-
-
-def connection_of(uow: object) -> AsyncConnection:
-    """What a unit of work runs on."""
-    return cast("Any", uow)._connection  # type: ignore[no-any-return]
 
 
 def expected(sqlstate: str) -> type[Exception]:

@@ -13,6 +13,7 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 _STATES = "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -142,8 +143,7 @@ async def test_a_cancellation_is_not_hidden_by_what_it_did_to_the_connection(
 
     async def work() -> None:
         async with uow.hold_pods(["job-a"]) as held, held.work() as work:
-            connection = work.events._connection  # type: ignore[attr-defined] # a statement that lasts
-            await connection.execute(text("SELECT pg_sleep(60)"))
+            await sql(work, "SELECT pg_sleep(60)")  # a statement that lasts
 
     task = asyncio.create_task(work())
     await eventually(lambda: asked(beside, waiting))
