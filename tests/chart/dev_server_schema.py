@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel
 
 from reservation_core.runtime.settings.components import (
@@ -21,6 +20,7 @@ from reservation_core.runtime.settings.components import (
     UpdaterSettings,
 )
 from tests.chart.rendering import CHARTS, JsonObject
+from tests.read_yaml import read_yaml
 
 CHART = CHARTS / "gpu-dev-server"
 FILE = CHART / "values.schema.json"
@@ -175,7 +175,7 @@ def _names(prefix: str, model: type[BaseModel], joint: str = "_") -> Iterator[st
 
 def schema() -> JsonObject:
     """The whole schema."""
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = read_yaml((CHART / "values.yaml").read_text())
     whole = _of("", values)
     assert isinstance(whole["properties"], dict)
     # The library chart's own values, of which it has none; and where templates keep what they have made once.

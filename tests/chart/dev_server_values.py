@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
-import yaml
-
 from tests.chart.dev_server_schema import CHART
 from tests.chart.hardening import HOSTILE
 from tests.chart.rendering import JsonObject, one, render
+from tests.read_yaml import read_yaml
 
 CONTROLPLANE, WORKLOADS = "gpu-controlplane", "gpu-dev"
 OPERATORS = ("ServiceMonitor", "PodMonitor", "PrometheusRule", "Cluster", "BackendConfig", "HTTPRoute")
@@ -62,7 +61,7 @@ ALL_OFF: dict[str, Any] = {
 
 def file(name: str) -> dict[str, Any]:
     """A values file of the chart."""
-    found = yaml.safe_load((CHART / f"values-{name}.yaml").read_text())
+    found = read_yaml((CHART / f"values-{name}.yaml").read_text())
     assert isinstance(found, dict)
     return found
 

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tests.chart.rendering import CHARTS, JsonObject, render
+from tests.read_yaml import read_yaml
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "manifests"
 LIBRARY = CHARTS / "gpu-dev-library"
@@ -92,7 +93,7 @@ def library_of(chart: str) -> Path:
 
 def users_of_the_library() -> list[str]:
     """The charts that depend on it."""
-    charts = (yaml.safe_load(path.read_text()) for path in sorted(CHARTS.glob("*/Chart.yaml")))
+    charts = (read_yaml(path.read_text()) for path in sorted(CHARTS.glob("*/Chart.yaml")))
     return [each["name"] for each in charts if any(on["name"] == LIBRARY.name for on in each.get("dependencies", ()))]
 
 
@@ -110,7 +111,7 @@ def defaults_file(chart: str) -> Path:
 
 def defaults_of(chart: str) -> str:
     """The text of that file: each map of values.yaml by its path, without its inner maps, which have their own."""
-    values = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
+    values = read_yaml((CHARTS / chart / "values.yaml").read_text())
     text = yaml.safe_dump(dict(_maps("values", values)), sort_keys=True, width=120, allow_unicode=True)
     return "# Made from values.yaml by `make manifests`; change it there.\n" + text
 

@@ -1,14 +1,18 @@
 """Charts as Helm renders them, without a helm binary and without a cluster."""
 
+import json
+import pickle
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import helm_python
-import yaml
+
+from tests.read_yaml import read_all_yaml, read_yaml
 
 CHARTS = Path(__file__).parents[2] / "charts"
-VERSION: str = yaml.safe_load((CHARTS / "gpu-dev-server" / "Chart.yaml").read_text())["appVersion"]
+VERSION: str = read_yaml((CHARTS / "gpu-dev-server" / "Chart.yaml").read_text())["appVersion"]
 
 JsonObject = dict[str, Any]
 NEWEST = "v1.35.0"
@@ -24,9 +28,21 @@ def render(
     kube_version: str = NEWEST,
     upgrade: bool = False,
 ) -> list[JsonObject]:
-    """Every object of a chart. Raises HelmValuesError and HelmRenderError as the library does."""
-    chosen = {"kubeVersion": kube_version, **(values or {})}
-    return documents_of(CHARTS / chart, chosen, name=name or chart, namespace=namespace, upgrade=upgrade)
+    """Every object of a chart, rendered once for each set of values: what is random in it stays the same.
+
+    Raises HelmValuesError and HelmRenderError as the library does.
+    """
+    chosen = json.dumps({"kubeVersion": kube_version, **(values or {})})
+    found: list[JsonObject] = pickle.loads(_rendered(chart, chosen, name or chart, namespace, upgrade))
+    return found
+
+
+@lru_cache(maxsize=200)
+def _rendered(chart: str, values: str, name: str, namespace: str, upgrade: bool) -> bytes:
+    """As bytes: tests change what they are given."""
+    return pickle.dumps(
+        documents_of(CHARTS / chart, json.loads(values), name=name, namespace=namespace, upgrade=upgrade)
+    )
 
 
 def documents_of(
@@ -40,7 +56,7 @@ def documents_of(
     documents = []
     for path, text in rendered.items():
         if not path.endswith("NOTES.txt"):
-            documents += [each for each in yaml.safe_load_all(text) if each]
+            documents += [each for each in read_all_yaml(text) if each]
     return documents
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import helm_python
 import jsonschema
 import pytest
-import yaml
 
 from tests.chart.rendering import CHARTS, one, render
+from tests.read_yaml import read_all_yaml, read_yaml
 
 EXAMPLES = CHARTS.parent / "deploy" / "cloudnative-pg"
 CRDS = os.environ.get("GPU_DEV_CNPG_CRDS")
@@ -21,13 +21,13 @@ CLUSTERS = ("cluster.yaml", "cluster-import.yaml", "cluster-recovered.yaml")
 
 
 def example(file: str, kind: str) -> dict[str, Any]:
-    [found] = [each for each in yaml.safe_load_all((EXAMPLES / file).read_text()) if each["kind"] == kind]
+    [found] = [each for each in read_all_yaml((EXAMPLES / file).read_text()) if each["kind"] == kind]
     return dict(found)
 
 
 def rendered(*, upgrade: bool = False, **of_cluster: str) -> list[dict[str, Any]]:
     """The chart with the values file, and more values of `cloudNativePG`."""
-    values = yaml.safe_load((CHARTS / "gpu-dev-server" / "values-cloudnative-pg.yaml").read_text())
+    values = read_yaml((CHARTS / "gpu-dev-server" / "values-cloudnative-pg.yaml").read_text())
     values["cloudNativePG"] |= of_cluster
     return render("gpu-dev-server", values, name="gpu-dev", namespace="gpu-controlplane", upgrade=upgrade)
 
@@ -125,12 +125,12 @@ def _templates(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def test_the_examples_are_what_the_operators_definitions_allow(file: str) -> None:
     schemas = {}
     for path in Path(str(CRDS)).rglob("*.yaml"):
-        for definition in yaml.safe_load_all(path.read_text()):
+        for definition in read_all_yaml(path.read_text()):
             if isinstance(definition, dict) and definition.get("kind") == "CustomResourceDefinition":
                 version = definition["spec"]["versions"][0]
                 schemas[definition["spec"]["names"]["kind"]] = strict(version["schema"]["openAPIV3Schema"])
     tried = 0
-    for document in yaml.safe_load_all((EXAMPLES / file).read_text()):
+    for document in read_all_yaml((EXAMPLES / file).read_text()):
         if document["kind"] in schemas:
             jsonschema.validate(document, schemas[document["kind"]])
             tried += 1

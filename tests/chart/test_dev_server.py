@@ -8,7 +8,6 @@ from typing import Any
 
 import helm_python
 import pytest
-import yaml
 
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
 from reservation_core.runtime.settings.components import (
@@ -35,7 +34,8 @@ from tests.chart.dev_server_values import (
     variables,
 )
 from tests.chart.hardening import HOSTILE, VERSIONS, check_objects, check_pods
-from tests.chart.rendering import VERSION, JsonObject, one, render
+from tests.chart.rendering import VERSION, JsonObject, documents_of, one, render
+from tests.read_yaml import read_all_yaml, read_yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -120,7 +120,7 @@ def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None
         DEPLOY / "monitoring" / "cron-jobs.yaml",
         DEPLOY / "node-agent.yaml",
     ]:
-        plain += [each for each in yaml.safe_load_all(path.read_text()) if each]
+        plain += [each for each in read_all_yaml(path.read_text()) if each]
     expected = rules_of(plain, account)
     assert expected
     assert rules_of(rendered(ALL_ON), account) == expected
@@ -129,7 +129,7 @@ def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None
 
 
 def test_the_policy_of_the_node_agent_is_the_plain_manifests() -> None:
-    plain = one([*yaml.safe_load_all((DEPLOY / "node-agent.yaml").read_text())], "ValidatingAdmissionPolicy")["spec"]
+    plain = one([*read_all_yaml((DEPLOY / "node-agent.yaml").read_text())], "ValidatingAdmissionPolicy")["spec"]
     ours = one(rendered(ALL_ON), "ValidatingAdmissionPolicy", "gpu-dev-node-agent")["spec"]
     assert ours == json.loads(json.dumps(plain).replace("gpu-dev-system", CONTROLPLANE))
 
@@ -137,7 +137,7 @@ def test_the_policy_of_the_node_agent_is_the_plain_manifests() -> None:
 def test_who_ends_pods_is_held_to_what_the_plain_manifests_say() -> None:
     """But for standalone, which the chart has not."""
     text = (DEPLOY / "enforcement" / "pod-ending-policy.yaml").read_text()
-    plain = one([*yaml.safe_load_all(text)], "ValidatingAdmissionPolicy")["spec"]
+    plain = one([*read_all_yaml(text)], "ValidatingAdmissionPolicy")["spec"]
     ours = one(rendered(ALL_ON), "ValidatingAdmissionPolicy", "gpu-dev-pod-ending")["spec"]
     (who,) = ours.pop("matchConditions")
     account = f"system:serviceaccount:{CONTROLPLANE}:reservation-expiry"
@@ -225,9 +225,8 @@ def test_another_version_of_the_chart_alone_starts_nothing_anew() -> None:
 
 def test_generated_secrets_are_long_and_no_two_alike() -> None:
     first, second = (
-        one(rendered({}), "Secret", "gpu-dev-postgres")["data"]
-        | one(rendered({}), "Secret", "gpu-dev-admin-token")["data"]
-        for _ in range(2)
+        one(anew, "Secret", "gpu-dev-postgres")["data"] | one(anew, "Secret", "gpu-dev-admin-token")["data"]
+        for anew in (documents_of(CHART, {}, name="gpu-dev", namespace="default") for _ in range(2))
     )
     values = [base64.b64decode(part[key]) for part in (first, second) for key in ("password", "replication-password")]
     assert len({*values}) == 4
@@ -325,7 +324,7 @@ def test_every_variable_of_a_container_is_a_setting_of_its_program(values: dict[
 @pytest.mark.parametrize("name", ["default", "local", "gcp", "all on"])
 def test_what_pods_of_jobs_get_is_what_the_program_takes(name: str) -> None:
     data = one(rendered(VALUES[name]), "ConfigMap", "gpu-dev-configuration")["data"]
-    defaults = PodDefaults.model_validate(yaml.safe_load(data["pod-defaults.yaml"]))
+    defaults = PodDefaults.model_validate(read_yaml(data["pod-defaults.yaml"]))
     assert defaults.priorityClassName == "gpu-dev-jobs"
     assert (defaults.runtimeClassName is None) == (name in ("local", "gcp"))
 

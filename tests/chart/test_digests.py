@@ -5,12 +5,12 @@ from typing import Any
 
 import helm_python
 import pytest
-import yaml
 
 from tests.chart.dev_server_values import ALL_ON
 from tests.chart.hardening import pod_specs
 from tests.chart.rendering import CHARTS, render
 from tests.chart.tried_values import ADMISSION, BOOKING, SCHEDULER
+from tests.read_yaml import read_yaml
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 VALUES = {
@@ -29,7 +29,7 @@ def images_of(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 def filled(chart: str, **image: str) -> dict[str, Any]:
     """The defaults of a chart, with this said of every image."""
-    values: dict[str, Any] = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
+    values: dict[str, Any] = read_yaml((CHARTS / chart / "values.yaml").read_text())
     images = images_of(values)
     assert images
     for each in images:

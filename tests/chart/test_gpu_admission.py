@@ -7,7 +7,6 @@ from typing import Any
 
 import helm_python
 import pytest
-import yaml
 
 from gpu_admission.flags.options import applied, read_options
 from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, ASSIGNED, CARDS, INDEX_OF, NODE, TIME
@@ -25,6 +24,7 @@ from tests.chart.rendering import JsonObject, one, render
 from tests.chart.tried_values import ADMISSION, QUOTAS, SERVED, THROUGH_US, VOLCANO
 from tests.kubernetes.manifests import DEPLOY
 from tests.kubernetes.permissions import allowed_by, granted
+from tests.read_yaml import read_all_yaml, read_yaml
 
 
 def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
@@ -39,7 +39,7 @@ def extender_of(documents: list[JsonObject]) -> JsonObject:
 
 
 def configuration(documents: list[JsonObject], name: str = "gpu-quota-scheduler") -> JsonObject:
-    found = yaml.safe_load(one(documents, "ConfigMap", f"{name}-config")["data"]["gpu-scheduler-config.yaml"])
+    found = read_yaml(one(documents, "ConfigMap", f"{name}-config")["data"]["gpu-scheduler-config.yaml"])
     assert isinstance(found, dict)
     return found
 
@@ -61,7 +61,7 @@ def test_options_and_variables_are_known_to_the_extender(values: dict[str, Any])
 def test_who_writes_cards_on_pods_may_write_nothing_else_on_them() -> None:
     """Its policy is the plain manifests', and names what the extender writes."""
     text = (DEPLOY / "rbac" / "gpu-admission.yaml").read_text()
-    plain = one([*yaml.safe_load_all(text)], "ValidatingAdmissionPolicy")["spec"]
+    plain = one([*read_all_yaml(text)], "ValidatingAdmissionPolicy")["spec"]
     documents = rendered(VOLCANO)
     ours = one(documents, "ValidatingAdmissionPolicy", "gpu-admission-marking")["spec"]
     assert ours == json.loads(json.dumps(plain).replace("gpu-dev-system", "kube-system"))

@@ -7,7 +7,6 @@ from typing import Any
 
 import helm_python
 import pytest
-import yaml
 
 from pod_scheduling.domain.enforcement.enforcement_marks import ENFORCEMENT_MARKS
 from pod_scheduling.runtime.reading.owners_file import read_owners
@@ -21,6 +20,7 @@ from tests.chart.hardening import (
 )
 from tests.chart.rendering import CHARTS, JsonObject, one, render
 from tests.chart.tried_values import BOOKING, GIVEN, OWNERS, URL
+from tests.read_yaml import read_all_yaml
 from tests.webhook_registration import ENFORCED_LABEL
 
 
@@ -138,7 +138,7 @@ def test_whatever_ends_pods_may_change_their_marks() -> None:
     installed = render("gpu-dev-server", {"reservationExpiry": {"enforcement": {"enabled": True}}})
     bindings = [each for each in installed if each["kind"] == "ClusterRoleBinding"]
     folder = CHARTS.parent / "deploy" / "enforcement"
-    bindings += [each for path in folder.iterdir() for each in yaml.safe_load_all(path.read_text())]
+    bindings += [each for path in folder.iterdir() for each in read_all_yaml(path.read_text())]
     accounts = {
         f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
         for each in bindings

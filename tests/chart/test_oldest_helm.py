@@ -7,9 +7,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
 from tests.chart.rendering import CHARTS
+from tests.read_yaml import read_yaml
 
 INSTALLED = sorted(path.parent.name for path in CHARTS.glob("*/values.schema.json"))
 _NEWER = {
@@ -22,7 +22,7 @@ _NEWER = {
 def test_the_defaults_themselves_are_what_the_schema_takes(chart: str) -> None:
     """Helm 3.8 holds them against it as they are; later ones leave out what is null."""
     schema = json.loads((CHARTS / chart / "values.schema.json").read_text())
-    values = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
+    values = read_yaml((CHARTS / chart / "values.yaml").read_text())
     assert [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(values)] == []
 
 

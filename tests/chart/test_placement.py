@@ -7,7 +7,6 @@ from typing import Any
 
 import helm_python
 import pytest
-import yaml
 
 from tests.chart.dev_server_values import ALL_ON, containers, templates
 from tests.chart.hardening import VERSIONS
@@ -15,6 +14,7 @@ from tests.chart.rendering import CHARTS, JsonObject, one, render
 from tests.chart.test_digests import merged
 from tests.chart.tried_values import ADMISSION, BOOKING, SCHEDULER, SERVED
 from tests.kubernetes_schemas import validate
+from tests.read_yaml import read_yaml
 
 ALL: dict[str, dict[str, Any]] = {
     "gpu-admission": ADMISSION["all on"],
@@ -65,7 +65,7 @@ def chart_of(name: str) -> str:
 
 
 def defaults_of(name: str) -> dict[str, Any]:
-    return merged(yaml.safe_load((CHARTS / chart_of(name) / "values.yaml").read_text()), ALL[name])
+    return merged(read_yaml((CHARTS / chart_of(name) / "values.yaml").read_text()), ALL[name])
 
 
 def at(path: str, value: Any) -> dict[str, Any]:

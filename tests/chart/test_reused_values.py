@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.chart.dev_server_values import ALL_ON, over
 from tests.chart.plain_manifests import defaults_file, defaults_of, users_of_the_library
 from tests.chart.rendering import CHARTS, JsonObject, render
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER
+from tests.read_yaml import read_yaml
 
 BARE: dict[str, dict[str, Any]] = {"gpu-admission": {}, "gpu-booking": GIVEN, "gpu-dev-server": {}, "gpu-scheduler": {}}
 ALL: dict[str, dict[str, Any]] = {
@@ -21,7 +21,7 @@ ALL: dict[str, dict[str, Any]] = {
 
 
 def defaults(chart: str) -> dict[str, Any]:
-    values = yaml.safe_load((CHARTS / chart / "values.yaml").read_text())
+    values = read_yaml((CHARTS / chart / "values.yaml").read_text())
     assert isinstance(values, dict)
     return values
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from reservation_core.adapters.certificates.pairs import Pair
 from tests.chart.plain_manifests import FOLDER
@@ -22,6 +21,7 @@ from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kube_controller_manager import kube_controller_manager_of, started_controllers
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
+from tests.read_yaml import read_all_yaml
 from tests.waiting import eventually
 from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
 from tests.webhook_registration import registered
@@ -114,7 +114,7 @@ def check_pods(stateful_set: JsonObject) -> list[JsonObject]:
 async def test_the_check_service_says_what_its_map_says(
     client: ApiClient, namespace: str, controllers: bool, api_server: ApiServer
 ) -> None:
-    documents = list(yaml.safe_load_all((FOLDER / "gpu-scheduler-check.yaml").read_text()))
+    documents = list(read_all_yaml((FOLDER / "gpu-scheduler-check.yaml").read_text()))
     (stateful_set,) = [each for each in documents if each["kind"] == "StatefulSet"]
     stateful_set["metadata"]["namespace"] = namespace
     pods = f"/api/v1/namespaces/{namespace}/pods"

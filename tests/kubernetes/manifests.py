@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
 from tests.kubernetes.api_client import MERGE, ApiClient, JsonObject
+from tests.read_yaml import read_all_yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -28,7 +27,7 @@ def manifests(*, enforcing: bool = True) -> Iterator[tuple[str, JsonObject]]:
     """
     paths = [DEPLOY / "namespaces.yaml", *sorted((DEPLOY / "rbac").glob("*.yaml")), DEPLOY / "node-agent.yaml"]
     for path in [*paths, *(sorted((DEPLOY / "enforcement").glob("*.yaml")) if enforcing else ())]:
-        for document in yaml.safe_load_all(path.read_text()):
+        for document in read_all_yaml(path.read_text()):
             yield path.name, document
 
 

@@ -25,6 +25,7 @@ from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
 from tests.kubernetes.permissions import Permission, needed
 from tests.ports import own_port
+from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 
 NAME = "gpu-admission"
@@ -112,7 +113,7 @@ async def test_pods_are_bound_by_the_kube_scheduler_and_the_extender_as_they_are
         made = await extender_there(client)
         probe = made["readinessProbe"]["exec"]["command"]
         path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{SCHEDULER}-config"
-        config = yaml.safe_load((await client.call("GET", path))["data"]["gpu-scheduler-config.yaml"])
+        config = read_yaml((await client.call("GET", path))["data"]["gpu-scheduler-config.yaml"])
         cards = NamedQuotas(client, namespace)
         node, plain = await cards.add_node(shared=2, memory=8), await cards.add_node(gpus=1)
         kubeconfig = api_server.kubeconfig_with(account, "chart-account")
@@ -180,7 +181,7 @@ async def test_an_upgrade_keeps_the_certificate_and_who_believes_in_it(api_serve
         async def certificates() -> tuple[dict[str, str], str]:
             secret = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/{NAME}-tls")
             config = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/{SCHEDULER}-config")
-            extenders = yaml.safe_load(config["data"]["gpu-scheduler-config.yaml"])["extenders"]
+            extenders = read_yaml(config["data"]["gpu-scheduler-config.yaml"])["extenders"]
             (authority,) = {each["tlsConfig"]["caData"] for each in extenders}
             return secret["data"], authority
 

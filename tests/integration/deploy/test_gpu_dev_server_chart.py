@@ -14,6 +14,7 @@ import yaml
 from tests.chart.rendering import CHARTS, VERSION
 from tests.kubernetes.api_client import MERGE, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
+from tests.read_yaml import read_yaml
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -81,7 +82,7 @@ def before(folder: Path) -> helm_python.Chart:
     """The chart as its version before this one, which differs in its images."""
     shutil.copytree(CHARTS / "gpu-dev-server", folder / "gpu-dev-server")
     file = folder / "gpu-dev-server" / "Chart.yaml"
-    chart = yaml.safe_load(file.read_text())
+    chart = read_yaml(file.read_text())
     file.write_text(yaml.safe_dump({**chart, "version": "0.0.9", "appVersion": "0.0.9"}))
     return helm_python.Chart.load(str(file.parent))
 

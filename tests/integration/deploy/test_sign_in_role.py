@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import pytest
-import yaml
 
 from reservation_core.adapters.identity.turns import TurnRules
 from reservation_core.adapters.kubernetes.api.credentials import Credentials
@@ -17,10 +16,11 @@ from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.manifests import DEPLOY, apply, remove
 from tests.kubernetes.permissions import Permission, needed
 from tests.kubernetes_schemas import validate
+from tests.read_yaml import read_all_yaml
 
 US = "https://gpus.example.org"
 SYSTEM = "gpu-dev-system"
-DOCUMENTS: list[JsonObject] = list(yaml.safe_load_all((DEPLOY / "sign-in" / "token-reviews.yaml").read_text()))
+DOCUMENTS: list[JsonObject] = list(read_all_yaml((DEPLOY / "sign-in" / "token-reviews.yaml").read_text()))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.kubernetes.api_client import MERGE, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
 from tests.ports import own_port
+from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 
 _KEPT_BACK_S = 15
@@ -249,7 +250,7 @@ def chart_set_up(
     (extender,) = [each for each in containers if each["name"] == "gpu-admission"]
     known = "GPU_DEV_ADMISSION__"
     settings = {each["name"].removeprefix(known): each["value"] for each in extender["env"] if known in each["name"]}
-    config = yaml.safe_load(one(documents, "ConfigMap")["data"]["gpu-scheduler-config.yaml"])
+    config = read_yaml(one(documents, "ConfigMap")["data"]["gpu-scheduler-config.yaml"])
     config["clientConnection"] = {**config.get("clientConnection", {}), "kubeconfig": str(server.kubeconfig)}
     config["clientConnection"] |= client or {}
     file = server.folder / f"{name}.yaml"

@@ -14,6 +14,7 @@ from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.volcano import POD_GROUPS, pod_group, started_volcano, volcano_of
 from tests.ports import own_port
+from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "scheduler-extender.md"
@@ -30,7 +31,7 @@ def volcano(api_server: ApiServer) -> Path:
 def config(port: int, actions: str | None = None, **arguments: object) -> str:
     """What the guide has for Volcano's ConfigMap, with these arguments of the plugin; None: without it."""
     [written] = re.findall(r"^```yaml\n(actions: .*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    read = yaml.safe_load(written)
+    read = read_yaml(written)
     read["actions"] = actions or read["actions"]
     [plugin] = [each for tier in read["tiers"] for each in tier["plugins"] if each["name"] == "extender"]
     of_plugin = plugin["arguments"]

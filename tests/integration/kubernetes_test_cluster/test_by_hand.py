@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 
 from tests.kubernetes.api_client import ApiClient
+from tests.read_yaml import read_yaml
 from tests.waiting import eventually, eventually_sync
 
 _REPOSITORY = Path(__file__).parents[3]
@@ -35,7 +35,7 @@ def kubeconfig_of(by_hand: subprocess.Popen[str]) -> Path:
 
 async def sleeper(kubeconfig: Path) -> None:
     """A pod whose process runs."""
-    read = yaml.safe_load(kubeconfig.read_text())
+    read = read_yaml(kubeconfig.read_text())
     cluster, user = read["clusters"][0]["cluster"], read["users"][0]["user"]
     ca = cluster.get("certificate-authority")
     container = {"name": "main", "image": "image", "command": ["sleep", "600"]}

@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import render
 from tests.kubernetes_schemas import validate
+from tests.read_yaml import read_all_yaml
 
 ROOT = Path(__file__).parents[3]
 ARGOCD = ROOT / "deploy" / "argocd"
 
 
 def document(path: Path) -> dict[str, Any]:
-    (found,) = (each for each in yaml.safe_load_all(path.read_text()) if each)
+    (found,) = (each for each in read_all_yaml(path.read_text()) if each)
     assert isinstance(found, dict)
     return found
 

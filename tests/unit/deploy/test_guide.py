@@ -4,11 +4,10 @@ import json
 import re
 from pathlib import Path
 
-import yaml
-
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
 from reservation_core.runtime.settings.components import GpuSettings, KubernetesSettings, StandaloneSettings
 from tests.kubernetes.permissions import granted
+from tests.read_yaml import read_yaml
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
 ROWS = dict(re.findall(r"^\| `(GPU_DEV_\w+)` \| (.+?) \|", GUIDE, re.MULTILINE))
@@ -46,7 +45,7 @@ def test_the_table_has_the_defaults() -> None:
 
 def test_the_example_of_pod_defaults_is_one_and_says_everything() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
-    assert PodDefaults.model_validate(yaml.safe_load(example)).model_fields_set == set(PodDefaults.model_fields)
+    assert PodDefaults.model_validate(read_yaml(example)).model_fields_set == set(PodDefaults.model_fields)
 
 
 def test_the_table_of_accounts_has_their_verbs() -> None:

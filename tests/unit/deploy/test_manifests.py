@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from reservation_core.adapters.kubernetes.nodes.node_reports import LOGICAL_NAME_LABEL
 from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS
@@ -13,6 +12,7 @@ from reservation_core.runtime.settings.components import KubernetesSettings, Nod
 from tests.kubernetes.manifests import DEPLOY, manifests, objects
 from tests.kubernetes.permissions import Permission, granted, needed
 from tests.kubernetes_schemas import validate
+from tests.read_yaml import read_yaml
 from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
 
 WORKLOADS = KubernetesSettings().namespace
@@ -118,7 +118,7 @@ def test_the_policy_speaks_of_the_annotation_that_the_agent_writes() -> None:
 
 def test_the_kind_cluster_is_one_control_plane_and_four_named_workers() -> None:
     """Held against kind's v1alpha4: it refuses unknown fields, other roles, and names of other characters."""
-    cluster = yaml.safe_load((DEPLOY / "kind" / "kind-config.yaml").read_text())
+    cluster = read_yaml((DEPLOY / "kind" / "kind-config.yaml").read_text())
     assert (cluster["kind"], cluster["apiVersion"]) == ("Cluster", "kind.x-k8s.io/v1alpha4")
     assert cluster.keys() <= {"kind", "apiVersion", "name", "nodes", "networking", "kubeadmConfigPatches"}
     assert cluster["name"].replace("-", "").isalnum()

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests.read_yaml import read_yaml
 
 ROOT = Path(__file__).parents[3]
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
@@ -22,13 +23,13 @@ DIGESTS = {"api-service": f"sha256:{'a' * 64}", "gpu-scheduler": f"sha256:{'b' *
 
 
 def github() -> dict[str, Any]:
-    found = yaml.safe_load(WORKFLOW.read_text())
+    found = read_yaml(WORKFLOW.read_text())
     assert isinstance(found, dict)
     return found
 
 
 def gitlab() -> dict[str, Any]:
-    found = yaml.safe_load((ROOT / ".gitlab-ci.yml").read_text())
+    found = read_yaml((ROOT / ".gitlab-ci.yml").read_text())
     assert isinstance(found, dict)
     return found
 
@@ -100,7 +101,7 @@ def test_the_one_definition_runs_the_part_that_is_asked_for(tmp_path: Path, part
 
 
 def test_each_guard_is_broken_weekly_and_not_at_every_commit() -> None:
-    weekly = yaml.safe_load(WEEKLY.read_text())
+    weekly = read_yaml(WEEKLY.read_text())
     assert [commands(job)[-1] for job in weekly["jobs"].values()] == ["make mutants"]
     assert weekly["permissions"] == {"contents": "read"}
     # YAML takes the bare word `on` for a truth.

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpu_admission.app import App
 from gpu_admission.bodies import QuestionBodies
@@ -20,11 +19,12 @@ from pod_scheduling.runtime.settings.admission import AdmissionRules, AdmissionS
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.manifests import DEPLOY
 from tests.kubernetes_schemas import validate
+from tests.read_yaml import read_all_yaml, read_yaml
 from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "scheduler-extender.md").read_text()
 FILES = sorted((DEPLOY / "scheduler-extender").glob("*.yaml"))
-DOCUMENTS = [(file.name, each) for file in FILES for each in yaml.safe_load_all(file.read_text())]
+DOCUMENTS = [(file.name, each) for file in FILES for each in read_all_yaml(file.read_text())]
 ALL = [
     pytest.param(document, id=f"{file}-{document['kind']}-{number}")
     for number, (file, document) in enumerate(DOCUMENTS)
@@ -50,9 +50,9 @@ def paths() -> set[str]:
 
 def configurations() -> list[dict[str, Any]]:
     """The guide's, and that of the manifests."""
-    shown = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)]
+    shown = [read_yaml(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)]
     maps = [document for _, document in DOCUMENTS if document["kind"] == "ConfigMap"]
-    given = [yaml.safe_load(each["data"]["config.yaml"]) for each in maps]
+    given = [read_yaml(each["data"]["config.yaml"]) for each in maps]
     return [each for each in [*shown, *given] if each.get("kind") == "KubeSchedulerConfiguration"]
 
 
@@ -117,7 +117,7 @@ def test_the_extender_beside_kube_scheduler_is_started_for_that() -> None:
 
 def test_volcanos_configuration_asks_where_we_answer() -> None:
     (block,) = (each for each in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "extender.urlPrefix" in each)
-    plugins = [plugin for tier in yaml.safe_load(block)["tiers"] for plugin in tier["plugins"]]
+    plugins = [plugin for tier in read_yaml(block)["tiers"] for plugin in tier["plugins"]]
     (arguments,) = (plugin["arguments"] for plugin in plugins if plugin["name"] == "extender")
     assert f"/scheduler/{arguments['extender.predicateVerb']}" in paths()
     (service,) = (document for _, document in DOCUMENTS if document["kind"] == "Service")
@@ -149,7 +149,7 @@ def test_the_variables_are_there() -> None:
 
 def test_the_example_of_quotas_is_read_and_refuses_in_the_guides_words() -> None:
     (block,) = (each for each in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "gpu_quota:" in each)
-    document = yaml.safe_load(block)
+    document = read_yaml(block)
     rules = AdmissionRules()
     where = (document["metadata"]["namespace"], document["metadata"]["name"])
     assert where == (rules.quota_namespace, rules.quota_name)

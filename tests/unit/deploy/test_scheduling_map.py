@@ -5,20 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import one, render
 from tests.kubernetes_schemas import validate
+from tests.read_yaml import read_all_yaml, read_yaml
 
 ROOT = Path(__file__).parents[3]
 GUIDES = ["scheduling-map.md", "enforcing-bookings.md"]
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+    return [each for each in read_all_yaml(path.read_text()) if each]
 
 
 def test_the_three_pods_see_what_the_guide_says() -> None:
@@ -47,7 +47,7 @@ def test_every_file_that_a_guide_names_is_there(guide: str) -> None:
 def test_the_values_of_the_guide_install_the_chart() -> None:
     guide = (ROOT / "docs" / "guides" / "enforcing-bookings.md").read_text()
     (values,) = re.findall(r"```yaml\n# my-values.yaml\n(.*?)```", guide, re.DOTALL)
-    objects = render("gpu-booking", yaml.safe_load(values), namespace="gpu-booking")
+    objects = render("gpu-booking", read_yaml(values), namespace="gpu-booking")
     check_objects(objects, "1.36")
     (webhook,) = one(objects, "MutatingWebhookConfiguration")["webhooks"]
     assert f'admission webhook "{webhook["name"]}" denied' in guide

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from tests.read_yaml import read_yaml
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "scheduling-map"
 
@@ -90,5 +90,5 @@ def test_the_guides_certificates(tmp_path: Path) -> None:
     assert "gpu-scheduler-webhook.gpu-scheduler-system.svc" in read_serving(certificate, authority).names
     assert (out / "tls.key").stat().st_mode & 0o077 == 0
     assert b"PRIVATE KEY" not in authority
-    secret = yaml.safe_load((out / "webhook-tls-secret.yaml").read_text())
+    secret = read_yaml((out / "webhook-tls-secret.yaml").read_text())
     assert (secret["kind"], secret["metadata"]["name"]) == ("Secret", "gpu-scheduler-webhook-tls")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pydantic
 import pytest
-import yaml
 from structlog.testing import capture_logs
 
 from pod_scheduling.runtime.booking_reviews import open_booking_reviewer
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from pod_scheduling.runtime.webhook_reviewers import open_reviewers
 from reservation_core.runtime.settings.error import SettingsError
+from tests.read_yaml import read_all_yaml
 
 Set = Callable[..., WebhookSettings]
 OWN = "https://api.example.org/v1/schedulability"
@@ -123,6 +123,6 @@ def test_what_is_out_of_bounds_is_refused(given: Set, name: str, value: str) -> 
 
 def test_the_account_that_ends_pods_keeps_their_marks(given: Set) -> None:
     manifest = Path(__file__).parents[4] / "deploy" / "rbac" / "reservation-expiry.yaml"
-    accounts = [each for each in yaml.safe_load_all(manifest.read_text()) if each["kind"] == "ServiceAccount"]
+    accounts = [each for each in read_all_yaml(manifest.read_text()) if each["kind"] == "ServiceAccount"]
     names = {f"system:serviceaccount:{each['metadata']['namespace']}:{each['metadata']['name']}" for each in accounts}
     assert names == set(given().webhook.mark_keepers)

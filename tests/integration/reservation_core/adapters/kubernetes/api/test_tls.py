@@ -14,6 +14,7 @@ from reservation_core.adapters.kubernetes.api.transport import Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig
+from tests.read_yaml import read_yaml
 from tests.scripted_http import ScriptedServer, scripted_server
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -33,7 +34,7 @@ async def server(certificate: Certificate) -> AsyncIterator[ScriptedServer]:
 def way(folder: Path, url: str, certificate: Certificate, *, known: bool = True, **cluster: Any) -> Transport:
     """A way there; who is `known` has the certificate's key."""
     config = write_kubeconfig(folder / "config", url, "token", ca=certificate[0])
-    said = yaml.safe_load(config.read_text())
+    said = read_yaml(config.read_text())
     said["clusters"][0]["cluster"].update(cluster)
     if known:
         user = {"client-certificate": str(certificate[0]), "client-key": str(certificate[1])}

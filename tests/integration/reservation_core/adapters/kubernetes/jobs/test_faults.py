@@ -21,6 +21,7 @@ from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
 from tests.kubernetes.kubelet import Kubelet
+from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 
 
@@ -299,7 +300,7 @@ async def test_a_token_that_was_rotated_is_read_again_at_once(
     api_server: ApiServer, fault_proxy: FaultProxy, rules: ClusterRules, tmp_path: Path
 ) -> None:
     token, kubeconfig = tmp_path / "token", fault_proxy.kubeconfig()
-    content = yaml.safe_load(kubeconfig.read_text())
+    content = read_yaml(kubeconfig.read_text())
     token.write_text("old-token")
     content["users"][0]["user"] = {"tokenFile": str(token)}
     kubeconfig.write_text(yaml.safe_dump(content))

@@ -14,6 +14,7 @@ from reservation_core.adapters.kubernetes.api.credentials import (
     ServiceAccountFiles,
 )
 from reservation_core.ports.cluster import ClusterUnavailableError
+from tests.read_yaml import read_yaml
 
 SECRET = "s3cret-t0ken"
 
@@ -68,7 +69,7 @@ async def test_other_certificates_mean_other_connections(tmp_path: Path) -> None
     ca = tmp_path / "ca.pem"
     ca.write_text("one")
     path = kubeconfig(tmp_path / "config", {"token": "t"})
-    content = yaml.safe_load(path.read_text())
+    content = read_yaml(path.read_text())
     content["clusters"][0]["cluster"] = {"server": "https://127.0.0.1:1", "certificate-authority": str(ca)}
     path.write_text(yaml.safe_dump(content))
     credentials = Credentials(path, None, {})
