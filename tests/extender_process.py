@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from tests.prepared_processes import started
 from tests.waiting import PATIENCE_S, eventually_sync
 
 START_S = 120.0
@@ -22,13 +21,12 @@ class ExtenderProcess:
 
     def __init__(self, log: Path, kubeconfig: Path, *options: str, **variables: str) -> None:
         self._log = log
-        command = [sys.executable, "-m", "gpu_admission", "--address=127.0.0.1:0", "--pprofAddress=127.0.0.1:0"]
+        command = ["gpu_admission", "--address=127.0.0.1:0", "--pprofAddress=127.0.0.1:0"]
         command += ["--kubeconfig", str(kubeconfig), *options]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         kept.pop("LOG_LEVEL", None)
         environment = {**kept, "GPU_DEV_ADMISSION__DRAIN_S": "0"} | variables
-        with log.open("ab") as written:
-            self.process = subprocess.Popen(command, stderr=written, stdin=subprocess.DEVNULL, env=environment)
+        self.process = started(command, environment, log, forked=True)
 
     @property
     def url(self) -> str:
@@ -68,8 +66,7 @@ class ExtenderProcess:
 
     def stop(self) -> int:
         """End it at once, where it still runs; returns its exit code."""
-        if self.process.poll() is None:
-            self.process.kill()
+        self.process.send_signal(signal.SIGKILL)
         return self.process.wait(PATIENCE_S)
 
     def _address(self, event: str) -> str:

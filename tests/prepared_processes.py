@@ -21,8 +21,10 @@ from typing import Any
 from tests.waiting import eventually_sync
 
 LOADED = [
+    "admission_webhook.serve",
     "api_service.app",
     "availability_updater.update",
+    "gpu_admission.serve",
     "gpu_scheduler.health",
     "kubernetes.aio.client",
     "reservation_core.runtime.kubernetes",

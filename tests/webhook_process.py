@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,6 +13,7 @@ from typing import Any
 import httpx
 
 from reservation_core.adapters.certificates.pairs import Pair, make_pair
+from tests.prepared_processes import started
 from tests.waiting import PATIENCE_S, eventually_sync
 
 _START_S = 90.0
@@ -41,17 +40,12 @@ class WebhookProcess:
 
     def __init__(self, folder: Path, name: str = "webhook", client_ca: Path | None = None, **settings: str) -> None:
         self._log = folder / f"{name}.log"
-        command = [sys.executable, "-m", "admission_webhook", "serve", "--listen", "127.0.0.1:0"]
+        command = ["admission_webhook", "serve", "--listen", "127.0.0.1:0"]
         command += ["--tls-cert", str(folder / "tls.crt"), "--tls-key", str(folder / "tls.key")]
         command += [] if client_ca is None else ["--client-ca", str(client_ca)]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env={**kept, "GPU_DEV_WEBHOOK__CERTIFICATE_LOOK_S": "0.05"} | settings,
-            )
+        environment = {**kept, "GPU_DEV_WEBHOOK__CERTIFICATE_LOOK_S": "0.05"} | settings
+        self.process = started(command, environment, self._log, forked=True)
 
     def await_listening(self) -> "WebhookProcess":
         """Returns once it accepts connections; starting several is quicker when all are started first."""
@@ -86,8 +80,7 @@ class WebhookProcess:
 
     def stop(self) -> int:
         """End it at once, where it still runs; returns its exit code."""
-        if self.process.poll() is None:
-            self.process.kill()
+        self.process.send_signal(signal.SIGKILL)
         return self.process.wait(PATIENCE_S)
 
     def _listens(self) -> bool:

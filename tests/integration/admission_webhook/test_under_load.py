@@ -144,8 +144,7 @@ async def test_a_replica_that_is_asked_to_end_costs_nobody_an_error(
             await running
             await creating.check()
             assert creating.errors == []
-            await asyncio.to_thread(ended.process.wait, 30)
-            assert ended.process.returncode == 0
+            assert await asyncio.to_thread(ended.process.wait, 30) == 0
 
 
 @contextmanager

@@ -2,10 +2,9 @@
 
 import json
 import os
+import signal
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import psutil
 
 from tests.extender_process import extender_process
 from tests.kubernetes.api_server import started_api_server
+from tests.prepared_processes import started
 from tests.waiting import PATIENCE_S, eventually_sync
 from tests.webhook_process import new_pair, trusting, webhook_process, write_pair
 
@@ -121,13 +121,7 @@ def _program(
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
     environment = {"GPU_DEV_DATABASE_URL": database_url, "GPU_DEV_HOME": str(folder), "GPU_DEV_LOCAL_GPUS": "h100:4"}
     log = folder / f"{module}.log"
-    with log.open("ab") as written:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            env=kept | environment | settings,
-            stdin=subprocess.DEVNULL,
-            stderr=written,
-        )
+    process = started([module], kept | environment | settings, log, forked=True)
 
     def address() -> str | None:
         if process.poll() is not None:
@@ -138,5 +132,5 @@ def _program(
     try:
         yield str(eventually_sync(address)), process.pid
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
