@@ -19,11 +19,13 @@ from pydantic_settings import BaseSettings
 from api_service.app import _ROUTERS
 from api_service.documents import openapi
 from gpu_dev.main import COMMANDS, app
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
+from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.notices import NoticeKind
 from reservation_core.domain.policy.limits import LIFTABLE, QUOTAS, RuleName
-from reservation_core.runtime.settings.admission import AdmissionSettings
 from reservation_core.runtime.settings.components import (
     ApiSettings,
     ExpirySettings,
@@ -32,8 +34,6 @@ from reservation_core.runtime.settings.components import (
     StandaloneSettings,
     UpdaterSettings,
 )
-from reservation_core.runtime.settings.scheduler import SchedulerSettings
-from reservation_core.runtime.settings.webhook import WebhookSettings
 from tools.meanings import BOOKING_REASONS, JOB_REASONS, NOTIFICATIONS, RULES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
