@@ -35,8 +35,12 @@ up: $(RUN) web-where-possible ## the whole system on this machine, in the foregr
 demo: $(RUN) ## one job from REST to its log, checked; ends by itself
 	@exec $(PY) -m standalone.demo
 
+# Not those that start Python anew for what they try: they take longer than all others.
+STARTING := tests/unit/deploy/test_images.py::test_every_program_starts_from_the_package_as_it_is_built \
+	tests/unit/reservation_core/runtime/processes/test_programs.py \
+	tests/unit/reservation_core/runtime/test_kubernetes.py tests/unit/mutants/test_mutants.py::test_what_becomes_of_a_mutant
 quick: lint ## format, lint and the unit tests with few examples, within a minute
-	@GPU_DEV_TESTS_EXAMPLES=quick $(PY) -m pytest tests/unit $(WORKERS) $(ARGS)
+	@GPU_DEV_TESTS_EXAMPLES=quick $(PY) -m pytest tests/unit $(STARTING:%=--deselect=%) $(WORKERS) $(ARGS)
 
 test: $(DEV) ## every test
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
