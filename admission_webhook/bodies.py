@@ -1,7 +1,7 @@
 """The bodies of reviews: bounded each, bounded together, and not waited for without end.
 
-Anybody who reaches the port may send one. What is large shares one room, and whoever finds it full is told to come
-again, which API servers do by themselves; usual reviews are small, and go on beside it.
+Anybody who reaches the port may send one. Large bodies share one budget, and a review beyond it gets 503, which API
+servers retry by themselves; usual reviews are small, and go on beside it.
 """
 
 import asyncio

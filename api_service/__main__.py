@@ -25,8 +25,8 @@ async def _run(settings: ApiSettings) -> None:
         try:
             await taking_over()
         except DatabaseUnavailableError:
-            # Whoever asks meanwhile is told that the database is away, and whoever watches over the process that it
-            # lives: it serves, and takes the file over as soon as it can.
+            # Meanwhile the API answers that the database is away, and probes see a live process: it serves, and takes
+            # the file over as soon as it can.
             later = runtime.loops["policy_file"].keep(taking_over, stop=stop)
             await closing.enter_async_context(beside(later, name="policy file"))
         reads = await closing.enter_async_context(open_reads(settings, runtime, application="gpu-dev-api"))

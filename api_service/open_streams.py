@@ -20,7 +20,7 @@ class OpenStreams:
         self._open: Counter[int] = Counter()
 
     def place(self, user_id: int) -> AbstractContextManager[None]:
-        """What is taken for as long as a stream is open. Raises ProblemError (429) where there is none left."""
+        """Reserve a place for as long as a stream is open. Raises ProblemError (429) where there is none left."""
         if self._open[user_id] >= self._most:
             detail = (
                 f"You have {self._most} streams open, which is as many as one person may. Close pages, or end "

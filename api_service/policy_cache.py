@@ -1,8 +1,8 @@
 """The policy in this process's memory, for the one call that can't afford to read it: submitting a job.
 
 It is read again every two seconds (`token_cache_s`), so a change by another process holds that much later here; what
-this process changes holds at once. Quotas never rest on it: they are decided from the database. Who is in which project
-is remembered along with it, of those who have named one: the database says it again as it stores a job.
+this process changes holds at once. Quotas never rest on it: they are decided from the database. Memberships are cached
+along with it, for users who have named a project: the database checks them again as it stores a job.
 """
 
 from collections.abc import Set

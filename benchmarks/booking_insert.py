@@ -1,8 +1,8 @@
 """Storing a booking with the calendar's exclusion constraint, against the same without it.
 
-Two databases alike but for the constraint, each with 20,000 bookings on 1,000 cards; rounds alternate. What is measured
-is the whole of what a booking writes (row, slot, card, record, message) and its durable commit, by eight clients at a
-time; choosing the card is not.
+Two databases alike but for the constraint, each with 20,000 bookings on 1,000 cards; rounds alternate. The figure
+covers the whole of what a booking writes (row, slot, card, record, message) and its durable commit, by eight clients at
+a time; choosing the card is not.
 """
 
 import asyncio

@@ -137,7 +137,7 @@ def replay(trace: Trace, policy: PlacementPolicy, seed: int, *, history: bool) -
 
 
 class _Books:
-    """What is free, kept apart from what is measured."""
+    """Free capacity, kept apart from the code that is measured."""
 
     def __init__(self, nodes: Sequence[NodeShape]) -> None:
         self._types = np.array([node.gpu_type for node in nodes])

@@ -2,11 +2,11 @@
 
 API service and processor run in processes of their own on a durable database; nothing is paced. A job is bound when its
 pod, which names its node, exists. In each round bare pods and jobs take turns on the same server, each after so many
-that are not counted: connections and statements of both are known by then. What is held against the target is the whole
-way, from the first submit to the last pod. Told beside it: how fast jobs that have been submitted before are bound,
-from the first pod to the last; how fast the same client creates pods such as jobs have (what is between that and bare
-pods is the API server's work on their fields); and the processor time of each process, which shows the same ratio where
-the machine has other work, too. No kubelet is about: pods stay Pending, or are said to run.
+that are not counted: connections and statements of both are known by then. The target bounds the whole way, from the
+first submit to the last pod. Told beside it: how fast jobs that have been submitted before are bound, from the first
+pod to the last; how fast the same client creates pods such as jobs have (what is between that and bare pods is the API
+server's work on their fields); and the processor time of each process, which shows the same ratio where the machine has
+other work, too. No kubelet is about: pods stay Pending, or are said to run.
 """
 
 import asyncio

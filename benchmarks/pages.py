@@ -81,7 +81,7 @@ def measure() -> list[Figure]:
 async def _hold(url: str) -> None:
     opened = engine(url)
     async with opened.begin() as connection:
-        # What is booked for this very time would stand in the way.
+        # Bookings for this very time would stand in the way.
         await connection.execute(text("DELETE FROM allocations WHERE lower(during) < now() + interval '10 minutes'"))
         await connection.execute(text(HOLD))
     async with opened.connect() as connection:

@@ -31,7 +31,7 @@ class Answering(Protocol):
 
     @property
     def extender(self) -> Extender:
-        """Who is asked."""
+        """The extender that answers."""
 
     def ready(self) -> bool:
         """Whether schedulers may be sent here."""
@@ -196,7 +196,7 @@ class App:
 
 
 async def _read(read: Callable[[bytes], T], body: bytes) -> T:
-    """What is large is read in a thread, that others' answers need not wait for it."""
+    """Read large bodies in a thread, so that others' answers need not wait for them."""
     return read(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(read, body)
 
 

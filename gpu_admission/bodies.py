@@ -58,7 +58,7 @@ class QuestionBodies:
             self._give_back(size)
 
     def late(self) -> RefusedQuestionBodyError:
-        """What is said of a body that did not come in time."""
+        """The error for a body that did not come in time."""
         return RefusedQuestionBodyError(408, _TOLD_LATE.format(seconds=self._patience_s))
 
     def _room_for(self, scope: Scope) -> int:

@@ -15,7 +15,7 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
 
 
 class Call(StrEnum):
-    """What is asked."""
+    """The question of a call."""
 
     FILTER = "filter"
     PRIORITIZE = "prioritize"

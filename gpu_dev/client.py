@@ -94,7 +94,7 @@ class GpuDevClient(Calls):
 
     @cached_property
     def record(self) -> EventCalls:
-        """Who did what to what, when and why."""
+        """The audit log: actors, actions, subjects, times and reasons."""
         return EventCalls(self._exchange)
 
     @cached_property
@@ -182,7 +182,7 @@ class GpuDevClient(Calls):
     # people
 
     def me(self) -> UserOut:
-        """Whose token this is."""
+        """The user of this token."""
         return read_answer(UserOut, self._exchange.send("GET", "/v1/users/me").content)
 
     def users(self) -> Iterator[UserOut]:

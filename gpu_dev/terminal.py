@@ -61,6 +61,6 @@ def say(text: str) -> None:
 
 
 def put(text: str) -> None:
-    """Write (part of) the answer: on stdout. Whoever wrote what is in it can't steer a terminal by it."""
+    """Write (part of) the answer: on stdout. The author of its contents can't steer a terminal by it."""
     sys.stdout.write(text if isinstance(text, Rendered) else harmless(text))
     sys.stdout.flush()

@@ -16,7 +16,7 @@ _LONGEST_INTERVAL_S = 86_400.0
 
 
 def report(environment: Mapping[str, str]) -> str:
-    """What is printed each time: the node's name, the cards, and a line between two reports.
+    """The printed report: the node's name, the cards, and a line between two reports.
 
     A variable that is not there is said to be so: an empty one means that every card is hidden, none that all are seen.
     """

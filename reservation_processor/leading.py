@@ -109,7 +109,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
         runtime.clock,
         epoch,
         PlannerRules(
-            # Who starts as late as that still ends, and is gone, before what comes next.
+            # A job that starts as late as that still ends, and is gone, before what comes next.
             start_allowance=settings.start_allowance + settings.turnaround,
             window=settings.plan_window,
             batch=settings.plan_batch,
@@ -233,7 +233,7 @@ async def _renew(runtime: Runtime, epoch: int, ttl: timedelta) -> None:
             if not await uow.planning.renew(epoch, ttl):
                 raise LostLeadershipError(f"epoch {epoch} is over")
 
-    # Whoever waits longer than this before the next try has lost the lease by then.
+    # A process that waits longer than this before the next try has lost the lease by then.
     third_s = ttl.total_seconds() / 3
     await runtime.loops["lease"].repeat(once, rest_s=third_s, rests_first=True, longest_s=third_s, ends=_END)
 

@@ -23,7 +23,7 @@ class Stage:
         return [rest for found, rest in self.instructions if found == word]
 
     def copied(self) -> list[tuple[list[str], str]]:
-        """What is copied from the repository: the sources, and where to."""
+        """The paths copied from the repository: the sources, and where to."""
         words = [each.split() for each in self.all("COPY") if not each.startswith("--from=")]
         return [(each[:-1], each[-1]) for each in words]
 

@@ -78,7 +78,7 @@ def own_folder() -> Iterator[Path]:
         yield own
         if "kubernetes.aio.config.kube_config" in sys.modules:  # it would do so at the very end of the process
             sys.modules["kubernetes.aio.config.kube_config"]._cleanup_temp_files()
-        # What is told to end at the end of a test may take a moment.
+        # A process told to end at the end of a test may take a moment.
         with suppress(AssertionError):
             eventually_sync(lambda: not _left(own), _PATIENCE_S)
         assert not (left := _left(own)), f"tests have left: {left}"

@@ -107,7 +107,7 @@ class MailBox:
         return line
 
     def authenticate(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, data: Any) -> AuthResult:
-        """Whoever knows the password."""
+        """Admit clients that know the password."""
         self.users.append(data.login.decode())
         return AuthResult(success=data.password == b"hunter2", handled=False)
 

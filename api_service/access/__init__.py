@@ -1,1 +1,1 @@
-"""Who calls, how often, what they may do and see."""
+"""Callers, their rates, and what they may do and see."""

@@ -1,4 +1,4 @@
-"""Who calls: bearer tokens, looked up by digest, remembered for a moment.
+"""Authentication: bearer tokens, looked up by digest and cached for a moment.
 
 A verified token is remembered for `token_cache_s` seconds, so a token that another process revokes works that much
 longer; what this process revokes stops at once. Expiry needs no lookup and is checked on every call.
@@ -38,7 +38,7 @@ class Authenticator:
         self._used: dict[str, datetime] = {}
 
     async def principal(self, header: str | None, *, session: bool = False) -> Principal:
-        """Whose call this is. Raises ProblemError (401) without a valid credential.
+        """Return the caller of a request. Raises ProblemError (401) without a valid credential.
 
         A browser's session is one where `session` is true, and there alone: what a cookie holds is no bearer token.
         """

@@ -1,7 +1,7 @@
-"""Who sees by whom cards are held and booked: one rule for everything that REST shows, by a setting.
+"""Visibility of holders and bookers of cards: one rule for everything that REST shows, by a setting.
 
-What is held when is common knowledge; by whom is the setting's matter. Everybody sees what is their own, administrators
-see everything.
+Everybody may see when a card is held; the setting decides who may see by whom. Everybody sees what is their own,
+administrators see everything.
 """
 
 from collections.abc import Mapping

@@ -19,7 +19,9 @@ _PROBLEMS: Mapping[str, SignInOutcome] = {
 
 @dataclass(slots=True)
 class Tried:
-    """What is known of a try so far. `outcome` is what becomes of it unless it raises; None: it goes on elsewhere."""
+    """A sign-in attempt so far. `outcome` is what becomes of it unless it raises; None: it goes on
+    elsewhere.
+    """
 
     way: SignInWay | None = None
     outcome: SignInOutcome | None = SignInOutcome.SIGNED_IN

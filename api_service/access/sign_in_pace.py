@@ -63,7 +63,7 @@ class SignInPace:
     def _voucher(self, proof: AnyProof) -> str | None:
         match proof:
             case AwsProof():
-                # What is meant for another host is refused, and nobody asked.
+                # A token meant for another host is refused without asking that host.
                 try:
                     host = urlsplit(proof.url).netloc
                 except ValueError:

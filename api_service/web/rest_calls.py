@@ -46,7 +46,7 @@ class RestProblemError(Exception):
 
     @property
     def detail(self) -> str:
-        """What is wrong, and what to do."""
+        """The problem, and what to do about it."""
         return str(self.problem.get("detail", ""))
 
     @property

@@ -12,7 +12,7 @@ Handler = Callable[[Visit], Awaitable[Response]]
 
 
 class PageAccess(StrEnum):
-    """Who may open it."""
+    """Visitors who may open a page."""
 
     ANYBODY = "anybody"
     SIGNED_IN = "signed_in"
@@ -21,7 +21,7 @@ class PageAccess(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebRoute:
-    """What is at an address. `draws`: it answers with a page or a part of one, not with a stream."""
+    """The handler of an address. `draws`: it answers with a page or a part of one, not with a stream."""
 
     method: str
     path: str

@@ -26,7 +26,7 @@ from reservation_core.ports.people.identities import Principal
 
 @dataclass(frozen=True, slots=True)
 class SignedInVisitor:
-    """Who asks, with what they may do, and their session's secret."""
+    """The signed-in user, with what they may do, and their session's secret."""
 
     principal: Principal
     secret: str
@@ -56,14 +56,14 @@ class Visit:
 
     @property
     def signed_in(self) -> SignedInVisitor:
-        """Who asks. Routes for anybody must not ask."""
+        """The signed-in visitor. Routes for anybody must not ask."""
         if self.visitor is None:
             raise RuntimeError("nobody is signed in")
         return self.visitor
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The principal of the visitor."""
         return self.signed_in.principal
 
     @property

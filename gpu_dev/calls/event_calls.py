@@ -9,7 +9,7 @@ from reservation_core.contracts.base import Page, rfc3339
 
 
 class EventCalls(Calls):
-    """Who did what to what, when and why."""
+    """The audit log: actors, actions, subjects, times and reasons."""
 
     def newest_first(
         self,

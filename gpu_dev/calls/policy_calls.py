@@ -42,7 +42,7 @@ class PolicyCalls(Calls):
         return self._change("PUT", RuleOut, _scope_path(scope), rules, if_match=if_match)
 
     def would_put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> PolicyVerdict:
-        """Whom `put_rules` would affect; nothing is stored (administrators only)."""
+        """Preview which users `put_rules` would affect; nothing is stored (administrators only)."""
         return self._change("PUT", PolicyVerdict, _scope_path(scope), rules, if_match=if_match, dry_run="true")
 
     def delete_rules(self, scope: str) -> RuleOut:

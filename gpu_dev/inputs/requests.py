@@ -69,7 +69,7 @@ def read_working_dir(text: str | None) -> str | None:
 
 
 def _complaints(error: ValidationError) -> str:
-    """What is wrong, option by option, without the values."""
+    """The problems, option by option, without the values."""
     said = []
     for one in error.errors(include_input=False, include_url=False):
         path = ".".join(map(str, one["loc"]))

@@ -71,7 +71,7 @@ class ResumableLog:
         return chunk[skip:]
 
     def finish(self) -> bytes:
-        """What is left when the log has ended: a last line without its end."""
+        """The rest when the log has ended: a last line without its end."""
         rest, self._partial = self._partial, b""
         return self._new_line(rest) if rest else b""
 

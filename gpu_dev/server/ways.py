@@ -1,6 +1,6 @@
 """How somebody signs in to a server without a token that was given to them; remembered, so that it can be done again.
 
-What is remembered says where to look, and is no secret itself.
+The remembered way says where to look, and is no secret itself.
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ ALTER TABLE reservations
     ADD CONSTRAINT reservations_outcome_check CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'expired'));
 """
 
-# What is known of nodes and pods. The views for people become those of the revision before.
+# The tables of observed nodes and pods. The views for people become those of the revision before.
 _DROP_NODES_AND_PODS = """
 DROP VIEW reservation_history, gpu_status, queue_status;
 DROP FUNCTION request_text;

@@ -1,4 +1,4 @@
-"""What is remembered of pods that people made, until they are gone."""
+"""Memories of pods that people made, until the pods are gone."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whose time was given back is known without asking the ledger."""
+"""Store whose time was given back, so that the ledger need not be asked."""
 
 from pathlib import Path
 

@@ -24,5 +24,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Whoever signed in needs a token of another kind."""
+    """Signed-in users need a token of another kind."""
     execute_script(op.get_bind(), _DROP)

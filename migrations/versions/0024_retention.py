@@ -18,7 +18,7 @@ depends_on = None
 outside_transaction = True
 
 _INDEXES = {
-    # What is over, oldest first; jobs within bookings go with their bookings.
+    # Finished reservations, oldest first; jobs within bookings go with their bookings.
     "reservations_finished":
         "reservations (finished_at, id) WHERE finished_at IS NOT NULL AND booking_id IS NULL",
     # Each removed reservation is looked for where something could refer to it: never by walking through a table.

@@ -1,4 +1,4 @@
-"""Who has a say about a pod before it is."""
+"""Reviewers that have a say about a pod before it is created."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""Who may use GPUs now, as the schedulability service says it."""
+"""Permission to use GPUs now, as the schedulability service says it."""
 
 from typing import Protocol
 

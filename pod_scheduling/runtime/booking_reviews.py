@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 class EnforcementTold(Protocol):
-    """Who counts what happens."""
+    """Counters of what enforcement does."""
 
     def asked(self, outcome: Outcome, seconds: float) -> None:
         """A question was put to the schedulability service."""

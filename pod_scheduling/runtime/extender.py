@@ -180,7 +180,7 @@ def _lease(transport: Transport, clock: SystemClock, settings: AdmissionSettings
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """What is read of the database. Nothing is answered while one of both is not known."""
+    """The ledger as read from the database. Nothing is answered while one of both is not known."""
 
     promised: "PromisedCards"
     holdings: "HoldingsReading"

@@ -88,7 +88,7 @@ class _Watching:
         self._soon.set()
 
     async def run(self, pods: KubernetesGuardedPods) -> None:
-        """Until cancelled. Whoever gets the lease lists everything anew: who was gone before must be missed."""
+        """Until cancelled. A new lease holder lists everything anew: pods gone before must be missed."""
 
         async def once() -> None:
             await self._next_look()

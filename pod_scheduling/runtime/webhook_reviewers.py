@@ -1,4 +1,4 @@
-"""Who the admission webhook asks about a pod, with what each of them needs meanwhile."""
+"""Reviewers that the admission webhook asks about a pod, with what each of them needs meanwhile."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager

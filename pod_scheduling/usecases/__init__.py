@@ -1,1 +1,1 @@
-"""What is done about pods that others make."""
+"""Use cases for pods that others make."""

@@ -132,7 +132,7 @@ class Job(Wire):
 
 
 class QueueEntry(Wire):
-    """Who waits, why, and until when."""
+    """A waiting job, why it waits, and until when."""
 
     id: str
     user: str

@@ -36,7 +36,7 @@ class UnknownPodOut(Wire):
 
 
 class Holder(Wire):
-    """Who holds a GPU. By the operator's choice (GPU_DEV_HOLDERS), ids and names of others are null."""
+    """The holder of a GPU. By the operator's choice (GPU_DEV_HOLDERS), ids and names of others are null."""
 
     id: str | None
     user: str | None

@@ -52,7 +52,7 @@ class SignIn(RootModel[Annotated[AnyProof, Field(discriminator="method")]]):
 
 
 class SignedIn(Wire):
-    """Who they are here, and a token that works until `expires_at`. It is shown this once."""
+    """The user here, and a token that works until `expires_at`. It is shown this once."""
 
     user: str
     role: Role

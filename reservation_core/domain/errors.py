@@ -182,6 +182,6 @@ class ProofRefusedError(DomainError):
 
 
 class NotLetInError(DomainError):
-    """Who signs in is known, and no rule makes a user of them; or that user may not come in this way."""
+    """The caller's identity is proved, and no rule makes a user of it; or that user may not come in this way."""
 
     code = "not_let_in"

@@ -60,7 +60,7 @@ class Role(StrEnum):
 
 
 class GpuCondition(StrEnum):
-    """What is known of a card apart from its holders. Only `usable` cards get new allocations."""
+    """The condition of a card apart from its holders. Only `usable` cards get new allocations."""
 
     USABLE = "usable"
     QUARANTINED = "quarantined"

@@ -90,7 +90,7 @@ class NoticedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What is delivered. `id` is the same however often it is: receivers forget what they have seen.
+    """A notification to deliver. `id` is the same however often it is: receivers forget what they have seen.
 
     `kind` is a NoticeKind, `test` or `verification`; `about` is None for these.
     """

@@ -19,7 +19,7 @@ class Shape(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who asks for cards of a type, and for which project: what quotas look at."""
+    """A user or project that asks for cards of a type: what quotas look at."""
 
     owner: int
     project: str | None

@@ -15,5 +15,5 @@ class IdSource(Protocol):
         ...
 
     def digest(self, secret: str) -> bytes:
-        """What is stored of a secret: its SHA-256."""
+        """The stored form of a secret: its SHA-256."""
         ...

@@ -12,13 +12,13 @@ class ChangedMeanwhileError(Exception):
 
 
 class CertificateStore(Protocol):
-    """One webhook's certificates. What is written is decided on what `holdings` last gave.
+    """One webhook's certificates. Writes are decided on what `holdings` last gave.
 
     All methods raise ClusterUnavailableError; those that write raise ChangedMeanwhileError, too.
     """
 
     async def holdings(self) -> Holdings | None:
-        """What is kept; None for nothing."""
+        """Read the stored holdings; None for nothing."""
         ...
 
     async def trusted(self, now: datetime) -> bool:

@@ -31,7 +31,7 @@ def open_transport(settings: CommonSettings) -> Transport:
 
 
 def cluster_rules(settings: CommonSettings) -> ClusterRules:
-    """What is ours there. Raises BadPodDefaultsError for a file of pod defaults that can't be used."""
+    """Our objects there. Raises BadPodDefaultsError for a file of pod defaults that can't be used."""
     gpu, kubernetes = settings.gpu, settings.kubernetes
     attach = GpuAttach(gpu.attach.value)
     defaults = read_pod_defaults(kubernetes.pod_defaults)

@@ -110,7 +110,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"\.schedule$", _said(_CRON, 100)),
     (r"^postgres\.auth\.(username|database)$", _said(r"^[a-z_][a-z0-9_]{0,62}$")),
     (r"^postgres\.auth\.ownerUsername$", _said(r"^([a-z_][a-z0-9_]{0,62})?$")),
-    # Whoever reads it from a file takes no blanks at its ends.
+    # Reading it from a file takes no blanks at its ends.
     (r"^postgres\.auth\.password$", {"type": "string", "pattern": r"^(\S([^\r\n]*\S)?)?$", "maxLength": 500}),
     (r"^postgres\.primaryIs$", {"enum": ["postgres-primary", "postgres-replica"]}),
     (r"^postgres\.begin$", {"enum": ["auto", "never", "anew"]}),

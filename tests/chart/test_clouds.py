@@ -28,7 +28,7 @@ SETS = ("postgres-primary", "postgres-replica")
 
 
 def all_but_secrets(documents: list[JsonObject]) -> list[JsonObject]:
-    """What is the same with each rendering."""
+    """The parts that are the same with each rendering."""
     return [each for each in documents if each["kind"] != "Secret"]
 
 

@@ -266,7 +266,7 @@ def test_a_database_that_is_elsewhere_is_told_by_a_file() -> None:
         # What the values file said would go back to the defaults, such as volumes' sizes.
         ({"cloudProvider": {"name": "local"}}, "-f charts/gpu-dev-server/values-local.yaml"),
         ({"postgres": {"primaryIs": "postgres-replica", "replica": {"enabled": False}}}, "there is no database"),
-        # What is mistyped is named.
+        # A mistyped value is named.
         ({"postgress": {}}, "postgress"),
         ({"postgres": {"auth": {"pasword": "x"}}}, "pasword"),
         ({"apiService": {"replicas": "two"}}, "replicas"),

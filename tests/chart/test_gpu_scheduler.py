@@ -72,7 +72,7 @@ def test_the_names_of_the_setup_guide() -> None:
     assert webhook[0]["clientConfig"]["caBundle"] == SCHEDULER["the guide's"]["webhook"]["caBundle"]
     (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "certificates"]
     assert volume["secret"]["secretName"] == "gpu-scheduler-webhook-tls"
-    # Whoever brings the authority brings the certificate.
+    # With an authority of one's own comes the certificate.
     assert not [each for each in documents if each["kind"] in ("Secret", "CronJob")]
 
 

@@ -38,7 +38,7 @@ def without(values: dict[str, Any], gone: Callable[[int, Any], bool], depth: int
 
 
 def told(documents: list[JsonObject]) -> list[JsonObject]:
-    """What is not made by chance."""
+    """The documents without what is made by chance."""
     return [each for each in documents if each["kind"] not in ("Secret", "MutatingWebhookConfiguration")]
 
 

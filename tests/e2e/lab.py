@@ -131,7 +131,9 @@ class Lab:
         self.wait_for(self._settle())
 
     def told(self) -> set[Told]:
-        """Whom notices have reached, each at the place where only they are told. What came twice is here once."""
+        """Users whom notifications have reached, each at the place where only they are told. What came twice is here
+        once.
+        """
         came = {(got.path.rpartition("/")[2], got.headers.get("x-gpu-dev-delivery", "")) for got in self.receiver.got}
         for mail, recipients in zip(self.mails.mails, self.mails.recipients, strict=True):
             came |= {(each.partition("@")[0], str(mail["Message-ID"])) for each in recipients}
@@ -140,7 +142,7 @@ class Lab:
         return {(who, events[number]["kind"], events[number]["reservation_id"], number) for who, number in ids}
 
     def to_be_told(self) -> set[Told]:
-        """Who has to be told what, by the record and by what they want to hear."""
+        """Notifications due, by the audit log and by users' preferences."""
         return {
             (row["user_name"], row["kind"], row["reservation_id"], row["id"])
             for row in self.rows(_EVENTS)

@@ -138,7 +138,7 @@ async def _nothing_left(system: System) -> bool:
 
 
 async def _judged(system: System, load: Load) -> list[str]:
-    """What is wrong now that everything has had time to end."""
+    """The problems left now that everything has had time to end."""
     found = []
     try:
         await eventually(lambda: _nothing_left(system), timeout=CONVERGES_WITHIN_S)

@@ -1,4 +1,4 @@
-"""What is done to a system in a campaign: one harm at a time, by chance, each for some seconds."""
+"""Harms to a system in a campaign: one at a time, by chance, each for some seconds."""
 
 import asyncio
 import os

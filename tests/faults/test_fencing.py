@@ -81,7 +81,7 @@ async def test_a_stopped_planner_wakes_up_too_late(system: System) -> None:
             await eventually(lambda: first.said(STEPPED_DOWN))
             for job_id in ids:
                 await system.reaches(job_id, JobStatus.SUCCEEDED)
-            # Who leads by now is open: on a busy machine the second, too, may have missed its second.
+            # The present lease holder is open: on a busy machine the second, too, may have missed its second.
             assert (await lease(system))[0] > epoch
             await assert_nothing_left(system)
             assert first.returncode() is None  # stepping down is not the end
@@ -159,7 +159,7 @@ async def test_estimates_of_an_old_epoch_are_refused(system: System) -> None:
 
 
 async def test_the_lease_is_not_taken_over_while_a_plan_commits(system: System) -> None:
-    """Whoever takes over waits for the plan that has passed the fence, so its picture contains it."""
+    """A new lease holder waits for the plan that has passed the fence, so its picture contains it."""
     passed, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold(runtime: Runtime) -> None:

@@ -126,7 +126,7 @@ async def die(system: System, jobs: Jobs, moment: str, times: int, **settings: o
         await eventually(dead)
         assert crashing.returncode() == -signal.SIGKILL, crashing.log.read_text()
         assert crashing.said(LAST_WORDS + moment)
-    # Whoever ran then ends while nobody watches.
+    # Jobs that ran then end while nobody watches.
     await eventually(lambda: not {job for job, _ in system.records.open()} & jobs.short)
 
 

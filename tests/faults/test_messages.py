@@ -73,7 +73,8 @@ async def test_broken_messages_end_with_their_error_and_hold_up_nobody(system: S
         for queue in QueueName:
             letters = await dead_letters(system, queue)
             assert sorted(as_text(letter.body) for letter in letters) == sorted(map(as_text, BROKEN))
-            # What is no message at all will be none at the next try either: where that is known, it is buried at once.
+            # A text that is no message at all will be none at the next try either: where that is known, it is buried at
+            # once.
             assert {letter.read_count for letter in letters} == {1 if queue is QueueName.NOTIFICATIONS else READS}
             assert all("not a" in letter.error and len(letter.error) < 5_000 for letter in letters)
         [after] = await system.submit(system.new(system.records.workload()))

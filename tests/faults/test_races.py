@@ -47,7 +47,7 @@ async def test_cancels_at_any_moment_of_the_start(system: System) -> None:
 
 
 async def test_extending_races_with_the_end(system: System) -> None:
-    """Whoever is told that a job lasts longer is told the truth: it is not expired before the end it was promised."""
+    """A user notified that a job lasts longer is told the truth: it is not expired before the end it was promised."""
     promised: dict[str, object] = {}
 
     async def extend_at_the_end(job_id: str) -> None:

@@ -1,7 +1,7 @@
 """A runtime whose ports say what passes through them: the place where tests let things go wrong, outside the product.
 
-A moment is a text such as `before create_pod`, `after plan committed`. Whoever listens may kill the process there, or
-raise what a port may raise.
+A moment is a text such as `before create_pod`, `after plan committed`. A listener may kill the process there, or raise
+what a port may raise.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence

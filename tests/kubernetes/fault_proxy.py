@@ -37,7 +37,7 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "cont
 
 
 class Harm(Enum):
-    """What is done to a request that a rule matches."""
+    """The harm to a request that a rule matches."""
 
     ANSWER = "answer with the rule's code; the server never sees the request"
     DROP_REQUEST = "close the connection; the server never sees the request"

@@ -68,7 +68,7 @@ FLOWS = (
     ),
     Mutant(
         "anybody's jobs are shown",
-        "What is not a user's own does not exist for them",
+        "Others' objects do not exist for a user",
         CODE + "jobs/visible_jobs.py",
         "return None if principal.is_admin else principal.user_id",
         "return None",
@@ -264,7 +264,7 @@ FLOWS = (
     ),
     Mutant(
         "disabled users sign in",
-        "Who is disabled does not sign in",
+        "A disabled user does not sign in",
         CODE + "people/sign_in.py",
         "    if user.disabled_at is not None:",
         "    if False:",

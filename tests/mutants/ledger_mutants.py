@@ -76,7 +76,7 @@ LEDGER = (
     ),
     Mutant(
         "the lease moves while a plan commits",
-        "Whoever takes the lease over waits for the plan that is being written",
+        "A new lease holder waits for the plan that is being written",
         SQL + "planning/planning.sql",
         "AND NOT (SELECT over FROM time) FOR SHARE",
         "AND NOT (SELECT over FROM time)",
@@ -164,7 +164,7 @@ LEDGER = (
     ),
     Mutant(
         "rows are not locked",
-        "Who decides about a job keeps others from changing it meanwhile",
+        "A decision about a job keeps others from changing it meanwhile",
         SQL + "jobs/reservations.sql",
         "ORDER BY r.id FOR NO KEY UPDATE OF r;",
         "ORDER BY r.id;",
@@ -172,7 +172,7 @@ LEDGER = (
     ),
     Mutant(
         "users are not locked for quotas",
-        "Who decides about a user's quota locks the user first",
+        "A decision about a user's quota locks the user first",
         SQL + "policy/policies.sql",
         "ORDER BY id FOR NO KEY UPDATE;",
         "ORDER BY id;",
@@ -183,7 +183,7 @@ LEDGER = (
     ),
     Mutant(
         "projects are not locked for quotas",
-        "Who decides about a project's quota locks the project",
+        "A decision about a project's quota locks the project",
         SQL + "policy/policies.sql",
         "ORDER BY name FOR NO KEY UPDATE;",
         "ORDER BY name;",
@@ -194,7 +194,7 @@ LEDGER = (
     ),
     Mutant(
         "the planner is not held back",
-        "Who takes time from a booking, or makes a maintenance window, holds the planner back",
+        "Taking time from a booking, or making a maintenance window, holds the planner back",
         SQL + "bookings/booking_life.sql",
         "SELECT epoch FROM planner_lease FOR NO KEY UPDATE;",
         "SELECT epoch FROM planner_lease;",

@@ -35,7 +35,7 @@ RULES = (
     ),
     Mutant(
         "what is over is cancelled",
-        "What is over stays as it ended",
+        "A finished job stays as it ended",
         CODE + "jobs/lifecycle.py",
         "    if reservation.status in FINAL_STATUSES:\n        raise AlreadyFinalError(\n"
         '            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."',

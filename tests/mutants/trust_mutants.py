@@ -69,7 +69,7 @@ TRUST = (
     ),
     Mutant(
         "two requests have the last hour",
-        "Whoever charges a budget keeps others from charging it until the transaction ends",
+        "Charging a budget keeps others from charging it until the transaction ends",
         BUDGET_SQL,
         "ORDER BY l.generation FOR NO KEY UPDATE OF b;",
         "ORDER BY l.generation;",
@@ -77,7 +77,7 @@ TRUST = (
     ),
     Mutant(
         "a child has a budget beside its maker's",
-        "What is asked for with a token is charged to the budgets of all tokens before it",
+        "Requests with a token are charged to the budgets of all tokens before it",
         BUDGET_SQL,
         "FROM line l JOIN token_budgets b ON b.id = l.id ORDER",
         "FROM line l JOIN token_budgets b ON b.id = l.id AND b.id = :id ORDER",
@@ -101,7 +101,7 @@ TRUST = (
     ),
     Mutant(
         "what was held is given back, too",
-        "What is over is charged for the GPU time that it held",
+        "A finished reservation is charged for the GPU time that it held",
         BUDGET_TRIGGERS,
         "        FROM allocations a WHERE a.reservation_id = NEW.id AND NOT a.planned;",
         "        FROM allocations a WHERE a.reservation_id = NEW.id AND a.planned;",

@@ -1,8 +1,8 @@
 """People in a real browser, and everything that their pages complain of.
 
-Whoever is in a test has a browser context of their own, as if on a machine of their own. What is wrong with a page that
-a person would hardly see is noted by `Watch`: errors of scripts, what the page's policy refused, requests that failed,
-whatever was asked of another host.
+The user of a test has a browser context of their own, as if on a machine of their own. `Watch` notes faults of a page
+that a person would hardly see: errors of scripts, what the page's policy refused, requests that failed, whatever was
+asked of another host.
 """
 
 import os
@@ -85,7 +85,7 @@ async def open_browser(chromium: Path, folder: Path) -> AsyncIterator[Browser]:
 
 
 class Watch:
-    """What is wrong with the pages of one browser context that belong to the site at `url`."""
+    """The faults of the pages of one browser context that belong to the site at `url`."""
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self._url = url
@@ -120,7 +120,7 @@ class Watch:
             self._found.append(f"elsewhere: {request.method} {request.url}")
 
     def _failed(self, request: Request) -> None:
-        # Whoever leaves a page ends what it was still loading, its stream of changes above all.
+        # A page that is left ends what it was still loading, its stream of changes above all.
         if request.failure != "net::ERR_ABORTED":
             self._found.append(f"failed: {request.method} {request.url}: {request.failure}")
 

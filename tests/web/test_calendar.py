@@ -27,7 +27,7 @@ async def open_week(page: Page, first: datetime) -> None:
 
 
 async def box_of(shown: Locator) -> FloatRect:
-    """Where it is. What is drawn anew in this moment is nowhere for a moment."""
+    """Where it is. An entry being drawn anew is nowhere for a moment."""
     return await eventually(shown.bounding_box)
 
 
@@ -312,7 +312,7 @@ async def test_a_finger_that_rests_first_books_and_moves_and_one_that_does_not_s
     event = page.locator(".ec-event", has_text="touched")
 
     await expect(page.locator("#calendar-hint")).to_contain_text("Hold, then drag on free space", use_inner_text=True)
-    # Whoever swipes over the timeline scrolls the page, wherever they began.
+    # A swipe over the timeline scrolls the page, wherever it began.
     box = await box_of(event)
     for begin in ((box["x"] + 20, box["y"] + 5), await place(page, TITAN, 4, 12)):
         await open_week(page, first)  # a page that a swipe has set in motion stops when it is left

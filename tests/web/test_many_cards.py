@@ -122,7 +122,7 @@ async def test_four_thousand_cards_are_read_chosen_from_and_kept_up(
     assert min(box["width"], box["height"]) >= 20, "too small to be told apart, or hit"
     await screenshot(page, "now-4000")
 
-    # What is far down is there as soon as somebody goes there, and says what it is.
+    # The last tile is there as soon as a user goes there, and says what it is.
     last = page.locator("#cards [href*='card=n499/0']")
     await last.scroll_into_view_if_needed()
     await expect(last).to_be_in_viewport()

@@ -40,7 +40,7 @@ def _check_times(start: datetime | None, end: datetime | None) -> None:
 
 
 class SlotsQuery(PageQuery):
-    """What is to fit, and between when."""
+    """The size and the period of the slots to find."""
 
     gpus: Annotated[int, Field(ge=1, le=MAX_GPUS_PER_NODE, description="How many on each node.")]
     gpu_type: GpuTypeName | None = None

@@ -68,8 +68,8 @@ async def unfence(request: Request, services: Served, caller: Caller, node: Node
     openapi_extra=reads(NodeCordon, required=False),
 )
 async def cordon(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
-    """Administrators only. What is there goes on, and bookings there stay; no job is started there, no booking made and
-    no slot planned until it is taken back. A node that is cordoned already stays as it is."""
+    """Administrators only. Running jobs go on, and bookings on the node stay; no job is started there, no booking made
+    and no slot planned until it is uncordoned. A node that is cordoned already stays as it is."""
     body = await bodies.read_optional(request, NodeCordon, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
 

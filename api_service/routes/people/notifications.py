@@ -184,7 +184,7 @@ def _target(target: NoticeTarget) -> NoticeTargetOut:
 
 
 def _shown(target: NoticeTarget) -> str:
-    """Whoever knows the whole address of a hook may post to it: only its host is shown."""
+    """The whole address of a hook permits posting to it: only its host is shown."""
     if target.channel is NoticeChannel.EMAIL:
         return target.address
     parts = urlsplit(target.address)

@@ -44,7 +44,7 @@ async def create_token(request: Request, services: Served, caller: Caller) -> Re
 
     It is good for `scopes`, or else for all that the token is good for that it is made with. It never goes beyond that
     one, does not outlast it, and is revoked with it. Without `expires_in` it lasts without end, where that may be.
-    What is asked for with it is charged to its `budget`, and to that of each token before it.
+    Requests with the token are charged to its `budget`, and to that of each token before it.
     """
     body = await bodies.read(request, TokenCreate, limit=services.settings.max_body_bytes)
     runtime = services.runtime

@@ -95,7 +95,7 @@ async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuer
     responses=answers(200, "What it says.", etag=True) | problems(404),
 )
 async def get_rules(services: Served, caller: Caller, scope: ScopeInPath) -> Response:
-    """What is said for one user, project or type, or for everybody."""
+    """The rules of one user, project or type, or of everybody."""
     async with services.runtime.uow() as uow:
         stored = await change_policy.find(uow, caller, Scope.parse(scope))
     return _answer(stored)
@@ -118,8 +118,8 @@ async def put_rules(
         bool, Query(description="Only say whose jobs and bookings would break it; nothing is stored.")
     ] = False,
 ) -> Response:
-    """Administrators only. What is left out is not said any more. It holds from now on: what runs or is booked already
-    stays."""
+    """Administrators only. Rules that the request omits are deleted. It holds from now on: what runs or is booked
+    already stays."""
     body = await bodies.read(request, RulesIn, limit=services.settings.max_body_bytes)
     expected = expected_version(request)
     if dry_run:

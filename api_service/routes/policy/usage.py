@@ -32,7 +32,7 @@ _OR_CSV: dict[int | str, dict[str, Any]] = {200: {"content": {_CSV: {"schema": {
 
 
 class UsageQuery(PageQuery):
-    """Whose usage, of when."""
+    """The user and the period of a usage report."""
 
     by: Annotated[UsageBy, Field(description="One line for each of these.")] = UsageBy.USER
     start: Annotated[Instant | None, Field(alias="from", description="By default a week before `to`.")] = None

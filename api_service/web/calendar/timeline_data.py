@@ -22,7 +22,7 @@ _MOST_DRAWN = 2000
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is on the page. `crowded`: others' entries were too many, and are in the free counts alone.
+    """The contents of the page. `crowded`: others' entries were too many, and are in the free counts alone.
 
     `types` and `nodes` are all there are to choose from.
     """

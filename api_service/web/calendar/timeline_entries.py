@@ -76,7 +76,7 @@ def _seen(
 
 
 def _named(entry: CalendarEntry, sight: Sight, *, mine: bool) -> tuple[str, str]:
-    """What is written on it, and the beginning of what is told of it."""
+    """The label of an entry, and the beginning of its tooltip."""
     known = sight.sees(entry.user_id)
     own = entry.title or f"{entry.gpus * entry.nodes} × GPU"
     match entry.kind:
@@ -133,10 +133,10 @@ def _event(
     start, end = wall(entry.span.start), wall(entry.span.end)
     if end <= start:
         end = (datetime.fromisoformat(start) + _NARROWEST).isoformat(timespec="seconds")
-    # What is not said is not so: there may be thousands of these.
+    # Absent keys mean false: there may be thousands of these.
     more: dict[str, Any] = {"words": each.words}
     event: dict[str, Any] = {
-        # Whoever may not know whose it is may not know its id: that is in others' logs and events.
+        # A viewer who may not know the owner may not know the id either: it is in others' logs and events.
         "id": f"{number if each.href is None else entry.id}{'~' if behind else ''}",
         "resourceIds": sorted(rows),
         "start": start,

@@ -18,7 +18,7 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class TimelineQuery:
-    """What is to be shown: `by` None is whatever suits; `page` counts from 1; `as_table`: never the timeline."""
+    """The requested view: `by` None is whatever suits; `page` counts from 1; `as_table`: never the timeline."""
 
     view: TimelineScale
     by: By | None

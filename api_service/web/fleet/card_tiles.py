@@ -94,7 +94,7 @@ class TileWriter:
 
     @property
     def user_id(self) -> int:
-        """Who looks."""
+        """The id of the viewer."""
         return self.sight.caller.user_id
 
     def tile(self, card: CardNow, *, available: bool, address: str) -> Tile:
@@ -106,7 +106,7 @@ class TileWriter:
         return Tile(card.index, state, word, card.gpu_type, until, said, f"?card={address}/{card.index}")
 
     def until(self, card: CardNow, state: TileState) -> str:
-        """Who has it until when, or from when on somebody has it; nothing where there is nothing to say."""
+        """The holder and the end of the hold, or the start of the next one; empty when there is neither."""
         if state is TileState.SOON and card.follower is not None:
             return f"{self.clock(card.follower.starts_at)}: {self.whose(card.follower)}"
         if card.holder is None:
@@ -115,7 +115,7 @@ class TileWriter:
         return f"{whose}until {self.clock(card.holder.ends_at)}"
 
     def whose(self, hold: CardHold) -> str:
-        """Whose it is, in a word or two."""
+        """The owner, in a word or two."""
         if hold.kind is ReservationKind.MAINTENANCE:
             return "maintenance"
         if hold.user_id == self.user_id:

@@ -50,7 +50,7 @@ class FleetNode:
 
     @cached_property
     def users(self) -> tuple[int, ...]:
-        """Who has something here, now or soon."""
+        """Users with something here, now or soon."""
         holds = (hold for card in self.cards for hold in (card.holder, card.follower))
         return tuple(sorted({hold.user_id for hold in holds if hold is not None}))
 

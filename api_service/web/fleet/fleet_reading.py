@@ -100,6 +100,6 @@ class FleetReader:
 
 
 def _retrieved(task: "asyncio.Task[FleetPicture]") -> None:
-    """Whoever asked may have gone: nobody else has to hear of an error."""
+    """The caller may have gone: nobody else has to hear of an error."""
     if not task.cancelled():
         task.exception()

@@ -61,7 +61,7 @@ async def check(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Change it, if it is still what the form was drawn with. What is refused is shown beside what was typed."""
+    """Change it, if it is still what the form was drawn with. A refusal is shown beside the submitted values."""
     typed = typed_change(visit.form, visit.zone.key)
     if typed.wrong:
         return await _page(visit, 422, typed=typed)

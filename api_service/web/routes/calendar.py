@@ -51,7 +51,7 @@ async def calendar_events(visit: Visit) -> Response:
 
 
 async def book(visit: Visit) -> Response:
-    """Book what was typed, or the slot that was clicked. What is refused is shown with the form."""
+    """Book what was typed, or the slot that was clicked. A refusal is shown with the form."""
     typed = typed_booking(visit.form, visit.zone.key)
     if typed.wrong:
         return await _again(visit, BookingPreview(typed), 422)

@@ -26,7 +26,7 @@ _PROCESS = token_hex(4)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be shown: only cards of this type, of nodes called like this, of one's own."""
+    """The requested filter: only cards of this type, of nodes with such names, of the viewer."""
 
     kind: str
     node: str
@@ -80,7 +80,7 @@ async def now_changes(visit: Visit) -> Response:
     if since == view.token:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     behind = _same_but_older(since, view.token)
-    # Whose cards are one's own changes which nodes are shown at all.
+    # Filtering by the viewer's own cards changes which nodes are shown at all.
     whole = behind is None or behind < view.fleet.layout or wish.mine
     changed = view.nodes if whole or behind is None else [node for node in view.nodes if node.version > behind]
     return visit.part(

@@ -57,7 +57,7 @@ async def done(visit: Visit) -> Response:
 
 
 async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
-    """Whom the issuer has let in, and where they wanted to go."""
+    """Return the user whom the issuer has let in, and the page they wanted."""
     begun, wanted = _kept(visit.cookies.sign_in(visit.request))
     if not hmac.compare_digest(visit.query("state").encode(), begun.state.encode()):
         raise ProblemError(403, "other_sign_in", f"This is the answer to another sign-in than this browser's. {_ANEW}")

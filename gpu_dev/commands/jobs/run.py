@@ -188,7 +188,7 @@ def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | N
 def _decision(job: Job, on_interrupt: Interrupted | None, *, terminated: bool) -> Interrupted:
     """What becomes of the job: what was asked for, what the person says, or, where nobody is, its end.
 
-    Whoever stops `gpu-dev run` in a script wants the work stopped: GPUs that nobody waits for are GPUs wasted.
+    Stopping `gpu-dev run` in a script stops the job: GPUs that nobody waits for are GPUs wasted.
     """
     if on_interrupt is not None and not (terminated and on_interrupt is Interrupted.GO_ON):
         return on_interrupt

@@ -128,8 +128,8 @@ def verify(
 ) -> None:
     """Check that no event was changed, removed or inserted since it was chained (administrators).
 
-    With files no server is asked. Who can write to the database could make the whole chain anew: note a digest
-    elsewhere now and then, and check with --noted that it is still in the chain.
+    With files no server is asked. A writer to the database could make the whole chain anew: note a digest elsewhere now
+    and then, and check with --noted that it is still in the chain.
     """
     check = ChainCheck(None if noted is None else _noted(noted))
     if files:

@@ -56,7 +56,7 @@ def login(
 ) -> None:
     """Check a token with the server, or get one for a proof of who you are, and remember both, readable by you alone.
 
-    Who signed in with a proof is signed in again by itself when the token has expired.
+    Sign in again with the stored proof when the token has expired.
     """
     url = server_of(ctx, server)
     if url.startswith("http://") and not is_loopback(url):

@@ -52,7 +52,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnforcementRules:
-    """What is done. `gpu_resources` are those that are GPUs; `silence` is asked when there is no answer.
+    """Rules of enforcement. `gpu_resources` are those that are GPUs; `silence` is asked when there is no answer.
 
     `mark_keepers`: the names of those who may change marks of pods that are there, such as who ends them.
     """

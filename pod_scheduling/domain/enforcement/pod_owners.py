@@ -1,4 +1,4 @@
-"""Whose a pod is: said by who asked for it, or by administrators for the namespace; never by the pod.
+"""The owner of a pod: said by the requester, or by administrators for the namespace; never by the pod.
 
 A person's requests carry their name as the API server has authenticated it. Pods of Deployments, StatefulSets and Jobs
 are asked for by controllers, which act for whoever the namespace belongs to.
@@ -14,7 +14,8 @@ _SYSTEM = "system:"
 
 @dataclass(frozen=True, slots=True)
 class OwnerRules:
-    """Who is who. `users` maps whole names of requesters, `prefixes` are taken off before a name is a user's.
+    """Rules that map requesters to users. `users` maps whole names of requesters, `prefixes` are taken off before a
+    name is a user's.
 
     `namespaces` maps namespaces to the users for whom controllers make pods there.
     """

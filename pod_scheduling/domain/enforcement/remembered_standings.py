@@ -37,7 +37,7 @@ class MemoryRules:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What is known. `settled`: there is no need to ask again before it is used."""
+    """A remembered standing. `settled`: there is no need to ask again before it is used."""
 
     standing: Standing
     settled: bool
@@ -68,7 +68,7 @@ class KnownStandings:
             self._users.popitem(last=False)
 
     def recall(self, question: StandingQuestion, at_s: float, now: datetime) -> Recalled | None:
-        """What is known; None: nothing, or it was too long ago."""
+        """Return the remembered standing; None: nothing, or it was too long ago."""
         of_user = self._users.get(question.user, OrderedDict())
         heard = of_user.get(question)
         if heard is None:

@@ -185,7 +185,7 @@ def _most(parts: Sequence[Mapping[str, Any]], name: str, limit: int) -> int:
 
 
 def _pieces(amount: object, limit: int) -> int:
-    """A whole number as the API server writes it: 1000 is `1k` to it. What is none counts as the most there can be."""
+    """A whole number as API servers write it: 1000 is `1k` to it. Anything else counts as the most there can be."""
     if amount is None:
         return 0
     match = _PIECES.fullmatch(str(amount))

@@ -21,7 +21,7 @@ class AskedNodes:
         self._at: Positions = np.zeros(0, np.intp)
 
     def at(self, names: Sequence[str]) -> Positions:
-        """The position of each, in their order. What is remembered is only ever of the very same tuple."""
+        """The position of each, in their order. A remembered result is only ever of the very same tuple."""
         if names is self._names and self._layout == self._fleet.layout:
             return self._at
         at = np.fromiter(map(self._fleet.positions.get, names, repeat(UNKNOWN)), np.intp, len(names))

@@ -79,7 +79,7 @@ class ExtenderBoard:
         return self._told(pod, nodes, (at, kinds, fits), denials)
 
     def beside_claims(self, pod: CardPod, found: FilterVerdict, claims: ShareClaims) -> FilterVerdict:
-        """What is left of a verdict where all who may come to a node do."""
+        """The verdict that remains if all pods that may come to a node do."""
         if not pod.asked.shares:
             return found
         others = {name: claims.others(name, pod.uid) for name in found.fitting}

@@ -35,7 +35,7 @@ class Placed:
 
 
 class FreeOnNode:
-    """What is free of each card of one node. Never below 0: others may have put more there than there is."""
+    """Free capacity of each card of one node. Never below 0: others may have put more there than there is."""
 
     __slots__ = ("card_memory", "memory", "milli")
 

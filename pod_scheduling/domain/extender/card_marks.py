@@ -1,4 +1,4 @@
-"""What is written on a pod that was given cards, and read again: gpu-manager's annotations, and one of ours.
+"""Marks on a pod that was given cards, written and read again: gpu-manager's annotations, and one of ours.
 
 Facts about gpu-manager: `N` counts `spec.containers` from 0, init containers have none; the index is the device's minor
 number, several with commas; the time is in nanoseconds since 1970; it looks only where `gpu-assigned` is `false`, and

@@ -71,7 +71,7 @@ class CardPod:
 
     @property
     def owned(self) -> OwnedPod:
-        """Whose it is."""
+        """The owner."""
         return OwnedPod(self.uid, self.namespace, self.owner, booked=self.booking_id is not None)
 
 
@@ -87,8 +87,8 @@ class _Held:
 
 
 class LeftOnNode(NamedTuple):
-    """What is left on a node: cards of which nobody has anything, thousandths of the card that has most free, and units
-    of memory on the card that has most of it, of those with room for the share that was asked for."""
+    """Capacity left on a node: cards of which nobody has anything, thousandths of the card that has most free, and
+    units of memory on the card that has most of it, of those with room for the share that was asked for."""
 
     whole: int
     most: int
@@ -138,7 +138,7 @@ class CardsInUse:
             self._count(uid, held)
 
     def drop_node(self, name: str) -> None:
-        """A node that is gone. Who was on it counts until they are gone as well."""
+        """A node that is gone. Its pods count until they are gone as well."""
         if self.nodes.pop(name, None) is not None:
             self.fleet.drop(name)
 
@@ -212,7 +212,7 @@ class CardsInUse:
         self._unsettled |= {node for node in {*before, *reserved} if before.get(node) != reserved.get(node)}
 
     def free_for(self, pod: CardPod, node: CardNode) -> FreeOnNode:
-        """What is free of a node's cards for this pod: without itself, and with what its booking has promised."""
+        """Free capacity of a node's cards for this pod: without itself, and with what its booking has promised."""
         exempt = self._exempt(pod, node.name)
         if pod.uid in self._on_node.get(node.name, {}) or exempt:
             return self._laid_out(node, but_for=pod.uid, exempt=exempt)[0]
@@ -225,8 +225,8 @@ class CardsInUse:
         )
 
     def left_at(self, at: Positions, share: int) -> Iterator[tuple[int, int, int]]:
-        """What is `LeftOnNode` on the nodes at these positions, for a pod that is on no node, has nothing promised and
-        asks for so many thousandths of a card. Settle first."""
+        """`LeftOnNode` as tuples for the nodes at these positions, for a pod that is on no node, has nothing promised
+        and asks for so many thousandths of a card. Settle first."""
         milli = self.fleet.milli_free[at]
         roomy = np.where(milli >= share, self.fleet.card_memory_free[at], 0)
         return zip(
@@ -306,7 +306,7 @@ class CardsInUse:
     def _laid_out(
         self, node: CardNode, but_for: str | None = None, exempt: Collection[int] = ()
     ) -> tuple[FreeOnNode, dict[str, Footprint]]:
-        """What is free on a node, and which cards each pod is thought to have: first those of whom it is known."""
+        """Free capacity of a node, and the assumed cards of each pod: first those of pods whose cards are known."""
         count = node.cards
         free = FreeOnNode([WHOLE] * count, [node.card_memory] * count, node.card_memory)
         found: dict[str, Footprint] = {}

@@ -1,4 +1,4 @@
-"""Who may use how many cards of which model, and in which pools of nodes: what an administrator writes, by namespace.
+"""Quotas by GPU model and pool of nodes: what an administrator writes, by namespace.
 
 `{"team-a": {"quota": {"H100": 8}, "pool": ["public"]}}`. A namespace that is not listed is not limited. Of one that has
 a `quota`, a model that is not in it is denied. Without `quota` its models are not limited, without `pool` or with an

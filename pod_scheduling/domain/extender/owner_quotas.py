@@ -25,7 +25,7 @@ class LedgerHoldings:
 
 @dataclass(frozen=True, slots=True)
 class OwnedPod:
-    """Whose a pod is, as the webhook wrote it. `booked`: its cards are a booking's."""
+    """The owner of a pod, as the webhook wrote it. `booked`: its cards are a booking's."""
 
     uid: str
     namespace: str

@@ -40,7 +40,7 @@ class ShareClaims:
         self._on_node.pop(node, None)
 
     def others(self, node: str, uid: str) -> Sequence[CardPod]:
-        """Who but this pod may come to be on a node, in the order of their uids."""
+        """Pods other than this one that may come to be on a node, in the order of their uids."""
         there = self._on_node.get(node)
         if there is None:
             return ()
@@ -54,7 +54,7 @@ class ShareClaims:
 def fit_in_any_order(pods: Sequence[AskedCards], free: FreeOnNode) -> bool:
     """Whether each gets its cards, whoever of them comes, one after another; False also where that is too much to say.
 
-    What is looked for cards one by one finds them in one order, and in another does not.
+    A search card by card finds room in one order, and in another does not.
     """
     return _fit_in_any_order(_sorted(free), free.card_memory, frozenset(Counter(pods).items()))
 

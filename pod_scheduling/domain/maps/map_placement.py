@@ -1,7 +1,7 @@
 """Whether a pod with a scheduling map may be bound to the node that its map names, and if not, why.
 
 The map leaves no choice of nodes: there is one, and either everything is right there or the pod waits, with every
-reason at once. What is bound counts until it is gone; what is about to be bound counts from the decision on.
+reason at once. A bound pod counts until it is gone; a pod about to be bound counts from the decision on.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -227,7 +227,7 @@ class Board:
         return self._nodes[name]
 
     def _shared(self, pod: MappedPod, node: MapNode) -> str | None:
-        """Who else has cards of the pod's, unless it is of one group with them."""
+        """Other users of the pod's cards, unless they are of one group with it."""
         use = pod.burden.use
         if use is None or not use.devices:
             return None

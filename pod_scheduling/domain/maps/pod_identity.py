@@ -1,4 +1,4 @@
-"""Who a pod is, read from its plain JSON as the API server sends it."""
+"""The identity of a pod, read from its plain JSON as the API server sends it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -83,7 +83,7 @@ class SchedulingMap:
 
 
 class Controller(Enum):
-    """Who made a pod, as far as its name's meaning goes."""
+    """The controller that made a pod, as far as its name's meaning goes."""
 
     NONE = "none"
     STATEFUL_SET = "StatefulSet"

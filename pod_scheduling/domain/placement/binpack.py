@@ -9,7 +9,7 @@ from pod_scheduling.domain.placement.tasks import Task
 
 
 class Binpack(Ranking):
-    """What is left of processor time and of cards counts alike, each against the largest node's."""
+    """Remaining processor time and cards count alike, each against the largest node's."""
 
     def scores(self, fleet: Fleet, _task: Task, positions: Positions, /) -> Scores:
         """Minus what is left, in parts of the largest node. The task takes the same everywhere, so it isn't counted."""

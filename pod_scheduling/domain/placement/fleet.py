@@ -49,8 +49,8 @@ class Obstacle:
 class Fleet:
     """Nodes, and who has taken what on them.
 
-    Others may put more on a node than it has: then nothing is free there, and what is given back first only lessens
-    the excess. What is taken on a node that is not there counts as soon as it is.
+    Others may put more on a node than it has: then nothing is free there, and what is given back first only lessens the
+    excess. Usage on an absent node counts as soon as the node is there.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Fleet:
         return iter(self._positions)
 
     def put(self, shape: NodeShape) -> None:
-        """A new node, or one whose shape has changed. What is taken on it stays."""
+        """A new node, or one whose shape has changed. Its usage stays."""
         position = self._positions.get(shape.name)
         if position is None:
             position = self._new_position()
@@ -108,7 +108,7 @@ class Fleet:
         self._count(position)
 
     def drop(self, name: str) -> None:
-        """A node that is gone. What is taken on it is kept in mind until it is given back."""
+        """A node that is gone. Its usage is kept in mind until it is given back."""
         position = self._positions.pop(name, None)
         if position is None:
             return
@@ -167,7 +167,7 @@ class Fleet:
         return shape.name
 
     def state_at(self, position: int) -> State:
-        """What is free at a position, and of which type. Nodes of one state have the same outcomes for every task."""
+        """Free capacity at a position, by type. Nodes of one state have the same outcomes for every task."""
         return (
             int(self.gpu_type[position]),
             int(self.cpu_free[position]),

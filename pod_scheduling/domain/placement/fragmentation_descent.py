@@ -46,7 +46,7 @@ class FragmentationDescent(WorthRanking):
         cards = measure.cards.now(fleet, at)
         now = measure.fragments(fleet.cpu_free[at], cards)
         then = measure.fragments(after.cpu, measure.cards.then(fleet, at, after, cards))
-        # What is left of a difference of nothing must not be below nothing.
+        # The rest of a difference of nothing must not be below nothing.
         grades: Scores = np.floor(100 / (1 + np.exp(-np.round(now[after.node] - then, 6) / WHOLE)))
         return grades
 

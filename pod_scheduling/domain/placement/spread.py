@@ -10,10 +10,10 @@ from pod_scheduling.domain.placement.tasks import Task
 
 
 class Spread(Ranking):
-    """What is free of processor time and of cards counts alike."""
+    """Free processor time and free cards count alike."""
 
     def scores(self, fleet: Fleet, _task: Task, positions: Positions, /) -> Scores:
-        """What is free, in parts of the largest node."""
+        """Free capacity, in parts of the largest node."""
         return emptiness(fleet, positions)
 
     def share_scores(self, fleet: Fleet, _task: Task, position: int, cards: NDArray[np.intp], /) -> Scores:

@@ -1,4 +1,4 @@
-"""What is to be put on one node, and what nodes have for it: the words that every placement policy speaks."""
+"""Tasks for one node, and what nodes have for them: the words that every placement policy speaks."""
 
 from dataclasses import dataclass
 

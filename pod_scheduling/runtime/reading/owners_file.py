@@ -62,7 +62,7 @@ class OwnersFile:
         self._told(True)
 
     def rules(self) -> OwnerRules:
-        """Whose pods are whose."""
+        """Rules that give pods their owners."""
         return self._rules
 
     async def watch(self, every_s: float) -> None:

@@ -22,7 +22,7 @@ async def _promised(connection: AsyncConnection) -> ReservedCards:
 
 
 def by_card(found: Iterable[PromisedCard]) -> ReservedCards:
-    """What is promised, by node and index, those that begin first first."""
+    """Promised cards, by node and index, those that begin first first."""
     cards: dict[str, dict[int, list[Reserved]]] = {}
     for each in found:
         times = f"from {each.starts_at:%Y-%m-%d %H:%M} to {each.ends_at:%Y-%m-%d %H:%M} UTC"

@@ -34,7 +34,7 @@ class VolcanoShape(StrEnum):
 
 
 class ShareCards(StrEnum):
-    """Who chooses the card of a share on its node: gpu-manager's own order, or the placement policy.
+    """The choice of the card of a share on its node: gpu-manager's own order, or the placement policy.
 
     gpu-manager chooses once more on the node, and ends a container for which it would have chosen another card.
     """
@@ -44,7 +44,7 @@ class ShareCards(StrEnum):
 
 
 class AdmissionRules(Section):
-    """Who is answered where, by what, and how long things may take. Times are in seconds."""
+    """Addresses, the callers they answer, and time limits. Times are in seconds."""
 
     address: Annotated[str, Field(min_length=3, max_length=300)] = "127.0.0.1:3456"
     debug_address: Annotated[str, Field(max_length=300)] = "127.0.0.1:3457"  # empty: no profiles
@@ -72,7 +72,7 @@ class AdmissionRules(Section):
     assumed_s: Seconds = (
         30  # who is not seen bound for so long is looked up; see pod_scheduling.usecases.extender.rules
     )
-    # Whom kube-scheduler was told nodes for, and may be about to bind: it waits ten minutes for volumes.
+    # Assumed pods: kube-scheduler was told nodes for them and may be about to bind; it waits ten minutes for volumes.
     binding_s: Annotated[float, Field(ge=1, le=3600)] = 660
     # Only in namespaces with this label is it believed what the webhook wrote of owners and bookings.
     enforced_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (

@@ -27,7 +27,8 @@ class WebhookRules(BookingEnforcement):
     drain_s: Annotated[float, Field(ge=0, le=600)] = 5
     certificate_look_s: Seconds = 1  # how often it looks whether the certificate's files have changed
     max_body_bytes: Annotated[int, Field(ge=64 * 1024, le=64 * 2**20)] = 3 * 2**20
-    # Of all bodies that are under way at a time, but for the first 64 KiB of each. Whoever finds it full comes again.
+    # Of all bodies that are under way at a time, but for the first 64 KiB of each. A caller that finds it full comes
+    # again.
     max_bytes_in_flight: Annotated[int, Field(ge=64 * 1024, le=2**30)] = 24 * 2**20
     body_s: Annotated[float, Field(gt=0, le=300)] = 10  # how long a body may take to come
 

@@ -17,7 +17,7 @@ from reservation_core.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class BookingReviewRules:
-    """What is done, how a pod's need is read, and how long (seconds) a review waits for the service.
+    """The enforcement rules, how a pod's need is read, and how long (seconds) a review waits for the service.
 
     `shares`: the resource of parts of cards, where they are refused.
     """

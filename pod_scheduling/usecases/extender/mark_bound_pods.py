@@ -54,7 +54,7 @@ class BoundPodMarker:
                 asyncio.get_running_loop().call_later(_AGAIN_S if left is seen else 0, self._to_mark.put_nowait, left)
 
     async def _try(self, seen: CardPodSeen) -> CardPodSeen | None:
-        """What is left to write, if anything: the pod itself, or a newer state of it."""
+        """Return the mark left to write, if any: the pod itself, or a newer state of it."""
         if seen.node not in self._board.cards.nodes:
             return seen if self._is_there(seen) else None  # nodes and pods are told of apart
         try:

@@ -158,7 +158,7 @@ class SchedulerExtender:
         """Take in what the ledger has promised."""
         self._cards.reserve(reserved)
 
-    # What is seen
+    # Observations
 
     def see(self, sight: CardSight) -> None:
         """Take in what has changed."""
@@ -212,7 +212,7 @@ class SchedulerExtender:
         if self._reads_again:
             self._binder.old_binds_over.set()
 
-    # What is asked
+    # Questions
 
     @property
     def busy(self) -> bool:
@@ -226,7 +226,7 @@ class SchedulerExtender:
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
         """Which nodes would do. Raises NotSyncedError.
 
-        Who asks about a pod again is not about to bind it by what it was allocated before.
+        Another question about a pod means that it is not about to be bound by what it was allocated before.
         """
         self._require_sync()
         asking = self._cluster.pod_of(pod)
@@ -243,7 +243,7 @@ class SchedulerExtender:
         """The same with the best of them alone, where candidates are told so: the best of those from which the pod has
         not come back, while there are others. Raises NotSyncedError.
 
-        Who asks about a pod again is not about to bind it by what was told before.
+        Another question about a pod means that it is not about to be bound by what was answered before.
         """
         self._require_sync()
         asked = self._cluster.asked_of(pod)
@@ -293,7 +293,7 @@ class SchedulerExtender:
         """A scheduler that binds by itself has given a pod to a node; it may still take it back. Why it may not go
         there, or None: then it counts there, and nowhere else, from now on. Raises NotSyncedError.
 
-        Who is `pipelined` does not count: nobody binds him by that, nor is it taken back."""
+        A `pipelined` pod does not count: no scheduler binds it by that, nor is it taken back."""
         self._require_sync()
         asked = self._cluster.asked_of(pod)
         decision = self._board.decide(asked.pod, node)
@@ -313,7 +313,7 @@ class SchedulerExtender:
             self._claims.drop(uid)
             self._decided.take_back(uid)
 
-    # What is done beside
+    # Background work
 
     async def _wait_for_old_binds(self) -> None:
         """What a process before this one asked for last may still be carried out: only after that, and when everything

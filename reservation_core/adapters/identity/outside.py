@@ -16,7 +16,9 @@ from reservation_core.ports.people.proofs import ProofUnavailableError
 
 @dataclass(frozen=True, slots=True)
 class OutsideRules:
-    """Whom TLS trusts, how many are asked and for how long (connecting included), and how large an answer may be."""
+    """Trusted authorities, the number of requests and their time limit (connecting included), and how large an answer
+    may be.
+    """
 
     tls: ssl.SSLContext
     turns: TurnRules

@@ -18,7 +18,7 @@ def links_of(nvml: Any, handles: Sequence[Any]) -> Links | None:
     rows = [[0] * len(handles) for _ in handles]
     for one, handle in enumerate(handles):
         for other in range(one):
-            # Whoever is connected to a switch reaches everybody who is, by as many links as both have.
+            # A GPU connected to a switch reaches every other one that is, by as many links as both have.
             nvlinks = max(ends[one][other], ends[other][one]) + min(ends[one][None], ends[other][None])
             path = link_strength(f"NV{min(nvlinks, _MOST_NVLINKS)}") if nvlinks else _path(nvml, handle, handles[other])
             rows[one][other] = rows[other][one] = path

@@ -5,8 +5,8 @@ it is gone, its log (see `bounded_log`) from its start on in `logs/`. A pod's di
 `staging/`, then renamed) and goes in one step (renamed to its tombstone), so that whoever is killed in between leaves
 nothing half done.
 
-Who may do what: the holder of the flock on `pods/<name>/lock` owns the pod. That is its supervisor as long as it lives;
-only without one may anybody else end its strays, write its `exit.json` or remove it. All methods block.
+Ownership: the holder of the flock on `pods/<name>/lock` owns the pod. That is its supervisor as long as it lives; only
+without one may anybody else end its strays, write its `exit.json` or remove it. All methods block.
 """
 
 import contextlib
@@ -103,7 +103,7 @@ class PodDirectories:
         return True
 
     def observe(self, name: str) -> PodStatus | None:
-        """What is true of a pod now; None when it is provably gone. Finishes what a killed process left half done."""
+        """Return the state of a pod now; None when it is provably gone. Finishes what a killed process left undone."""
         directory = self.pods / name
         known = self._running.get(name)
         if known is not None and not _any_exists(directory, "exit.json", "delete") and is_running(known[0]):
@@ -123,7 +123,7 @@ class PodDirectories:
         if status.phase is PodPhase.RUNNING:
             self._running[name] = (supervisor, status)
         if (directory / "delete").exists():
-            # Whoever asked may have been killed before it could send the signal.
+            # The asking process may have been killed before it could send the signal.
             send_signal(supervisor, signal.SIGTERM)
         return status
 

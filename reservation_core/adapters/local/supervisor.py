@@ -5,7 +5,7 @@ kept, and the soft limit of open files that the workload starts with; 0 is none.
 little of the standard library and of ours only the modules written for it. It lives in a session of its own and does
 not need whoever started it: a control plane that was killed finds it again through the pod's directory:
 
-- `lock`      an exclusive flock for as long as the supervisor lives. Whoever holds it owns the pod.
+- `lock`      an exclusive flock for as long as the supervisor lives. Its holder owns the pod.
 - `started`   created once (O_EXCL) before anything runs; where it exists nothing is ever started again.
 - `spec`      what to run (mode 0600, see `read_spec`); never in argv or in the environment of this process.
 - `deadline`  seconds since the epoch; read again before it is acted on, so it may be moved.

@@ -193,7 +193,7 @@ class PodProcess:
 
     def hold(self, ending: "EndRequest") -> str | None:
         """Wait for the end. Returns None when the workload ended by itself, else why it is to be ended."""
-        # Whoever asked before state.json was there could not send a signal; whoever asks from now on can.
+        # A caller that asked before state.json was there could not send a signal; later ones can.
         ending.asked = ending.asked or os.path.exists(self.dir + "/delete")
         while True:
             self.log.lower_limit(int(read_seconds(self.dir + "/log_limit") or 0))

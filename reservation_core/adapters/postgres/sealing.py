@@ -1,7 +1,7 @@
 """Sealing what people say in confidence before it is stored: variables of jobs, addresses and secrets of hooks.
 
-AES-256-GCM with a key that is not in the database, so that a dump, a backup or a replica's disk tells nobody. What is
-sealed says whose it is, and opens as nobody else's. Without a key all is stored as it is said; what was stored so can
+AES-256-GCM with a key that is not in the database, so that a dump, a backup or a replica's disk tells nobody. A sealed
+value says whose it is, and opens as nobody else's. Without a key all is stored as it is said; what was stored so can
 always be read.
 """
 
@@ -21,7 +21,7 @@ _ID_LETTERS = 8
 
 
 class UnreadableError(Exception):
-    """What is sealed can't be opened: its key is not here, or it is not what was sealed. Says which key, never more."""
+    """The sealed value can't be opened: its key is missing, or it is not what was sealed. Names the key, never more."""
 
 
 class Sealing:

@@ -58,7 +58,7 @@ class BookingRules:
 
 @dataclass(frozen=True, slots=True)
 class BookingFacts:
-    """What is true around a booking. `used_by`: the first job or pod that ran in it, and since when.
+    """The facts around a booking. `used_by`: the first job or pod that ran in it, and since when.
 
     `busy`: jobs in it start or run; `held`: pods of it may be on cards, be they ending. `late`: whose pods still hold
     cards of it although their time is over. `grace`: how long it may stay unused (None: as long as it lasts).
@@ -179,7 +179,7 @@ def _start(booking: Booking, event: StartReached, now: datetime) -> Decided:
         status=BookingStatus.ACTIVE,
         why=Why(BookingReason.IN_SLOT, f"The slot runs until {_said(booking.span.end)}."),
         activated_at=now,
-        # Whoever is told late that the slot has begun has the whole grace from then on.
+        # A user who is notified late that the slot has begun has the whole grace from then on.
         release_at=None if event.grace is None else now + event.grace,
     )
     effects: list[BookingEffect] = [Record("booking_started", data={"ends_at": booking.span.end.isoformat()})]

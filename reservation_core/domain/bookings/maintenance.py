@@ -103,7 +103,7 @@ class CoveredRow:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """Who has cards of a window in its time: jobs that wait for a planned time, jobs with pods, and bookings."""
+    """Holders of cards of a window in its time: jobs that wait for a planned time, jobs with pods, and bookings."""
 
     slots: tuple[str, ...]
     jobs: tuple[str, ...]
@@ -154,7 +154,7 @@ class WindowChange:
 
 
 def by_the_clock(window: Window, now: datetime) -> WindowChange | None:
-    """What is due: a window begins or ends. One that was missed altogether only ends."""
+    """Return the due change: a window begins or ends. One that was missed altogether only ends."""
     if window.status in FINAL_WINDOWS:
         return None
     if now >= window.span.end:

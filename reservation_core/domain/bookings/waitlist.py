@@ -1,13 +1,13 @@
-"""Who on the waitlist is served when cards come free.
+"""Service order of the waitlist when cards come free.
 
 The rule: requests are looked at in the order in which they came, and each that fits into what is free (those served
 before it taken into account) is served. One that does not fit holds nobody up, nor does one that the policy does not
 let have it now: what it can't use goes to the next who can. So whoever is served got nothing that somebody before them
 could have had at that moment.
 
-A look along the whole line is one pass, over the calendar as it was when the pass began, however long it takes. Who
-could not be served in one pass can't be in the next unless something has come free for them: only those are looked at
-again (`WaitlistState`), and now and then everybody, for what the policy allows changes by itself.
+A look along the whole line is one pass, over the calendar as it was when the pass began, however long it takes. A
+request that could not be served in one pass can't be in the next unless something has come free for it: only those are
+looked at again (`WaitlistState`), and now and then all of them, for what the policy allows changes by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class Turn:
 class WaitlistPass:
     """One pass along the line: whose turn is next, with what those served before them have left.
 
-    `requests` come in the order of the line. Who has the turn is taken to be served unless they are passed over.
+    `requests` come in the order of the line. The request whose turn it is counts as served unless it is passed over.
     """
 
     def __init__(self, requests: Iterable[WaitingRequest], cards: Sequence[BookableCard], now: datetime) -> None:
@@ -85,12 +85,12 @@ class WaitlistPass:
         return Turn(request, frozenset(card.gpu_id for card in free))
 
     def pass_over(self) -> None:
-        """Who had the turn last may not have it now (a rule, say): it goes to the next who can."""
+        """The last turn fails (a rule, say): it goes to the next request that can have it."""
         self._free = self._free_before
 
 
 class WaitlistState:
-    """What is known from one pass to the next: who was looked at, and what the calendar was at its end."""
+    """Knowledge kept from one pass to the next: which requests were looked at, and what the calendar was at its end."""
 
     def __init__(self) -> None:
         self._known: dict[str, WaitingRequest] = {}

@@ -149,7 +149,7 @@ class CardSets:
         rest = [each for each in positions if each != seed]
         weakest = {each: self._links[seed][each] for each in rest}
         total = dict(weakest)
-        # Who is joined little with those left out is missed least by them.
+        # The card joined least with those left out is missed least by them.
         outside = {each: sum(self._links[each][other] for other in rest) for each in rest}
         chosen = 1 << seed
         for _ in range(gpus - 1):

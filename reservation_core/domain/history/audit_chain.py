@@ -1,6 +1,6 @@
 """The chain of digests over the audit log: what is hashed, and how a chain is checked, wherever it was read from.
 
-Digests are SHA-256 in lower-case hexadecimal. What is hashed is the UTF-8 text of a JSON object: keys in the order of
+Digests are SHA-256 in lower-case hexadecimal. The digest covers the UTF-8 text of a JSON object: keys in the order of
 their code points, no spaces, characters as they are, times in UTC with six digits after the second and a `Z`.
 """
 

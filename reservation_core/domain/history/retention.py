@@ -15,7 +15,7 @@ EVENTS_READ = timedelta(days=7)
 
 
 class HistoryKind(StrEnum):
-    """What is removed when it is old."""
+    """History that is removed when it is old."""
 
     EVENTS = "events"
     JOBS = "jobs"

@@ -62,7 +62,7 @@ def event_of(
 ) -> Event | None:
     """The lifecycle's event, if any. `pods` are all of the reservation, where `needs_look` says that they matter.
 
-    What is `GONE` was looked for under the pod lock, so that no create was under way.
+    A `GONE` pod was looked for under the pod lock, so that no create was under way.
     """
     own = [pod for pod in pods if pod.name.attempt == row.attempt]
     match status.phase:

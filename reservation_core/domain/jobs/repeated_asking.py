@@ -1,4 +1,4 @@
-"""Whom to ask again for the end of their pods: soon at first, then after twice the time at each try."""
+"""Jobs to ask again for the end of their pods: soon at first, then after twice the time at each try."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field

@@ -28,7 +28,7 @@ def trusted_networks(entries: Sequence[str]) -> tuple[Network, ...]:
 
 
 def source_of(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> str:
-    """Whose bucket a request takes from: an IPv4 address, or the /64 that an IPv6 address is in."""
+    """Find the source whose bucket a request takes from: an IPv4 address, or the /64 that an IPv6 address is in."""
     client = _client(peer, forwarded, trusted)
     return _UNKNOWN if client is None else _key(client)
 
@@ -41,8 +41,8 @@ def address_of_client(peer: str | None, forwarded: Sequence[str], trusted: Seque
 
 def _client(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> Address | None:
     """`peer` is who is connected; `forwarded` are the values of `X-Forwarded-For`, which each proxy writes the address
-    of who asked it behind. So they are read from the end, as long as who wrote is a proxy of ours. What is no address
-    ends the way at the proxy that passed it on.
+    of who asked it behind. So they are read from the end, as long as who wrote is a proxy of ours. A part that is no
+    address ends the way at the proxy that passed it on.
     """
     here = _parsed(peer or "")
     if here is None:

@@ -23,7 +23,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Who is to be trusted, by fingerprint, and until when."""
+    """A trusted authority, by fingerprint, and until when."""
 
     fingerprint: str
     ends_at: datetime
@@ -50,7 +50,7 @@ class RenewalRules:
 
 
 class CertificateStep(Enum):
-    """What is to be done next; after it, look again."""
+    """The next step; after it, look again."""
 
     CREATE = "create"
     """Nothing usable is there: make a certificate and use it at once."""

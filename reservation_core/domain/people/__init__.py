@@ -1,1 +1,1 @@
-"""Who somebody is, and what a token is good for."""
+"""Users' identities, and what a token is good for."""

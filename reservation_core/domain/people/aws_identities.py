@@ -1,4 +1,4 @@
-"""Who STS says that a caller is: accounts, roles and users in ARNs."""
+"""Callers as STS names them: accounts, roles and users in ARNs."""
 
 import re
 

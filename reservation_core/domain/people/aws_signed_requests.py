@@ -1,7 +1,7 @@
 """Signed requests to AWS's STS that prove who made them (Signature Version 4), as clients send them to us.
 
 Nothing of what was sent is passed on as it is: it is taken apart, each part is held against a list, and the request
-that goes to STS is put together anew. Whoever signs names us in a signed header, so what was made for another server
+that goes to STS is put together anew. The signer names us in a signed header, so what was made for another server
 proves nothing here, and what was made for us proves nothing there.
 """
 

@@ -31,7 +31,8 @@ class IssuerRules:
 def identity_of(
     claims: Mapping[str, Any], issuer: IssuerRules, now: datetime, leeway: timedelta, max_age: timedelta
 ) -> ProvedIdentity:
-    """Whom the claims name: `sub`, `email` where the issuer has verified it, and `claim:NAME` for every plain claim.
+    """Return the identity in the claims: `sub`, `email` where the issuer has verified it, and `claim:NAME` for every
+    plain claim.
 
     Raises ProofRefusedError. `max_age` is how long after its issue a token is taken, whatever it says of its end.
     """

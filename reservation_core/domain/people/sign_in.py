@@ -1,4 +1,4 @@
-"""Who somebody is here, by what was proved of them elsewhere: the first rule that fits says which user and role.
+"""The local user of an identity proved elsewhere: the first rule that fits says which user and role.
 
 A rule looks at attributes that the proof has shown, and at nothing that the caller could say beside it.
 """
@@ -55,7 +55,7 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 @dataclass(frozen=True, slots=True)
 class ProvedIdentity:
-    """Whom a proof has shown: `name` for people and the record, and attributes for rules, each with its values."""
+    """A proved identity: `name` for people and the audit log, and attributes for rules, each with its values."""
 
     method: SignInMethod
     name: str
@@ -64,7 +64,8 @@ class ProvedIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SignInRule:
-    """Who fits all of `conditions` (`*` stands for any characters) is `user`, which may hold `{attribute}`.
+    """An identity that fits all of `conditions` (`*` stands for any characters) is `user`, which may hold
+    `{attribute}`.
 
     With `create` the user is made at their first sign-in. Raises ValueError for what would let in more than it says.
     """
@@ -99,7 +100,7 @@ class LetIn:
 
 
 def let_in(rules: Sequence[SignInRule], identity: ProvedIdentity) -> LetIn:
-    """Who an identity is here. Raises NotLetInError that says what to ask an administrator for."""
+    """Find the local user of an identity. Raises NotLetInError that says what to ask an administrator for."""
     for rule in rules:
         user = rule.user_of(identity)
         if user is None:

@@ -15,7 +15,7 @@ class Pace:
 
 
 class _Rest:
-    """Whoever finds no room for a bucket of their own."""
+    """Sources without room for a bucket of their own."""
 
 
 class TokenBuckets:

@@ -1,1 +1,1 @@
-"""Who starts next and where: the queue, starts, slots, and plans within bookings."""
+"""Planning: the queue, starts, slots, and plans within bookings."""

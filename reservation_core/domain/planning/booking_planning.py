@@ -1,4 +1,4 @@
-"""Who starts when within one booking: its cards are a pool of their own, from its start to its end.
+"""Starts within one booking: its cards are a pool of their own, from its start to its end.
 
 A job in a booking ends by the booking's end at the latest, whatever it asked for: it fits as soon as cards of the
 booking are free of the booking's other jobs, for as long as there is left.
@@ -101,7 +101,7 @@ class BookingPool:
         return self._state
 
     def plan_starts(self, state: PlanningState, now: datetime, limit: int) -> list[Start]:
-        """Who starts now; it is noted here, too."""
+        """Decide which jobs start now; the starts are noted here, too."""
         starts = [self._cut(each) for each in state.plan_starts(now, limit)]
         for start in starts:
             del self.waiting[start.id]

@@ -74,7 +74,7 @@ class CalendarPicture:
 
     @property
     def owners(self) -> Set[int]:
-        """Whose jobs were ever in the common line."""
+        """Owners of jobs that were ever in the common queue."""
         return self._common.owners
 
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
@@ -91,7 +91,7 @@ class CalendarPicture:
         self._common.set_reservation(reservation_id, waiting, commitments)
 
     def _note_cards_of(self, reservation_id: str, commitments: Sequence[Commitment]) -> None:
-        """Whoever comes to a booking's card or leaves it concerns those who wait for it."""
+        """A job that comes to a booking's card or leaves it concerns those that wait for it."""
         cards = {gpu_id for gpu_id, _ in self._common.rows_of(reservation_id)} | {each.gpu_id for each in commitments}
         for booking_id, pool in self._bookings.items():
             if cards.intersection(gpu_id for gpu_id, _ in self._common.rows_of(booking_id)):
@@ -118,7 +118,7 @@ class CalendarPicture:
 
     @property
     def in_line(self) -> Mapping[str, Waiting]:
-        """Who waits in the common line, by id, as far as is in memory."""
+        """Waiting jobs of the common queue, by id, as far as they are in memory."""
         return self._common.in_line
 
     @property
@@ -148,7 +148,7 @@ class CalendarPicture:
         self._common.refill(gpu_type, jobs, complete)
 
     def plan_starts(self, now: datetime, limit: int) -> list[Start]:
-        """Who starts now, at most `limit`; the decision is applied to this picture at once."""
+        """Decide which jobs start now, at most `limit`; the decision is applied to this picture at once."""
         starts = self._common.plan_starts(now, limit)
         for pool in list(self._bookings.values()):
             pool.note_time(to_micros(now))
@@ -196,7 +196,7 @@ class CalendarPicture:
         return SlotPlan(slots, more)
 
     def late(self, now: datetime) -> list[LateStart]:
-        """Who can't start although their slot has come, and because of whom."""
+        """Jobs that can't start although their slot has come, and the jobs in their way."""
         found = self._common.late(now)
         for pool in self._bookings.values():
             state = self._look(pool, now) if pool.waiting else None

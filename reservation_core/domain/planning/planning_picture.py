@@ -1,6 +1,6 @@
 """The planner's picture of the world: nodes, the ledger's open rows, the line, and where something has changed in them.
 
-What is decided from it is in `slot_planning` and `start_planning`.
+`slot_planning` and `start_planning` decide from it.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class Head:
 
 
 class Picture:
-    """What is known. One process, no threads.
+    """The planner's picture. One process, no threads.
 
     `waiting` may hold only the first part of a requested type's line; `complete_types` are those in memory whole (a
     type nobody waits for counts as complete). An earlier `now` than the last one counts as the last one.
@@ -156,7 +156,7 @@ class Picture:
         freed = self._quotas.note_held(holdings, self._line.jobs)
         if freed:
             self._freed.update(self._pools)
-        # Who has a slot is moved up to now as soon as that may be. The others are asked in turns.
+        # Jobs with a slot are moved up to now as soon as that may be. The others are asked in turns.
         for job in self._line.let_some_go(_LET_GO):
             self._arrivals[job.id] = job
         return freed
@@ -228,12 +228,12 @@ class Picture:
 
     @property
     def owners(self) -> Set[int]:
-        """Whose jobs were ever in line."""
+        """Owners of jobs that were ever in the queue."""
         return self._line.owners
 
     @property
     def in_line(self) -> Mapping[str, Waiting]:
-        """Who waits, by id, as far as is in memory."""
+        """Waiting jobs, by id, as far as they are in memory."""
         return self._line.jobs
 
     @property

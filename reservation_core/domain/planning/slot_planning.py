@@ -1,10 +1,10 @@
 """Slots: the place in the calendar that each waiting job is given, and the promise that lies in it.
 
 In the order of the line, who has no slot gets the earliest fit that disturbs nothing in the calendar, and at which
-their quotas allow it beside all that they hold, have booked and were promised; its start is the promise. Who has one
-is moved to an earlier time when there is one, never to a later: what was promised stands until the job starts. Only
-where its cards can't be had any more (they are lost, say) a slot is given up, and the job gets the earliest that is
-left, with a word why.
+their quotas allow it beside all that they hold, have booked and were promised; its start is the promise. A slot is
+moved to an earlier time when there is one, never to a later: a promised start stands until the job starts. Only where
+its cards can't be had any more (they are lost, say) a slot is given up, and the job gets the earliest that is left,
+with a word why.
 
 A *walk* goes through those who have slots, after something was given back, a part of the line at a time.
 """
@@ -109,7 +109,7 @@ class SlotPlanning(Picture):
             self._set_slotted(job, False)
 
     def late(self, now: datetime) -> list[LateStart]:
-        """Who can't start although their slot has come, and because of whom."""
+        """Jobs that can't start although their slot has come, and the jobs in their way."""
         self._catch_up(now)
         found = []
         for reservation_id in sorted(self._ledger.due):
@@ -158,7 +158,7 @@ class SlotPlanning(Picture):
             pool.refresh(self._at)
 
     def _to_look_at(self, promises: int) -> Iterator[Entry]:
-        """Who has no slot, and as far as something was given back who has one, in the order of the line."""
+        """Jobs without a slot, and as far as something was given back jobs with one, in queue order."""
         if not self._walking and self._freed:
             self._walking, self._freed, self._walk_after = frozenset(self._freed), set(), None
         lines = [line for shapes in self._line.shapes.values() for line in shapes.values()]
@@ -175,7 +175,7 @@ class SlotPlanning(Picture):
         """Those of a line whose turn it is to get a slot: `promises` in all, and who comes before one that has one."""
         room = promises - len(self._line.slotted)
         last = max((each.entries[-1][:3] for each in slotted), default=None)
-        # Whom a quota would never let start is promised nothing, and takes nobody's turn.
+        # A job that a quota would never let start is promised nothing, and takes nobody's turn.
         able = (entry for entry in line if entry[3].id not in self._line.barred)
         for number, entry in enumerate(able):
             if number >= room and (last is None or entry[:3] > last):

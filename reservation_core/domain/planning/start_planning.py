@@ -1,4 +1,4 @@
-"""Who starts when: first come, first served in each pool, with backfill that delays nobody who was promised a start.
+"""Start decisions: first come, first served in each pool, with backfill that delays no job with a promised start.
 
 A pool is all GPUs of one type. Jobs are looked at in the order of the line, all requested types merged. A job starts
 where its whole length fits beside everything in the calendar: what runs, what is booked, and the slots of all others
@@ -10,8 +10,8 @@ before the shadow. A job that asks for any type takes the type where it fits bes
 of that pool, of those that have none yet, where it could start first. A job that the inventory could never run is
 nobody's head.
 
-Whom a quota of theirs does not let start now is held back: nobody's head, and looked at no more until something of
-theirs is given back, or their slot comes.
+Jobs over their owner's quota are held back: they are nobody's head, and looked at no more until something of their
+owner's is given back, or their slot comes.
 
 A pass over a line is made only when something was freed, a time was reached or somebody came in before a head; a job
 that just arrived behind the heads is tried alone against their shadows.
@@ -75,7 +75,7 @@ class PlanningState(SlotPlanning):
     """The planner's picture, and who starts; see `Picture` for what it is made of."""
 
     def plan_starts(self, now: datetime, limit: int) -> list[Start]:
-        """Who starts now, at most `limit`; the decision is applied to this picture at once.
+        """Decide which jobs start now, at most `limit`; the decision is applied to this picture at once.
 
         Called again at the same time it answers the rest, and nothing when all is decided.
         """
@@ -161,7 +161,7 @@ class PlanningState(SlotPlanning):
         )
 
     def _own_way(self, types: set[str]) -> list[Waiting]:
-        """Who may start where others may not: their slot has come, or is what comes next on a card that is free."""
+        """Jobs that may start where others may not: their slot has come, or comes next on a card that is free."""
         ids = self._ledger.due.union(*(self._pools[each].near for each in types))
         return [self._line.jobs[each] for each in ids if each in self._line.jobs]
 

@@ -44,7 +44,8 @@ class WantedVariable:
 
 @dataclass(frozen=True, slots=True)
 class VariableOwner:
-    """Who wants variables, for sentences: `name` (`the map`), and what to do else than leave the variable away.
+    """The feature that wants variables, for sentences: `name` (`the map`), and what to do else than leave the variable
+    away.
 
     `override`: a value that says something else is overwritten with a warning, not refused.
     """

@@ -28,7 +28,7 @@ class Occupant:
 def too_many(cards: int, occupants: Iterable[Occupant]) -> tuple[str, ...]:
     """The uids of those that go from a booking of so many cards, the youngest first; the same in whatever order.
 
-    Who was asked to go once is asked again before anybody else is.
+    An occupant that was asked to go once is asked again before any other.
     """
     taken, known = 0, set[tuple[str, int]]()
     going = []

@@ -1,7 +1,7 @@
 """Changes to a pod, as JSON patch operations (RFC 6902) that apply to it one after the other.
 
-The pod is plain JSON as the API server sends it: members may be missing or null. What is there already is no operation,
-so that changing twice is changing once. The pod that was given is never touched.
+The pod is plain JSON as the API server sends it: members may be missing or null. Entries that exist already need no
+operation, so that changing twice is changing once. The pod that was given is never touched.
 """
 
 from collections.abc import Mapping, Sequence

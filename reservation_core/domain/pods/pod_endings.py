@@ -56,7 +56,7 @@ class BookedTime:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known of a pod from before.
+    """The memory of a pod from before.
 
     When it was seen first; its owner, booking, end and right to stay as they were read; and what was done: warned last,
     asked to go first, refused by a budget since, told to administrators.
@@ -89,7 +89,7 @@ class EndRules:
 
 
 class EndingStep(StrEnum):
-    """What is asked of the cluster."""
+    """The request to the cluster."""
 
     NOTHING = "nothing"
     EVICT = "evict"
@@ -98,7 +98,7 @@ class EndingStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is due about a pod now, and what is to be remembered. `end` None: it has none.
+    """The next step about a pod, and what is to be remembered. `end` None: it has none.
 
     `mark`: the annotation has to say `end`. `asks`: it is asked to go for the first time. `displaced`: before its time,
     for others. `tells_refusal`: its budget
@@ -124,7 +124,7 @@ def ending(
     rules: EndRules,
     now: datetime,
 ) -> Ending:
-    """What is due about a pod of an enforced namespace.
+    """The due end of a pod in an enforced namespace.
 
     `booking` is the one of `booking_of`; `displaced`: why it was chosen to go before its time.
     """
@@ -140,7 +140,7 @@ def ending(
     if not due:
         warn = end is not None and _warning_due(end, rules.warn_before_s, before.warned_at or pod.began or now, now)
         warned_at = now if warn else before.warned_at
-        # Whoever may stay after all is told anew when their time comes.
+        # A pod that may stay after all is announced anew when its time comes.
         after = replace(after, asked_at=None, refused_at=None, told_at=None, warned_at=warned_at)
         return Ending(after, end, why, mark=mark, warn=warn)
     kept = before.refused_at is not None and now - before.refused_at >= rules.budget_patience

@@ -78,7 +78,7 @@ class Judged:
 
 
 class Register:
-    """What is recorded of some pods, the slots of the bookings that they may use, and what reports change in it."""
+    """Records of some pods, the slots of the bookings that they may use, and what reports change in it."""
 
     def __init__(self, slots: Iterable[BookedSlot], known: Iterable[Admission], now: datetime) -> None:
         self._slots = {slot.booking_id: slot for slot in slots}

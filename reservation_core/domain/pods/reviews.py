@@ -9,7 +9,7 @@ from reservation_core.domain.pods.pod_changes import PatchOperation
 
 
 class Operation(StrEnum):
-    """What is about to be done to the pod."""
+    """The operation about to be done to the pod."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -19,7 +19,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asks, as the API server has authenticated them."""
+    """The requester, as the API server has authenticated it."""
 
     username: str = ""
     groups: tuple[str, ...] = ()

@@ -39,8 +39,8 @@ class NodeNeed:
 def victims(need: NodeNeed, pods: Iterable[Preemptible]) -> tuple[str, ...]:
     """The uids of those that go, those that matter least first; the same for the same pods in any order.
 
-    Whoever is known to be on a needed card goes. Of the others, those that matter most stay as long as there is room:
-    nobody goes who could stay beside those who matter more.
+    Pods known to be on a needed card go. Of the others, those that matter most stay as long as there is room: nobody
+    goes who could stay beside those who matter more.
     """
     if not need.needed:
         return ()

@@ -1,4 +1,4 @@
-"""Whom a change of the policy affects: what is there already and would break a rule that it keeps now.
+"""Effects of a change of the policy: what is there already and would break a rule that it keeps now.
 
 Nothing is taken from anybody by a new rule; this says of whom it would not be permitted any more.
 """
@@ -107,7 +107,7 @@ class _Usages:
                     self._bookings.setdefault(whose, []).append(booking)
 
     def of(self, each: OpenReservation, limits: Iterable[Limits]) -> UsageView:
-        """What is held at its time, or in its weeks, or within the longest cool-down before it."""
+        """Usage at its time, or in its weeks, or within the longest cool-down before it."""
         start = each.start
         if start is None:
             return NOTHING_HELD

@@ -10,9 +10,9 @@ _ALIKE_S = 60.0
 
 
 def ranks(shares: Mapping[int, float]) -> dict[int, int]:
-    """Who goes first among equals: 1 for the least usage, the same number for usages that are alike.
+    """Rank users among equals: 1 for the least usage, the same number for usages that are alike.
 
-    Who is not in it was given nothing, and goes before all (0).
+    A user that is not in it was given nothing, and goes before all (0).
     """
     alike = {user: round(usage / _ALIKE_S) for user, usage in shares.items()}
     places = {level: place for place, level in enumerate(sorted(set(alike.values()) - {0}), start=1)}

@@ -59,7 +59,7 @@ QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK, RuleName.MAX_OPEN_
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whom a rule is for: `user` or `project` (never both) or everybody; one `gpu_type` or all."""
+    """The scope of a rule: `user` or `project` (never both) or everybody; one `gpu_type` or all."""
 
     user: str | None = None
     project: str | None = None

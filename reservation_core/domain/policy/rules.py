@@ -33,7 +33,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleRequest:
-    """What is asked for. `gpus` is the sum over all nodes; `gpu_type` None is any type.
+    """A request that rules are applied to. `gpus` is the sum over all nodes; `gpu_type` None is any type.
 
     A booking has a `start`; a job starts when it can, and is checked as if that were `now`. `replaces` is the
     reservation that this request changes: what it holds now does not count. `keeps_start`: it changes without being
@@ -271,7 +271,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
 
 
 def _promised(q: _Question, scope: Scope) -> str:
-    """Whose waiting jobs' slots are part of what is held in the request's time."""
+    """The owner whose waiting jobs' slots are part of what is held in the request's time."""
     slots = [
         each
         for each in q.usage.holdings

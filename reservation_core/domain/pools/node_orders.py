@@ -60,7 +60,7 @@ def _fragments(free: int, demand: Demand) -> int:
 def _worth(free: int, demand: Demand) -> int:
     """Free cards that pieces of each size could use if they came alone, by the cards asked for in that size.
 
-    What is left over counts in part, for the rest of a piece may come free beside it: by the square of how much of a
-    piece it is, so that what lacks little is dearer by the card than what lacks much.
+    The rest counts in part, for the rest of a piece may come free beside it: by the square of how much of a piece it
+    is, so that what lacks little is dearer by the card than what lacks much.
     """
     return sum(size * pieces * (free - free % size) + pieces * (free % size) ** 2 for size, pieces in demand.items())

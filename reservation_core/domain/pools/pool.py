@@ -247,7 +247,7 @@ class Pool:
         return False
 
     def set_demand(self, demand: Demand) -> None:
-        """What is usual here from now on."""
+        """Set the usual demand from now on."""
         if demand != self._demand:
             self._demand = demand
             self._orders.clear()

@@ -234,7 +234,7 @@ class _Search:
                 nearest = max(bounds.item(position), self._after)
             upcoming = pending[0][0] if pending else FOREVER
             if at < FOREVER and (min(nearest, upcoming) > at or len(opened) >= nodes + _TIED):
-                # Who has been free for long is of more use to others meanwhile.
+                # A card that has been free for long is of more use to others meanwhile.
                 return at, sorted(sorted(opened, key=lambda each: (-opened[each][0], each))[:nodes])
             if min(upcoming, nearest) >= before:
                 return before, []

@@ -1,4 +1,4 @@
-"""What is remembered of pods that people made, and what the ledger says of their bookings."""
+"""Memories of pods that people made, and what the ledger says of their bookings."""
 
 from dataclasses import dataclass
 from typing import Any

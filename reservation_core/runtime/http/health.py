@@ -40,7 +40,7 @@ def create_app(uow_factory: UnitOfWorkFactory, loops: Loops, collectors: Sequenc
     async def readyz() -> Response:
         """Ready while the database answers and no loop has failed for PATIENCE_S; every loop that fails is named.
 
-        Who leads does not matter: a process that stands by is as ready.
+        Leadership does not matter: a process that stands by is as ready.
         """
         failing = [str(loop) for loop in loops.failing()]
         try:

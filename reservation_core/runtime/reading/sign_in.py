@@ -1,4 +1,4 @@
-"""Who checks proofs, as the settings say; what is not set up is refused with a word on what to do instead."""
+"""Checkers of proofs, by the settings; a kind that is not set up is refused with a word on what to do instead."""
 
 import ssl
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ class UnknownPodRule(StrEnum):
 
 
 class Holders(StrEnum):
-    """Who is told by whom cards are held and booked; administrators always are."""
+    """Viewers that see by whom cards are held and booked; administrators always do."""
 
     EVERYONE = "everyone"
     MEMBERS = "members"
@@ -164,7 +164,7 @@ class CommonSettings(BaseSettings):
 
 
 class StartSettings(CommonSettings):
-    """Whoever has to know how long pods take to start."""
+    """Settings of processes that know how long pods take to start."""
 
     start_allowance_s: Seconds = 120
 
@@ -175,7 +175,7 @@ class StartSettings(CommonSettings):
 
 
 class KeepingSettings(CommonSettings):
-    """Whoever removes what is old."""
+    """Settings of processes that remove old rows."""
 
     idempotency_keep_s: Seconds = 86_400
     log_keep_s: Seconds = 86_400 * 7
@@ -187,7 +187,7 @@ class KeepingSettings(CommonSettings):
 
 
 class GraceSettings(StartSettings):
-    """Whoever has to know how long pods take to end, too."""
+    """Settings of processes that also know how long pods take to end."""
 
     end_grace_s: Seconds = 10
     release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # until pods are seen to be gone, after that
@@ -212,7 +212,7 @@ class GraceSettings(StartSettings):
 
 
 class WaitlistSettings(CommonSettings):
-    """Whoever looks at the waitlist."""
+    """Settings of processes that look at the waitlist."""
 
     offer_s: Seconds = 1800  # how long cards are kept for somebody on the waitlist who has to answer
 
@@ -223,7 +223,7 @@ class WaitlistSettings(CommonSettings):
 
 
 class CalendarSettings(WaitlistSettings):
-    """What is told and done as bookings begin, go unused and end."""
+    """Settings of the calendar: what is notified and done as bookings begin, go unused and end."""
 
     starting_soon_s: WarningTimes = (86_400, 3600, 600)
     ending_soon_s: WarningTimes = (86_400, 3600, 600)
@@ -236,7 +236,9 @@ class CalendarSettings(WaitlistSettings):
 
 
 class EndSettings(StartSettings, CalendarSettings):
-    """Whoever ends jobs, warns before, and gives up starts: the leading processor, and the expiry behind it."""
+    """Settings of processes that end jobs, warn before, and give up starts: the leading processor, and the expiry
+    behind it.
+    """
 
     warn_before_s: WarningTimes = (1800, 900, 300)
     max_starts: Annotated[int, Field(ge=1, le=100)] = 3

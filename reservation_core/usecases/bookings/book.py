@@ -1,7 +1,7 @@
 """Booking a slot: cards at once, a place on the waitlist, or every reason why not with the nearest slots that would do.
 
-The view of the calendar may be old by the time of the write: then the database refuses, and it is looked at anew. Who
-loses often goes on alone, so that as many are served as there is room for.
+The view of the calendar may be old by the time of the write: then the database refuses, and it is looked at anew. A
+booking that loses often goes on alone, so that as many are served as there is room for.
 """
 
 from datetime import datetime, timedelta

@@ -181,7 +181,7 @@ _LONGER = "Extend it until then."
 
 
 def _whose(following: CalendarEntry | None) -> tuple[str, str]:
-    """Who has the cards next, for who may know it and for who may not."""
+    """The next holder of the cards, for who may know it and for who may not."""
     if following is None:
         return ("somebody else's", "somebody else's")
     if following.kind is ReservationKind.MAINTENANCE:

@@ -42,7 +42,7 @@ async def find_slots(
 async def free_over_time(
     uow: UnitOfWork, start: datetime | None, end: datetime | None, step: timedelta
 ) -> FreeOverTime:
-    """Free cards in [start, end): by default a week from this minute on. What is over counts for nothing.
+    """Free cards in [start, end): by default a week from this minute on. Past time counts for nothing.
 
     Raises LimitExceededError for more than MOST_STEPS steps, or a time that does not end after it begins.
     """

@@ -18,7 +18,7 @@ class CalendarCards:
 
 
 async def calendar_cards(uow: UnitOfWork, start: datetime, end: datetime) -> CalendarCards:
-    """When cards are taken in [start, end). What is over is not known here: it counts as free."""
+    """When cards are taken in [start, end). The past is not known here: it counts as free."""
     now = await uow.now()
     found = await uow.bookings.cards(max(start, now), max(end, now))
     return CalendarCards(now, bookable(found, now))

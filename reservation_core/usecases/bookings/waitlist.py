@@ -1,7 +1,8 @@
 """The waitlist: offering what comes free to who waits for it, and what they answer.
 
-Level-triggered: a look compares the line with the calendar, whatever made the room. Who is served is decided once more
-under the locks under which bookings are made, with the policy as it is then; who is not permitted keeps their place.
+Level-triggered: a look compares the line with the calendar, whatever made the room. Each service is decided once more
+under the locks under which bookings are made, with the policy as it is then; a request that is not permitted keeps its
+place.
 """
 
 import asyncio
@@ -128,7 +129,7 @@ class Waitlist:
 async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -> bool:
     """Offer or book what came free, if it is still so. What has come free since the pass began is for the next pass."""
     request = turn.request
-    # Who has left the project since asks for nothing new: what was asked for goes on.
+    # A user who has left the project since asks for nothing new: what was asked for goes on.
     who = replace(await booker(uow, request.user_id, request.user, request.project), foreign=False)
     if who.disabled:
         return False  # it is about to be cancelled

@@ -27,7 +27,7 @@ _FIRST_ID = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class ChainStretch:
-    """What is still to be read: the links after one position, up to another."""
+    """Unread links: those after one position, up to another."""
 
     after: int
     through: int

@@ -1,6 +1,6 @@
 """Removing what is old: level-triggered, in short transactions, never more than a bounded part of it at a time.
 
-A part that was removed is counted in the same transaction. Whoever is killed in the middle leaves that part as it was,
+A part that was removed is counted in the same transaction. A process killed in the middle leaves that part as it was,
 and the next look begins with the oldest again.
 """
 
@@ -144,7 +144,7 @@ async def _some_dead_letters(uow: UnitOfWork, before: datetime) -> int:
 async def remove_old(
     uow_factory: UnitOfWorkFactory, cluster: Cluster, rules: RetentionRules, walk: RetentionWalk
 ) -> RetentionReport:
-    """Look once. Whoever looks often passes the same `walk`.
+    """Look once. Repeated callers pass the same `walk`.
 
     Raises what kept it from removing something, such as ClusterUnavailableError, after all else is done; where it was
     more than one thing, a group.

@@ -8,7 +8,7 @@ from reservation_core.ports.people.identities import Principal
 
 
 def visible_user(principal: Principal) -> int | None:
-    """Whose reservations a caller sees: their own, or (None) everybody's."""
+    """The user whose reservations a caller sees: the caller, or None for everybody's."""
     return None if principal.is_admin else principal.user_id
 
 

@@ -1,4 +1,4 @@
-"""Cordons: an administrator wants nothing new on a node. What is there goes on; bookings there stay what they are.
+"""Cordons: an administrator wants nothing new on a node. Running jobs go on; bookings there stay what they are.
 
 A cordon has nothing to do with the cluster's own, which says what the cluster itself places, nor with fences, which end
 what is there, or maintenance, which makes room. It stands until it is taken back, whatever becomes of the node.

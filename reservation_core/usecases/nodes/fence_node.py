@@ -64,7 +64,7 @@ async def unfence(uow: UnitOfWork, principal: Principal, name: str, now: datetim
 async def end_cut_off(uow_factory: UnitOfWorkFactory, clock: Clock, max_starts: int) -> int:
     """End what holds cards of nodes that are fenced and don't answer; returns how many reservations that changed.
 
-    What is ending already is told again to let go of its pods: there is nobody left there to wait for.
+    Notify jobs that are ending already to let go of their pods: there is no process left there to wait for.
     """
     async with uow_factory() as uow:
         fences = await uow.inventory.cut_off()

@@ -142,7 +142,7 @@ async def keep_windows(uow_factory: UnitOfWorkFactory) -> int:
 async def take_in_joined(uow_factory: UnitOfWorkFactory, ids: IdSource, grace: timedelta) -> int:
     """Give windows over whole nodes the cards that these have got since, and room on them; returns how many cards.
 
-    Who is quicker keeps a card until the next look.
+    The faster transaction keeps a card until the next look.
     """
     async with uow_factory() as uow:
         found = await uow.maintenance.joined(await uow.now())

@@ -49,7 +49,7 @@ class ClearedWindow:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """What is left of a booking: when, on which cards, and where these are, as people say it."""
+    """The rest of a booking: when, on which cards, and where these are, as people say it."""
 
     span: Span
     chosen: tuple[ChosenCard, ...]
@@ -108,7 +108,7 @@ async def _carry_out(uow: UnitOfWork, booking: Booking, event: BookingEvent, ids
 async def _rest(
     uow: UnitOfWork, booking: Booking, after: Span | None, cut: datetime, room: ClearedWindow, now: datetime
 ) -> _Rest | None:
-    """What is left of it after `cut`: without a gap on other cards, or else on its own after the window.
+    """Find the rest of it after `cut`: without a gap on other cards, or else on its own after the window.
 
     An offer that nobody has accepted is nobody's yet: nothing is left of it.
     """

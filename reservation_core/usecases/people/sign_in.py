@@ -25,7 +25,7 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class SignInPolicy:
-    """Who is let in as whom, and for how long."""
+    """Rules of sign-in: users, roles, and the lifetime of tokens."""
 
     rules: Sequence[SignInRule]
     lasts: timedelta
@@ -33,7 +33,7 @@ class SignInPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SignedInUser:
-    """Who signed in, and their new token with its secret."""
+    """The signed-in user, and their new token with its secret."""
 
     user: UserRecord
     token: TokenRecord

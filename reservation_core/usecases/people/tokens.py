@@ -57,9 +57,9 @@ async def create(
 ) -> tuple[TokenRecord, str]:
     """Make a token for the caller, or (administrators) for `user`; returns it and its secret.
 
-    It reaches no farther than the token that it is made with, ends with that, and lives for `longest` at most. What is
-    made in a browser's session is made with the token that the session was begun with. What is asked for with it is
-    charged to its `budget`, and to those of the tokens before it.
+    It reaches no farther than the token that it is made with, ends with that, and lives for `longest` at most. A token
+    made in a browser's session is made with the token that the session was begun with. Requests with it are charged to
+    its `budget`, and to those of the tokens before it.
 
     Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError, LimitExceededError.
     """

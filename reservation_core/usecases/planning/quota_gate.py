@@ -1,8 +1,8 @@
 """Quotas where jobs start and get their slots: the planner's picture of them, and the last word as things are written.
 
-The picture is a second old at most. What is decided from it is decided again, from the database and under a lock on
-owners and projects, in the transaction in which jobs start or get their slots: bookings are made under the same locks.
-Where no rule bounds what runs, all of this is one look at a number once a second; whom none bounds costs nothing there.
+The picture is a second old at most. A decision made from it is made again, from the database and under a lock on owners
+and projects, in the transaction in which jobs start or get their slots: bookings are made under the same locks. Where
+no rule bounds what runs, all of this is one look at a number once a second; whom none bounds costs nothing there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ class QuotaGate:
         self._refused.clear()
 
     def take_refused(self) -> list[str]:
-        """Whose starts and slots were refused since the last call: the picture takes them for something else."""
+        """Jobs whose starts and slots were refused since the last call: the picture takes them for something else."""
         refused = sorted(self._refused)
         self._refused.clear()
         return refused
@@ -68,7 +68,7 @@ class QuotaGate:
     async def permitted_starts(self, uow: UnitOfWork, starts: Sequence[Start], now: datetime) -> list[Start]:
         """Those of these starts that quotas allow, by the database; owners and projects stay locked until its end.
 
-        Who was promised this time and may not have it is told so, and loses the slot; others keep theirs.
+        A job that was promised this time and may not have it is notified, and loses the slot; others keep theirs.
         """
         ruling = await self._ruling(uow, [start.asker for start in starts], now)
         if ruling is None:

@@ -1,8 +1,8 @@
 """Ending pods that people made: past their time, or when bookings need the cards of those without a right to stay.
 
 Each look decides anew from what the cluster shows, the ledger and what is remembered, so a missed one is made up by the
-next. The database's clock decides. What is to be done is noted first and done then: who is killed in between has noted
-it once, and the next look does it. Whoever looks may do so beside others.
+next. The database's clock decides. Each step is noted first and taken then: a process killed in between has noted it
+once, and the next look takes it. Several processes may look beside each other.
 """
 
 import asyncio
@@ -275,7 +275,7 @@ def _occupant(pod: GuardedPod, memory: Memory) -> Occupant:
 
 
 def _preemptible(pod: GuardedPod) -> Preemptible:
-    """What is leaving anyway is counted on first."""
+    """A pod that is leaving anyway is counted on first."""
     cards = None if pod.cards is None else frozenset(pod.cards)
     priority, began = (_LEAST, None) if pod.leaving else (pod.priority, pod.began)
     return Preemptible(pod.uid, pod.gpus, priority, began, cards, pod.gpu_type)

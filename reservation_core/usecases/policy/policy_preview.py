@@ -1,4 +1,4 @@
-"""Whom a change of the policy would affect, before it is made."""
+"""Preview the effects of a change of the policy, before it is made."""
 
 import asyncio
 from dataclasses import dataclass

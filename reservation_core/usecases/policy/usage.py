@@ -1,4 +1,4 @@
-"""Who held GPUs for how long: reports, one's own or for administrators everybody's; fair share, and sums."""
+"""Past holders of GPUs: reports, one's own or for administrators everybody's; fair share, and sums."""
 
 from datetime import datetime, timedelta
 

@@ -87,8 +87,8 @@ async def expire(
 ) -> ExpiryReport:
     """Look once at everything that has a time, and act on what is due.
 
-    The cluster is asked before a start is given up, for its silence says nothing about a pod. Who looks often passes
-    the same `asked` each time, so that pods that do not end are not asked for at every look.
+    The cluster is asked before a start is given up, for its silence says nothing about a pod. Repeated callers pass the
+    same `asked` each time, so that pods that do not end are not asked for at every look.
     """
     asked = asked or AskedAgain(rules.ending_patience)
     ends = await end_due(uow_factory, clock, rules.warn_before_s)

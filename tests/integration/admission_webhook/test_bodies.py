@@ -50,7 +50,7 @@ async def connected(webhook: WebhookProcess, context: ssl.SSLContext) -> AsyncIt
 
 
 class Sender:
-    """Who begins a request of the largest size, and does not end it."""
+    """A client that begins a request of the largest size, and does not end it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -68,7 +68,7 @@ class Sender:
         return await self.answer()
 
     async def answer(self) -> tuple[int, str]:
-        """What is answered; waits for it."""
+        """Wait for the answer."""
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
         return int(head.split()[1]), head
 

@@ -128,7 +128,7 @@ def test_a_name_with_line_breaks_writes_no_line_of_its_own(client: httpx.Client,
     assert len(webhook.text().splitlines()) == lines + 1
 
 
-# --- What is not read.
+# --- Unread bodies.
 
 
 def changed(**members: Any) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def test_arguments_and_settings_that_can_not_be_used_are_told(tmp_path: Path) ->
     assert (code, "GPU_DEV_WEBHOOK__DRAIN_S" in said) == (2, True), said
 
 
-# --- Who asks.
+# --- Callers.
 
 
 def test_with_an_authority_for_clients_nobody_else_learns_anything_about_a_pod(tmp_path: Path, pair: Pair) -> None:

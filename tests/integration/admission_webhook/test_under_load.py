@@ -200,7 +200,7 @@ async def test_the_program_renews_a_certificate_while_pods_are_created(
                 )
                 await running
                 await taken
-                # What is made with the new certificate alone, on connections that are new.
+                # Pods made with the new certificate alone, on connections that are new.
                 webhook_only_new = Creating(client, namespace, 100, per_s=50, prefix="after")
                 await webhook_only_new.run()
             copying.cancel()

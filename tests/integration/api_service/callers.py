@@ -1,4 +1,4 @@
-"""Who calls the API in these tests, and what they ask for."""
+"""Callers of the API in these tests, and what they ask for."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who may do what: every route × every kind of caller × whose thing it is; made from the routes: none is left out."""
+"""Access: every route × every kind of caller × whose thing it is; made from the routes: none is left out."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tests.integration.api_service.callers import NOBODIES, People, submitted
 
 # A calendar's address carries a credential of its own (see test_calendar_feed), who signs in one (see test_login).
 OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/bookings.ics", "/v1/login"}
-# Who sees which page is told in web/test_page_access.
+# Access to pages is tested in web/test_page_access.
 PAGES = {"/", "/static/{digest}/{name}", *(route.path for route in WEB_ROUTES)}
 
 
@@ -202,7 +202,7 @@ async def _one_cell(calling: Callable[[str], httpx.AsyncClient], method: str, pa
 async def _looks_like_one_that_never_was(
     client: httpx.AsyncClient, method: str, path: str, things: dict[str, str], call: Call, response: httpx.Response
 ) -> None:
-    """What is somebody else's and what never was must not be told apart."""
+    """Others' objects and objects that never were must not be told apart."""
     never = {
         "job_id": "job-zzzzzzzz",
         "booking_id": "bkg-zzzzzzzz",

@@ -30,7 +30,7 @@ async def address(runtime: Runtime, settings: ApiSettings, monkeypatch: pytest.M
 
 
 async def test_an_idle_connection_is_the_callers_to_close(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever closes it first must not be the one who can't know whether a request is under way."""
+    """The side that closes it first must not be the one that can't know whether a request is under way."""
     place = urlsplit(address)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     loop = asyncio.get_running_loop()

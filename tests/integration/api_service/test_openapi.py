@@ -89,7 +89,7 @@ def _hold(cases: Any, headers: dict[str, str], excluded: list[Any]) -> None:
     @given(case=cases)
     def hold(case: schemathesis.Case) -> None:
         response = case.call(headers=headers, timeout=PATIENCE_S)
-        # What is too long is refused before anybody looks at what else is wrong with it.
+        # A body that is too long is refused before its other faults are looked at.
         unread = [CHECKS.get_one("negative_data_rejection")] if response.status_code == 413 else []
         case.validate_response(response, headers=headers, excluded_checks=[*excluded, *unread])
 

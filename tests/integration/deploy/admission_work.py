@@ -38,7 +38,7 @@ async def work(running: RunningExtender, cards: NamedQuotas, *, binds: bool, mar
         await eventually(lambda: has_cards(cards, "beside"), PATIENCE_S)
         left = await cards.add(card_pod("left", container(core=50)))
         await eventually(lambda: running.extender.filter(left, [node]).fitting == (node,), PATIENCE_S)
-        # Who was let through and is on no node after all is looked up before it counts no more.
+        # A pod that was let through and is on no node after all is looked up before it counts no more.
         await eventually(lambda: running.scheduling.claimed == 0, PATIENCE_S)
     await cards.put_quotas({cards.namespace: {"quota": {}}})
     await cards.add(card_pod("waits", container(core=50)))

@@ -51,7 +51,7 @@ async def certificates(client: ApiClient) -> tuple[dict[str, str], str]:
 
 
 async def refusal(client: ApiClient, method: str, path: str, body: JsonObject, **more: Any) -> str:
-    """What is answered to what must not be; empty where it may."""
+    """The answer to a request that must be refused; empty where it is allowed."""
     try:
         await client.call(method, path, body, **more)
     except ApiAnswerError as problem:

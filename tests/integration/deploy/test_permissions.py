@@ -156,7 +156,7 @@ async def look_for_late_pods(this: Installation) -> None:
 
 
 async def end_pods(this: Installation) -> None:
-    """What is asked to end pods that people made, by who has the lease."""
+    """Make the lease holder's requests that end pods that people made."""
     pod = {"metadata": {"name": "booked"}, "spec": {"nodeName": "node-a", **POD["spec"]}}
     pod["metadata"]["annotations"] = {"gpu-dev/terminate-at": "2030-01-01T00:00:00Z"}
     await make_namespace(this.server, "default")

@@ -1,4 +1,6 @@
-"""Who ends pods that people made may patch every pod by its role, and by the policy beside it one annotation."""
+"""The account that ends pods that people made may patch every pod by its role, and by the policy beside it one
+annotation.
+"""
 
 from itertools import count
 

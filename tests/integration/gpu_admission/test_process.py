@@ -69,7 +69,7 @@ async def test_a_pod_goes_its_way_from_the_question_to_the_node(
 
 
 def test_metrics_have_an_address_where_nothing_else_is_answered(api_server: ApiServer, tmp_path: Path) -> None:
-    """Whoever reaches the extender can have pods bound; who reads its metrics need not."""
+    """A client that reaches the extender can have pods bound; a reader of its metrics need not."""
     own = {"GPU_DEV_ADMISSION__METRICS_ADDRESS": "127.0.0.1:0"}
     with extender_process(tmp_path / "admission.log", api_server.kubeconfig, **own) as process:
         process.await_ready()

@@ -141,7 +141,7 @@ def test_what_goes_wrong_inside_is_not_told(client: httpx.Client, extender: Coun
     assert client.post("/scheduler/predicates", json=by_name("n1")).status_code == 200
 
 
-# --- What is not taken.
+# --- Refused bodies.
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ SETTINGS = StandaloneSettings()
 
 
 async def test_the_calendar_is_the_leaders_where_somebody_leads(runtime: Runtime, database_url: str) -> None:
-    """What is due in it here: somebody was disabled while their job was on its way in."""
+    """One due change here: a user was disabled while their job was on its way in."""
     async with runtime.uow() as uow:
         user = await uow.identities.create_user("alice", Role.USER, runtime.clock.now())
         epoch = await uow.planning.acquire("somebody", timedelta(minutes=1))

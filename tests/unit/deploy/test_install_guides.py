@@ -28,7 +28,7 @@ _OURS = re.compile(r"(?<![\w/.~])(?:charts|deploy|docs|tests)/[\w./-]*\w")
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """What is said to be typed of our own command line: the words of each."""
+    """Commands of our own in a guide: the words of each."""
     for line in re.findall(r"(?:^|`|\| )[ ]*gpu-dev ([a-z][^`|#\n]*)", text, re.MULTILINE):
         yield line.split()
 

@@ -15,7 +15,7 @@ def _rows(heading: str) -> list[list[str]]:
     return [row.split(" | ") for row in _ROW.findall(section)]
 
 
-@pytest.mark.parametrize("row", _rows("What is promised"), ids=lambda row: row[0][:60])
+@pytest.mark.parametrize("row", _rows("Promises"), ids=lambda row: row[0][:60])
 def test_each_promise_names_tests_that_there_are(row: list[str]) -> None:
     _promise, _how, tests = row
     named = re.findall(r"`([^`]+)`", tests)
@@ -24,12 +24,12 @@ def test_each_promise_names_tests_that_there_are(row: list[str]) -> None:
         assert any(ROOT.glob(name if name.startswith("tests/") else f"tests/**/{name}")), name
 
 
-@pytest.mark.parametrize("row", _rows("What is not promised"), ids=lambda row: row[0][:60])
+@pytest.mark.parametrize("row", _rows("Not promised"), ids=lambda row: row[0][:60])
 def test_what_is_not_promised_says_whom_it_concerns(row: list[str]) -> None:
     _what, whom = row
     assert whom.strip()
 
 
 def test_both_lists_are_read() -> None:
-    assert len(_rows("What is promised")) >= 20
-    assert len(_rows("What is not promised")) >= 10
+    assert len(_rows("Promises")) >= 20
+    assert len(_rows("Not promised")) >= 10

@@ -15,7 +15,7 @@ async def windows_page(visit: Visit) -> Response:
 
 
 async def preview(visit: Visit) -> Response:
-    """Whom it would affect; nothing has changed yet."""
+    """Show the users it would affect; nothing has changed yet."""
     try:
         found = await visit.rest.post("/v1/maintenance", {**_typed(visit), "dry_run": True})
     except RestProblemError as problem:

@@ -26,7 +26,7 @@ class Matter:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong, if anything is."""
+        """The reason for failure, None when healthy."""
         return self.words if self.count else None
 
 

@@ -33,7 +33,7 @@ _OWNERS = ("everybody", "user", "project")
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What is said for a scope now: its rules as REST has them and their ETag; None twice where nothing is."""
+    """The stored rules of a scope as REST has them, and their ETag; None twice where there are none."""
 
     rules: RulesIn | None
     etag: str | None
@@ -62,7 +62,7 @@ async def form_page(visit: Visit) -> Response:
 
 
 async def preview(visit: Visit) -> Response:
-    """Whom it would affect; nothing has changed yet."""
+    """Show the users it would affect; nothing has changed yet."""
     typed = typed_rules(visit.form)
     if typed.wrong:
         return _again(visit, typed, 422)
@@ -154,7 +154,7 @@ async def _stored(visit: Visit, scope: str) -> _Stored:
 
 
 async def _as_it_was(visit: Visit) -> _Stored:
-    """What is said now. Raises RestProblemError (412) where that is not what the form was drawn with."""
+    """Read the stored rules. Raises RestProblemError (412) where that is not what the form was drawn with."""
     stored = await _stored(visit, _scope(visit))
     if stored.etag != visit.form.get("etag"):
         detail = "Somebody has changed these rules meanwhile. Look at them again, and decide anew."

@@ -113,7 +113,8 @@ class PooledClient:
     async def close(self) -> None:
         """Close all of its connections; returns when their sockets are closed, and at the latest after some seconds.
 
-        Who waits for an answer or reads a stream is not kept waiting, and its session is closed with its pool.
+        Requests that wait for an answer or read a stream are not kept waiting, and their session is closed with its
+        pool.
         """
         for stream in self._streams:
             _cut(stream)  # aiohttp's pool ends its connections without a word to who reads

@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection to the API server: one request at a time, each answered whole.
 
 It exists because of what a call costs. Bindings and pods are made by the hundreds a second, and aiohttp spends several
-times as much of our CPU on each as the exchange of the bytes does. It knows no more of HTTP than such a call needs:
-no proxies, no redirects, no streams, no compression. Who needs those asks aiohttp, in connections.py.
+times as much of our CPU on each as the exchange of the bytes does. It knows no more of HTTP than such a call needs: no
+proxies, no redirects, no streams, no compression. Callers that need those use aiohttp, in connections.py.
 """
 
 import asyncio
@@ -45,7 +45,9 @@ class HttpExchange(asyncio.Protocol):
         return self._reusable and self._transport is not None and not self._transport.is_closing()
 
     def ask(self, data: bytes) -> asyncio.Future[ApiServerAnswer]:
-        """Send a whole request; its answer raises BrokenConnectionError. Who gives the answer up has to `abort`."""
+        """Send a whole request; its answer raises BrokenConnectionError. A caller that gives the answer up has to
+        `abort`.
+        """
         if self._transport is None:
             raise BrokenConnectionError("ended")
         self._reusable = self.answer_began = False

@@ -1,7 +1,7 @@
 """Following any kind of objects: every one once, then every change, through whatever may pass.
 
 An object is told gone by its DELETED event, or by its absence from a later consistent list; what a list shows unchanged
-is told again. What is kept of each is its name; of a list that is being read, what the follower makes of each object.
+is told again. The follower keeps the name of each; of a list that is being read, what it makes of each object.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What is asked of the API server and what it answers, whichever way both go."""
+"""Requests to the API server and its answers, whichever way both go."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class ApiServerAnswer:
 
 @dataclass(slots=True)
 class ApiRequest:
-    """What is sent, whatever the attempt. `idle_s` is set for a stream, `head_s` for one that begins late (seconds)."""
+    """A request, whatever the attempt. `idle_s` is set for a stream, `head_s` for one that begins late (seconds)."""
 
     method: str
     path: str
@@ -88,7 +88,7 @@ def body_of(thing: Mapping[str, Any]) -> bytes:
 
 
 def encoded(query: Query) -> str:
-    """A query with its question mark; empty for none. What is None is left out."""
+    """A query with its question mark; empty for none. Values that are None are left out."""
     said = {
         key: value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in query.items()

@@ -1,7 +1,7 @@
-"""Who of several replicas works: a Lease object, renewed by its holder, taken over when it is not.
+"""The working one of several replicas: a Lease object, renewed by its holder, taken over when it is not.
 
 As client-go does it: the holder's clock is never compared with ours. A lease has run out when it has not changed for
-its whole duration, as measured here since it was seen to change. Whoever holds it stops by itself well before another
+its whole duration, as measured here since it was seen to change. The lease holder stops by itself well before another
 can take over.
 """
 

@@ -249,7 +249,9 @@ def _bundles(configuration: Mapping[str, Any]) -> list[frozenset[str]]:
 
 
 def _fingerprints(bundle: bytes) -> frozenset[str]:
-    """Whom a bundle trusts; nobody, where it can't be read (a placeholder such as a single line break)."""
+    """Fingerprints of the authorities in a bundle; none, where it can't be read (a placeholder such as a single line
+    break).
+    """
     try:
         return frozenset(each.fingerprint for each in read_authorities(bundle))
     except BadCertificateError:

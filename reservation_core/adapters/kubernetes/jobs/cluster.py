@@ -77,7 +77,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterRules:
-    """What is ours in this cluster and how it is read. `node_selector` is a label selector; empty means every node.
+    """Our objects in this cluster and how they are read. `node_selector` is a label selector; empty means every node.
 
     `creates_per_s` 0 means no pacing. `watch_silence_s` is how long a watch may bring nothing, bookmarks included.
     """

@@ -1,4 +1,4 @@
-"""Who uses GPUs of our nodes without having asked us."""
+"""Pods that use GPUs of our nodes without having asked us."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,8 @@ def read_foreign(
     cards: Mapping[DeviceKey, DeviceCard],
     rules: ForeignRules,
 ) -> list[ForeignPod]:
-    """Who uses GPUs of our nodes; which ones is known of claimed devices that are in `cards`, and of scheduling maps.
+    """Pods that use GPUs of our nodes; which ones is known of claimed devices that are in `cards`, and of scheduling
+    maps.
 
     A claim that is not in `claims` counts as one GPU. One that several pods share counts once on each node.
     """

@@ -46,7 +46,7 @@ def read_claim(claim: Mapping[str, Any], gpu_names: Collection[str]) -> Claim | 
 def _given(results: Iterator[Mapping[str, Any]], gpu_names: Collection[str]) -> Iterator[DeviceKey]:
     for result in results:
         driver, pool, device = (result.get(part) for part in ("driver", "pool", "device"))
-        # Who has a device to look after it leaves it to others.
+        # A claim with admin access looks after a device and leaves it to others.
         if driver in gpu_names and result.get("adminAccess") is not True:
             yield str(driver), str(pool), str(device)
 

@@ -1,7 +1,6 @@
 """What runs on each GPU node: writes into its own Node object which cards the driver there reports, and their links.
 
-It looks, compares and writes only what differs. Whoever changes or removes the annotation is corrected at the next
-look.
+It looks, compares and writes only what differs. A changed or removed annotation is corrected at the next look.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ class MappedCards:
 def mapped_cards(pod: Mapping[str, Any], scheduler_name: str = SCHEDULER_NAME) -> MappedCards | None:
     """The cards of all its containers together; None for a pod without a map, or one that sees none.
 
-    Who its scheduler is and what its containers' variables say can't be changed any more; annotations can.
+    The pod's scheduler and its containers' variables can't be changed any more; annotations can.
     """
     spec = as_mapping(pod.get("spec"))
     if spec.get("schedulerName") != scheduler_name and MAP_DIGEST not in annotations_of(pod):

@@ -75,7 +75,7 @@ def annotations(spec: PodSpec) -> dict[str, str]:
 
 
 def pod_name_of(pod: Mapping[str, Any]) -> PodName | None:
-    """Who a pod is: by its name and its labels, or without those by the variable that it was made with.
+    """The identity of a pod: by its name and its labels, or without those by the variable that it was made with.
 
     None for a pod that is not ours.
     """

@@ -1,4 +1,4 @@
-"""What is due in the calendar, asked for in one statement that is made of those which find it."""
+"""Due changes of the calendar, asked for in one statement that is made of those which find them."""
 
 from datetime import datetime, timedelta
 from typing import Any

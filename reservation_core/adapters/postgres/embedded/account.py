@@ -1,4 +1,4 @@
-"""Whom the server runs as: PostgreSQL refuses to run as root, so root lends it an account of its own."""
+"""The account that the server runs as: PostgreSQL refuses to run as root, so root lends it an account of its own."""
 
 import os
 import pwd

@@ -231,7 +231,7 @@ class Reservations(JobViews):
             raise await self._who_is_in_the_way(ends) from error
 
     async def _who_is_in_the_way(self, ends: Sequence[tuple[DecidedChange, datetime]]) -> CalendarConflictError:
-        """Whose range the first of these would meet, from when on, and what to do."""
+        """Find the range that the first of these would meet, from when on, and what to do."""
         found = await self._connection.execute(
             statement("in_the_way"),
             {"ids": [c.after.id for c, _ in ends], "range_ends": [to for _, to in ends]},

@@ -30,7 +30,7 @@ class Identities:
         self._connection = connection
 
     async def principal(self, digest: bytes, now: datetime) -> Principal | None:
-        """Whose token this is, if it is valid now and its user is not disabled."""
+        """Return the user of this token, if it is valid now and its user is not disabled."""
         result = await self._connection.execute(statement("principal_of_digest"), {"digest": digest, "now": now})
         row = result.one_or_none()
         if row is None:

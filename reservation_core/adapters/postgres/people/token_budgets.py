@@ -1,4 +1,4 @@
-"""Budgets of tokens in PostgreSQL. What is given back is noted by a trigger (see migration 0030)."""
+"""Budgets of tokens in PostgreSQL. A trigger notes what is given back (see migration 0030)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

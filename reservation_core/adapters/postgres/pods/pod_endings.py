@@ -1,4 +1,4 @@
-"""What is remembered of pods that people made, in PostgreSQL."""
+"""Memories of pods that people made, in PostgreSQL."""
 
 import json
 from collections.abc import Collection, Sequence

@@ -42,7 +42,7 @@ class Admissions:
         return [BookedSlot(row.id, row.user_name, row.gpu_type, row.gpus, row.begins, row.ends) for row in found]
 
     async def of_pods(self, uids: Sequence[str]) -> list[Admission]:
-        """What is recorded of some pods."""
+        """Read the admissions of some pods."""
         found = await self._connection.execute(statement("admissions_of_pods"), {"uids": list(uids)})
         return [
             Admission(

@@ -1,4 +1,4 @@
-"""Who asked for what: every request leaves a line, also one that was refused."""
+"""The access log: every request leaves a line, also one that was refused."""
 
 import asyncio
 import json

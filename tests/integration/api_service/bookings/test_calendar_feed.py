@@ -61,7 +61,7 @@ async def test_a_new_address_ends_the_old_one_and_a_removed_one_is_gone(
     second = (await alice.post("/v1/bookings/feed")).json()["path"]
     assert (await anonymous.get(first)).status_code == 401
     assert (await anonymous.get(second)).status_code == 200
-    # What is stored and what is logged would not open it.
+    # The stored and the logged value would not open it.
     secret = second.partition("token=")[2]
     [stored] = await execute(runtime, "SELECT * FROM calendar_feeds")
     assert secret.encode() not in bytes(stored.digest)
@@ -170,7 +170,7 @@ async def test_what_has_not_changed_is_not_sent_again(alice: httpx.AsyncClient, 
     await alice.patch(f"/v1/bookings/{mine['id']}", json={"title": "another"})
     changed = await anonymous.get(path, headers={"If-None-Match": tag})
     assert (changed.status_code, changed.headers["etag"] != tag) == (200, True)
-    # Whoever has no right to it learns nothing by a tag.
+    # A caller without a right to it learns nothing by a tag.
     assert (await anonymous.get(f"{path}x", headers={"If-None-Match": "*"})).status_code == 401
 
 

@@ -28,7 +28,7 @@ async def test_slots_are_ranges_of_starts(alice: httpx.AsyncClient) -> None:
     assert page["items"] == found["items"][:1]
     rest = (await alice.get("/v1/bookings/slots", params={**params, "cursor": page["next_cursor"]})).json()
     assert rest["items"] == found["items"][1:]
-    # What is offered can be booked.
+    # An offered slot can be booked.
     for slot in found["items"]:
         await booked(alice, datetime.fromisoformat(slot["latest_start"]), gpu_type="t4")
 

@@ -167,7 +167,7 @@ async def test_a_job_in_a_booking_is_for_the_bookings_project(
         assert answer.json()["detail"] == (
             f"{booking} was booked for {booked_for}, and so is what runs in it. Leave `project` out, or booking_id."
         )
-    # Who has left the project still uses what they booked for it.
+    # A former member of the project still uses what they booked for it.
     assert (await root.delete("/v1/projects/vision/members/alice")).status_code == 200
     assert (await submitted(alice, booking_id=vision))["project"] == "vision"
 
@@ -190,7 +190,7 @@ async def test_what_was_booked_beyond_a_quota_can_be_used(alice: httpx.AsyncClie
     await put(root, "default", max_gpus=1, max_gpu_hours_per_week=1, priority=1, relaxed_if_starts_within=soon)
     booking = (await booked_now(alice, gpus=4, project="vision"))["id"]
     assert (await submitted(alice, gpus=4, booking_id=booking))["project"] == "vision"
-    # What is no quota holds for jobs in bookings, too.
+    # Limits that are no quotas hold for jobs in bookings, too.
     raised = await alice.post("/v1/jobs", json={**JOB, "booking_id": booking, "priority": 2})
     assert [code for code, _ in refused(raised)] == ["priority"]
 

@@ -59,7 +59,7 @@ async def test_what_is_no_word_is_refused(root: httpx.AsyncClient) -> None:
 async def test_who_is_let_in_again_meanwhile_loses_nothing(
     root: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime
 ) -> None:
-    """Whoever winds up has read that the user is disabled, and works on when that is no longer so."""
+    """The cleaning process has read that the user is disabled, and works on when that is no longer so."""
     assert (await root.delete("/v1/users/bob")).status_code == 200
     async with runtime.uow() as uow:
         [disabled] = await uow.identities.unsettled()

@@ -69,7 +69,7 @@ async def test_one_address_is_let_through_so_often(
         assert (await at.post(OFFICE)).status_code == 401
         at.later(1)
         assert [(await at.post(HOME)).status_code for _ in range(2)] == [401, 429]
-        # What is no proof counts as well, and is not even read once it is too often.
+        # An invalid proof counts as well, and is not even read once it is too often.
         assert [(await at.post(OFFICE, body={})).status_code for _ in range(4)] == [422, 422, 422, 429]
         text = await at.metrics()
         for line in (
@@ -87,7 +87,7 @@ async def test_saying_to_be_elsewhere_is_of_no_use(
         with capture_logs() as logs:
             tries = [await at.post(HOME, forwarded=f"192.0.2.{number}") for number in range(6)]
         assert [each.status_code for each in tries] == [401, 401, 401, 429, 429, 429]
-        # Whoever runs this behind a proxy is told, once.
+        # The operator of a server behind a proxy is warned, once.
         assert [each["event"] for each in logs if each["log_level"] == "warning"] == ["sign_ins_share_a_bucket"]
     async with door(runtime, world, monkeypatch, "10.0.0.0/8") as at:
         # Nor is it through the proxy, which writes behind it who asked.

@@ -161,7 +161,7 @@ async def test_preferences_are_changed_only_as_they_were_seen(alice: httpx.Async
         *(bob.put(PREFERENCES, json={"kinds": {kind: []}}, headers={"If-Match": seen}) for kind in ("ended", "started"))
     )
     assert sorted(answer.status_code for answer in both) == [200, 412]
-    # Whoever wants to hear of nothing has a version, too.
+    # Empty preferences have a version, too.
     nothing = await bob.put(PREFERENCES, json={"kinds": {kind.value: [] for kind in NoticeKind}})
     assert (nothing.status_code, nothing.headers["etag"]) == (200, (await bob.get(PREFERENCES)).headers["etag"])
 

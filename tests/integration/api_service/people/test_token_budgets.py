@@ -75,7 +75,7 @@ async def test_what_is_asked_for_is_charged_and_what_is_cancelled_is_given_back(
         assert len((await caller.get("/v1/bookings?mine=true")).json()["items"]) == 1
         await submitted(caller, gpus=4)
         assert is_refused(await caller.post("/v1/jobs", json=JOB | {"duration": 1}))
-        # Whoever ends it: alice has another token.
+        # Any token of the user may end it: alice has another one.
         assert (await alice.post(f"/v1/jobs/{job['id']}/cancel")).status_code == 200
         assert await used(alice, token["id"]) == 6
         assert (await caller.delete(f"/v1/bookings/{booking['id']}")).status_code == 200
@@ -246,7 +246,7 @@ async def test_a_repeated_request_is_charged_once(app: FastAPI, alice: httpx.Asy
 async def test_of_many_at_once_only_those_pass_that_fit(
     app: FastAPI, alice: httpx.AsyncClient, runtime: Runtime
 ) -> None:
-    """Two children and their maker ask for one hour each, again and again. What is cancelled may be had anew."""
+    """Two children and their maker ask for one hour each, again and again. A cancelled request may be had anew."""
     token = await made(alice, budget={"gpu_hours": 7})
     async with client(app, token["token"]) as maker:
         children = [await made(maker, budget={"gpu_hours": 4}), await made(maker)]

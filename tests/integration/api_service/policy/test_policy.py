@@ -282,7 +282,7 @@ async def test_explaining_knows_how_near_and_how_far_a_booking_may_be(alice: htt
     assert (far["allowed"], far["possible_from"]) == (False, None)
     assert [rule["code"] for rule in far["broken_rules"]] == ["too_far_ahead"]
     past = (await alice.post("/v1/policy/explain", json=asked(at(-3)))).json()
-    # What is answered can be asked for.
+    # The answered time can be asked for.
     assert await booked(alice, datetime.fromisoformat(past["possible_from"]))
 
 

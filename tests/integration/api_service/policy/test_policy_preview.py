@@ -1,4 +1,4 @@
-"""Whom rules would affect, said before they are stored."""
+"""Preview of the users whom rules would affect, before the rules are stored."""
 
 import httpx
 import pytest

@@ -34,5 +34,5 @@ class Browser:
 
 
 def words(page: str) -> str:
-    """What is to be read on a page."""
+    """The readable text of a page."""
     return " ".join(html.unescape(_TAG.sub(" ", page)).split())

@@ -177,7 +177,7 @@ async def test_times_are_those_of_the_chosen_zone(browsing: SignedIn, alice: htt
     assert (found["zone"], found["offset"]) == ("Asia/Kolkata", "+05:30")
     shifted = at(3) + timedelta(hours=5, minutes=30)
     assert drawn(found)[0]["start"] == f"{shifted:%Y-%m-%dT%H:%M:%S}"
-    # What is typed there is meant there.
+    # Times typed there are meant there.
     done = await sent(browser, zone="Asia/Kolkata", start=f"{shifted + timedelta(hours=5):%Y-%m-%dT%H:%M}")
     path = f"/v1{done.headers['location']}"
     assert (await alice.get(path)).json()["start"] == said(at(8))
@@ -328,7 +328,7 @@ async def test_others_bookings_have_no_page_and_take_no_forms(
     done = await browser.send("/calendar/change-verdict", page="/calendar", booking=made["id"], title="x")
     assert done.status_code == 404
     assert (await bob.get(f"/v1/bookings/{made['id']}")).json()["title"] == "secret plans"
-    # Who may see everything may cancel it.
+    # A user who may see everything may cancel it.
     admin = await browsing("root")
     assert "secret plans" in await admin.get(f"/bookings/{made['id']}")
 

@@ -1,4 +1,4 @@
-"""Who sees which page and sends which form: every route × every kind of visitor; made from the routes."""
+"""Access to pages and forms: every route × every kind of visitor; made from the routes."""
 
 import re
 

@@ -28,7 +28,7 @@ def stored(system: System) -> dict[str, Any]:
 
 
 def me(system: System, **more: str) -> Finished:
-    """Who the command line is now."""
+    """The user of the command line now."""
     return system.cli("users", "me", "-o", "json", **{**ALONE, **more})
 
 

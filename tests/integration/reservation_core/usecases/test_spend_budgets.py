@@ -149,7 +149,7 @@ class Oracle:
     asked: dict[str, list[Part]] = field(default_factory=dict)
 
     async def look(self) -> None:
-        """What is over, or was shortened, counts for no more than it is."""
+        """A finished or shortened reservation counts for no more than it is."""
         held = {
             row["id"]: row
             for row in await self.bookings.rows(

@@ -1,4 +1,4 @@
-"""What is remembered of tokens, and for how long."""
+"""Remembered tokens, and for how long."""
 
 import asyncio
 from contextlib import asynccontextmanager

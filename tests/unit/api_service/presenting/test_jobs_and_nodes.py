@@ -1,4 +1,4 @@
-"""What is shown, and to whom."""
+"""Fields of jobs and nodes, and who sees them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

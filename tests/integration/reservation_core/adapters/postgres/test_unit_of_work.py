@@ -1,4 +1,4 @@
-"""Whose an error is that comes up in a transaction."""
+"""Attribution of an error that comes up in a transaction."""
 
 import errno
 from typing import cast

@@ -82,7 +82,7 @@ def test_what_no_policy_can_say_is_refused_by_its_key(text: str, said: str) -> N
 
 
 async def kept(runtime: Runtime) -> dict[str, tuple[object, bool]]:
-    """What is said of whom, and whether by the file."""
+    """The rules by scope, and whether the file says them."""
     async with runtime.uow() as uow:
         rules = await uow.policies.rules()
     return {str(each.rule.scope): (each.rule.rules.max_gpus, each.from_file) for each in rules}

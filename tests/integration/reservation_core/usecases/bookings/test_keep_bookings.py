@@ -242,7 +242,7 @@ async def test_a_components_own_clock_changes_nothing(bookings: BookingWorld, wr
 
 
 async def test_cancelled_while_being_started(bookings: BookingWorld) -> None:
-    """Whoever is first: in the end it is cancelled, nothing of it holds a card, and what it started is cancelled."""
+    """In either order it is cancelled in the end, nothing of it holds a card, and what it started is cancelled."""
     made = [await bookings.booked(NINE, workload={"command": ["true"]}) for _ in range(4)]
     await bookings.time.set(NINE)
 

@@ -246,7 +246,7 @@ async def test_a_look_that_is_called_off_before_its_turn_leaves_the_next_its_own
 
 
 async def test_what_comes_free_during_a_pass_is_for_who_was_before(bookings: BookingWorld) -> None:
-    """Who has come later does not get, in a pass that has begun, what somebody earlier in it could have had."""
+    """A later request does not get, in a pass that has begun, what an earlier one in it could have had."""
     first_half = await bookings.booked(NINE, gpus=2)
     second_half = await bookings.booked(NINE, gpus=2)
     large = await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=await bookings.person("bob"))

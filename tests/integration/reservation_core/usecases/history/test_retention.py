@@ -1,4 +1,4 @@
-"""What is removed when it is old, and all that stays: by the clock, by what is open, and by what is not summed up."""
+"""Removal of old rows, and all that stays: by the clock, by what is open, and by what is not summed up."""
 
 import asyncio
 from dataclasses import replace

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 
 async def waiting(world: World) -> list[str]:
-    """Who waits, in the order of the line."""
+    """Waiting jobs, in queue order."""
     async with world.uow() as uow:
         return [view.reservation.id for view in await uow.reservations.waiting_views(None, limit=100, after=None)]
 

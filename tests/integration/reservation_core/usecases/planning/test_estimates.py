@@ -25,7 +25,7 @@ DAY = timedelta(days=1)
 
 
 async def queue(world: World) -> dict[str, JobView]:
-    """Who waits, as `GET /v1/queue` has it."""
+    """Waiting jobs, as `GET /v1/queue` has them."""
     async with world.uow() as uow:
         return {view.reservation.id: view for view in await uow.reservations.waiting_views(None, limit=100, after=None)}
 
@@ -117,7 +117,7 @@ class Life:
             assert (view.queue_position, view.estimated_start_at) == (None, None)
 
     async def cycle(self, planner: Planner) -> None:
-        """What is over ends, the planner does all it has to, and everybody asks."""
+        """End what is over, let the planner do all it has to, and ask as everybody."""
         world, now = self.world, self.world.clock.now()
         for job_id in list(self.open):
             row = await world.row(job_id)

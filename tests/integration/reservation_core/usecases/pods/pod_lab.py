@@ -16,7 +16,7 @@ POD = GuardedPod("u-1", "lab", "train-0", "a", "alice", gpus=1, began=NINE, grac
 
 
 class ScriptedPods:
-    """See ports.pods.guarded_pods.GuardedPods. What is evicted leaves; what a budget keeps does not."""
+    """See ports.pods.guarded_pods.GuardedPods. An evicted pod leaves; a pod that a budget keeps does not."""
 
     def __init__(self) -> None:
         self.pods: dict[str, GuardedPod] = {}

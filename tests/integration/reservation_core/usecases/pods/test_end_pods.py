@@ -129,7 +129,7 @@ async def test_a_budget_is_overridden_where_that_is_set(bookings: BookingWorld) 
 
 
 async def test_who_is_killed_before_the_eviction_has_noted_it_and_the_next_one_does_it(lab: Lab) -> None:
-    """What is to be done is committed before it is done; a kill in between costs a look and no second line."""
+    """Each step is committed before it is taken; a kill in between costs a look and no second line."""
     lab.pods.put(replace(POD, marked_end=NINE))
 
     def killed(_: GuardedPod) -> None:

@@ -130,7 +130,7 @@ async def blocked(bookings: BookingWorld) -> None:
 
 
 async def test_what_ended_unseen_in_a_released_booking_is_used_and_not_wasted(bookings: BookingWorld) -> None:
-    """Whoever watches the cluster was away: the booking is gone, but what was used of it is told."""
+    """The watcher of the cluster was away: the booking is gone, but what was used of it is told."""
     bookings.keeping = GRACE
     made = await bookings.booked(NINE, 4 * HOUR, gpus=2)
     for minutes in (0, 15, 30):
@@ -193,7 +193,9 @@ async def test_who_is_refused(bookings: BookingWorld) -> None:
 
 
 async def test_what_runs_in_a_booking_leaves_less_for_another_pod(bookings: BookingWorld) -> None:
-    """Who asks whether they may at all is told as ever; who asks for a pod is told what other pods leave it."""
+    """A question whether the user may at all is answered as ever; a question for a pod is answered with what other pods
+    leave it.
+    """
     made = await bookings.booked(NINE, 4 * HOUR, gpus=2)
     await bookings.at(NINE)
     await report(bookings, POD)

@@ -106,7 +106,7 @@ async def test_of_a_pod_that_does_not_say_what_it_holds_all_cards_of_its_node_co
     world: World, settle: Settle
 ) -> None:
     world.cluster.show(pod("job-nobody"), PodPhase.PENDING, place=PodPlace("a", None))
-    # Whoever has been given a card there and has no pod yet goes elsewhere.
+    # A job that has been given a card there and has no pod yet goes elsewhere.
     held = await world.submitted(gpus=2)
     await world.plan()
     assert {card.node for card in await world.cards(held)} == {"a"}

@@ -1,4 +1,4 @@
-"""What is different from the moment before, and the numbers above the tiles."""
+"""Differences from the moment before, and the numbers above the tiles."""
 
 from collections import Counter
 from datetime import datetime

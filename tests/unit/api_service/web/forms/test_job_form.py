@@ -1,4 +1,4 @@
-"""What is typed into the form of a job, and the same for the terminal."""
+"""Input of the form of a job, and the same for the terminal."""
 
 import shlex
 from typing import Any

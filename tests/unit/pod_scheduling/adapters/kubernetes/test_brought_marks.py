@@ -14,7 +14,7 @@ CARDS, TIME, INDEX = "gpu-dev/cards", "tencent.com/predicate-time", "tencent.com
 
 
 class Watched:
-    """What is made of each state that a watch tells of one pod."""
+    """The result for each state that a watch tells of one pod."""
 
     def __init__(self) -> None:
         self.brought = BroughtMarks()

@@ -1,4 +1,4 @@
-"""Who may have GPUs in an enforced namespace: owners, needs, and every verdict, forged marks included."""
+"""Permission for GPUs in an enforced namespace: owners, needs, and every verdict, forged marks included."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is remembered of who may use GPUs, and a circuit that stops asking."""
+"""Remembered standings, and a circuit that stops asking."""
 
 from datetime import UTC, datetime, timedelta
 

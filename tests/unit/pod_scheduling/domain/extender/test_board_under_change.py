@@ -75,8 +75,8 @@ events = st.one_of(
 
 @dataclass
 class World:
-    """What is, without any memory of how it came to be; but of which model a node was that is gone stays known of the
-    pods that were there with it (`counted`)."""
+    """The present state, without any memory of how it came to be; but of which model a node was that is gone stays
+    known of the pods that were there with it (`counted`)."""
 
     nodes: dict[str, CardNode] = field(default_factory=dict)
     gone: dict[str, CardNode] = field(default_factory=dict)

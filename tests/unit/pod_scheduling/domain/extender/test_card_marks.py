@@ -1,4 +1,4 @@
-"""What is written on pods that were given cards, and read again after a restart."""
+"""Marks on pods that were given cards, and read again after a restart."""
 
 from datetime import UTC, datetime, timedelta
 

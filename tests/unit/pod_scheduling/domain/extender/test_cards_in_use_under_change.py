@@ -45,7 +45,7 @@ def some_pod(chance: random.Random) -> CardPod:
 
 @dataclass
 class Known:
-    """What is now, without any memory of how it came to be."""
+    """The present state, without any memory of how it came to be."""
 
     nodes: dict[str, CardNode] = field(default_factory=dict)
     pods: dict[str, tuple[CardPod, str, Footprint | None, bool]] = field(default_factory=dict)

@@ -80,7 +80,7 @@ def marks(of: Json) -> dict[str, str]:
     return {name: value for name, value in of["metadata"]["annotations"].items() if name.startswith("gpu-dev/")}
 
 
-# --- What is written.
+# --- Written patches.
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_hostile_name_cannot_write_lines_into_the_log() -> None:
     assert "\n" not in verdict.log[0]
 
 
-# --- What is denied.
+# --- Denied pods.
 
 GPU_LIMIT = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
 
@@ -292,7 +292,7 @@ def test_a_map_or_an_index_that_can_not_be_used(name: str, text: str, told: str)
     assert denied(pod(name, annotations={MAP_ANNOTATION: text})).startswith(told)
 
 
-# --- Whose pods are looked at.
+# --- Pods in scope.
 
 
 def test_a_pod_of_another_scheduler_is_let_be() -> None:

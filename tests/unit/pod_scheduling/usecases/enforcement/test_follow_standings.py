@@ -1,4 +1,4 @@
-"""Who is asked when, in virtual time: one question for all, none while the service is silent, none that is known."""
+"""Questions in virtual time: one question for all, none while the service is silent, none that is known."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ class World:
         )
 
     async def review(self, question: StandingQuestion = ADA, limit_s: float = 0.15) -> tuple[Standing | None, float]:
-        """What is said, and how long it took."""
+        """The answer, and how long it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         return await self.standings.standing(question, limit_s), round(loop.time() - began, 6)

@@ -1,4 +1,4 @@
-"""Who comes back from the node that it was told alone is told another one, while there is one."""
+"""A pod that comes back from the node that it was told alone is told another one, while there is one."""
 
 from collections.abc import Collection
 

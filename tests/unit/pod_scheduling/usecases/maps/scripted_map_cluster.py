@@ -73,7 +73,7 @@ class Truth:
         return made
 
     def left_waiting(self) -> list[str]:
-        """Who waits and need not."""
+        """Pods that wait and need not."""
         board = self.board()
         return [
             uid

@@ -1,4 +1,4 @@
-"""Who on the waitlist is served, against trying every card."""
+"""Service of the waitlist, against trying every card."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import combinations

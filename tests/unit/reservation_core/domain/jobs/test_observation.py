@@ -1,4 +1,4 @@
-"""What is seen of one pod of a gang, by example."""
+"""Observations of one pod of a gang, by example."""
 
 from dataclasses import replace
 from datetime import timedelta

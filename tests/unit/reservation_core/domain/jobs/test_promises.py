@@ -74,7 +74,7 @@ def play(simulation: Simulation, steps: int) -> None:
         simulation.do(simulation.chance.choice(OPERATIONS))
         simulation.plan()
     ever = {each.id for each in simulation.waiting.values() if simulation.could_ever(each)}
-    # Whoever can be placed at all has a promise at once, and starts when nothing new comes any more.
+    # A job that can be placed at all has a promised start at once, and starts when nothing new comes any more.
     assert ever == {each.id for each in simulation.slots.values() if each.booking_id is None}
     ever |= simulation.slots.keys()
     for _ in range(600):

@@ -1,4 +1,4 @@
-"""Whom to ask again, and when."""
+"""Jobs to ask again, and when."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -46,7 +46,7 @@ def test_there_is_always_an_answer(one: list[str], other: list[str]) -> None:
         ("10.0.0.1", ["1.2.3.4, 203.0.113.5", "10.2.3.4,192.0.2.7"], "203.0.113.5"),
         # Nobody but proxies: the farthest.
         ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-        # What is no address ends the way.
+        # A part that is no address ends the way.
         ("10.0.0.1", ["203.0.113.5, nonsense"], "10.0.0.1"),
         ("10.0.0.1", ["203.0.113.5, nonsense, 10.0.0.2"], "10.0.0.2"),
         ("fd00::1", ["2001:db8::2"], "2001:db8::/64"),

@@ -1,4 +1,4 @@
-"""Who is let in as whom: the first rule that fits, what rules may not say, names that nobody can take by a trick."""
+"""Sign-in rules: the first rule that fits, what rules may not say, names that nobody can take by a trick."""
 
 import re
 from itertools import product

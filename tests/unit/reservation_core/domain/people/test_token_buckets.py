@@ -11,7 +11,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 0.1, 0.
 
 
 def _left(taken: list[float], now: float) -> float:
-    """What is in a bucket from which a token was taken at these times."""
+    """Tokens in a bucket from which one was taken at these times."""
     left, at = float(PACE.burst), 0.0
     for each in taken:
         left = min(PACE.burst, left + (each - at) * PACE.per_s) - 1
@@ -32,7 +32,7 @@ def test_each_has_a_bucket_that_fills_again(steps: list[tuple[str, float]]) -> N
             taken[key].append(now)
         else:
             assert wait == pytest.approx((1 - left) / PACE.per_s)
-            # Who waits so long is let through.
+            # A caller that waits so long is let through.
             assert _left(taken[key], now + wait) == pytest.approx(1)
 
 

@@ -1,8 +1,8 @@
 """A world in which nodes don't fail and administrators don't intervene, beside a planner that is told of it bit by bit.
 
 Jobs of all priorities, owners, projects, types and sizes arrive; they are cancelled, end early, are extended; bookings
-are made and cancelled, and jobs run within them. Who books or extends is refused what the ledger's constraint and the
-policy refuse. Every step is followed by all that the planner decides, and everything it decides is checked.
+are made and cancelled, and jobs run within them. Bookings and extensions are refused what the ledger's constraint and
+the policy refuse. Every step is followed by all that the planner decides, and everything it decides is checked.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK)
 
 @dataclass(frozen=True)
 class Owned:
-    """Whose something is, and how many things there were before it was given."""
+    """The owner of a thing, and how many things there were before it was given."""
 
     owner: int
     project: str | None
@@ -56,7 +56,7 @@ class Owned:
 
 
 class Simulation:
-    """What is true, and what the planner makes of it."""
+    """The true state, and what the planner makes of it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Who is held back by a quota: everybody is asked again, however many stand before them."""
+"""Jobs held back by a quota: every one is asked again, however many stand before it."""
 
 from dataclasses import replace
 

@@ -186,7 +186,7 @@ def run_to_the_end(
 ) -> dict[str, datetime]:
     """Let everything run for its full length, a minute at a time; answers when each job started.
 
-    What overruns at T0 goes so much later, and before anybody is started at that time. Whoever is the first in line is
+    What overruns at T0 goes so much later, and before anybody is started at that time. The first job in the queue is
     asked every minute when it will start: it never starts after what it was told, once no overrun is left that lasts
     longer than was thought.
     """
@@ -237,7 +237,7 @@ def _refill(
 def check_the_first_is_told_the_latest(world: World, limit: int, overrun: timedelta, anew: bool) -> None:
     """Start who may at T0, tell the rest, and let time pass: with the same planner, or one that was told `anew`.
 
-    What is told counts for the world it was told in, with those starts made. It is a promise to the first in line as
+    An estimate counts for the world it was made in, with those starts made. It is a promise to the first in line as
     long as nothing lasts longer than was thought, and whatever ends earlier; how long an overrun lasts is a guess.
     """
     state = world.state()

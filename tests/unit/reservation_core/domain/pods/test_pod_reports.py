@@ -69,7 +69,7 @@ def test_an_end_that_is_told_again_uses_no_other_booking_of_that_time(booking: s
     again = register.report(pod(booking_id=booking, since=NINE, ended_at=NINE + 30 * MINUTE))
     assert (again.outcome, again.reason) == (ReportOutcome.UNCHANGED, "Its end is known.")
     assert not register.new
-    # What is told of later is news.
+    # A pod reported later is news.
     assert register.report(pod(since=NINE, ended_at=NINE + 35 * MINUTE)).outcome is ReportOutcome.RECORDED
 
 

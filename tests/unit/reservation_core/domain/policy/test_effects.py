@@ -1,4 +1,4 @@
-"""Whom a change of the policy affects, against a look at everything that everybody holds."""
+"""Effects of a change of the policy, against a look at everything that everybody holds."""
 
 from datetime import UTC, datetime, timedelta
 

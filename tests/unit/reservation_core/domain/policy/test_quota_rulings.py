@@ -53,7 +53,7 @@ def test_what_was_given_after_a_slot_takes_nothing_from_it() -> None:
     in_slot = start("job-1", 10, now=T0 + timedelta(seconds=1), had_slot=True)
     assert Ruling(TWO, NAMES, [own, after]).in_slot(in_slot)
     assert Ruling(TWO, NAMES, [own, after]).refuses_start(in_slot) is None
-    # What is there since before it does count: a pod that overruns, or a rule that was made smaller.
+    # Older usage does count: a pod that overruns, or a rule that was made smaller.
     assert Ruling(TWO, NAMES, [own, before]).refuses_start(in_slot) is not None
     # Before the slot has come, everything does.
     early = replace(in_slot, start=at(-1), end=at(9))

@@ -1,4 +1,4 @@
-"""Who may have GPUs for a project: what all members have for it counts, and nothing else does."""
+"""Quotas of projects: what all members have for it counts, and nothing else does."""
 
 from hypothesis import given
 from hypothesis import strategies as st

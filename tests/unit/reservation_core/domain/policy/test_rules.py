@@ -281,8 +281,8 @@ def test_the_earliest_start_is_the_oracles(case: Case) -> None:
     assert case.request.start is not None
     found = possible_from(case.request, Policy(case.rules), case.usage, case.now)
     first = (case.request.start - MONDAY) // MINUTE
-    # Beyond everything that is held nothing changes but where a week begins. What is held in the first may leave too
-    # little of it: only about the begin of the one after the next all weeks are alike.
+    # Beyond everything that is held nothing changes but where a week begins. Usage in the first may leave too little of
+    # it: only about the begin of the one after the next all weeks are alike.
     about_weeks = [range(week - 160, week + 2) for week in (WEEK_MINUTES, 2 * WEEK_MINUTES)]
     candidates = [*range(first, FAR + 70), *about_weeks[0], *about_weeks[1]]
     starts = (

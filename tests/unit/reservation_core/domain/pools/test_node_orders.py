@@ -21,7 +21,7 @@ def unusable(free: int, demand: Demand) -> float:
 def usable(free: int, demand: Demand) -> float:
     """How many of the free cards get used when pieces of one size come, the mean over all cards that are asked for.
 
-    What is too little for a piece is worth as much of a piece's cards as it is of a piece, each time by that part.
+    A rest too small for a piece is worth as much of a piece's cards as it is of a piece, each time by that part.
     """
     cards = [size for size, count in demand.items() for _ in range(count * size)]
     used = 0.0

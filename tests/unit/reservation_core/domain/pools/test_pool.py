@@ -141,7 +141,7 @@ def test_a_slot_is_on_cards_that_are_joined_best() -> None:
     ],
 )
 def test_the_policy_says_which_node_a_single_card_is_taken_from(policy: PlacementPolicy, taken: str) -> None:
-    """Whoever waits asks for fours and whole nodes, and one for a single card; they are seen before anybody starts."""
+    """Waiting jobs ask for fours and whole nodes, and one for a single card; they are seen before any job starts."""
     nodes = (node("a", 8), node("b", 8, first_id=10), node("c", 8, first_id=20))
     rows = tuple(held(f"r{gpu}", gpu, -1, 99) for gpu in (10, 11, 12, 13, 20, 21, 22))
     line = (job(1), *(job(seq, 4, 5) for seq in range(2, 9)), *(job(seq, 8, 9) for seq in range(9, 12)))

@@ -1,4 +1,4 @@
-"""What is asked over connections of our own: whatever a server does with them, nobody gets another's answer."""
+"""Requests over connections of our own: whatever a server does with them, nobody gets another's answer."""
 
 import asyncio
 import json

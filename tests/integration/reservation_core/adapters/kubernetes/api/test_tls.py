@@ -1,4 +1,4 @@
-"""Who the API server is, and who we are to it, where what is asked goes over connections of our own."""
+"""Identities of the API server and of ours, for requests over connections of our own."""
 
 import asyncio
 import ssl

@@ -42,7 +42,7 @@ async def script(url: str, sql: str) -> None:
 
 
 async def leftovers(url: str) -> list[str]:
-    """What is ours and still there: relations, functions, schemas, apart from Alembic's own table."""
+    """Our objects that are still there: relations, functions, schemas, apart from Alembic's own table."""
     async with pool(url).begin() as connection:
         found = await connection.execute(
             text(

@@ -64,7 +64,7 @@ def visited(node: dict[str, Any]) -> float:
 
 
 def faults(name: str, values: dict[str, Any], without: Explained, on_history: Explained) -> list[str]:
-    """What is wrong with a statement's second execution, in words."""
+    """The faults of a statement's second execution, in words."""
     wrong = []
     whole = {
         table

@@ -42,7 +42,7 @@ def keeping_events(days: float) -> RetentionRules:
 async def chain_and_remove(
     uow: UnitOfWorkFactory, cluster: ScriptedCluster, rules: RetentionRules, walk: RetentionWalk
 ) -> RetentionReport:
-    """What is not chained is not removed."""
+    """An event outside the chain is not removed."""
     while await chain_events(uow):
         pass
     return await remove_old(uow, cluster, rules, walk)

@@ -152,7 +152,7 @@ async def test_only_what_is_old_and_summed_goes_and_usage_stays(
 async def test_usage_that_is_corrected_while_its_rows_go_is_not_lost(
     seed: Any, engine: AsyncEngine, first: str
 ) -> None:
-    """Whoever comes first, the other waits: rows are never gone from the ledger and from the sums."""
+    """In either order the second waits: rows are never gone from the ledger and from the sums."""
     ledger = Ledger(seed, 1)
     await ledger.fill()
     await sum_up(engine, ledger, 1000)

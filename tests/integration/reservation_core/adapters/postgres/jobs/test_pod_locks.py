@@ -138,7 +138,7 @@ async def test_who_lost_the_connection_can_write_no_more_and_is_told(
 async def test_a_cancellation_is_not_hidden_by_what_it_did_to_the_connection(
     uow: UnitOfWorkFactory, beside: AsyncEngine
 ) -> None:
-    """Whoever is told of a database that is away tries again, and would never end."""
+    """A caller notified of a database that is away tries again, and would never end."""
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Who is told of what: the trigger on events, preferences, targets, and words that database and program share."""
+"""Notifications: the trigger on events, preferences, targets, and words that database and program share."""
 
 from typing import Any
 

@@ -112,7 +112,7 @@ async def test_what_was_held_in_weeks_is_the_same_however_much_is_summed(
                     view = await policies.usage(ledger.users["ada"], project, known_from, now)
                     mine = [each for each in everything if each.user == "ada" or (project and each.project == project)]
                     assert by_week(list(view.holdings), known_from).expected == by_week(mine, known_from)
-                    # What is at one moment from this minute on, and bookings one by one, are as they are.
+                    # Sums at one moment from this minute on, and bookings one by one, are as they are.
                     for at in (max(this_minute, known_from), max(now, known_from) + timedelta(hours=30)):
                         end = at + timedelta(hours=9)
                         assert peak(held(view.holdings), at, end) == peak(held(mine), at, end)

@@ -288,7 +288,7 @@ async def test_shares_are_the_same_however_often_they_are_brought_up(
     half_life = timedelta(hours=9)
     moments = sorted(seed.now - ledger.length(0, 50) for _ in range(3))
     for now in [*moments, seed.now]:
-        # What is closed by the time it is looked at is what the ledger has then; the future is as it was planned.
+        # Closed ranges are what the ledger has by the time of the look; the future is as it was planned.
         async with engine.begin() as connection:
             usage = Usage(connection)
             await usage.bring_shares_up(half_life, now)

@@ -1,4 +1,4 @@
-"""Who we are to an API server, read from files that change under us."""
+"""Credentials for an API server, read from files that change under us."""
 
 import json
 import stat

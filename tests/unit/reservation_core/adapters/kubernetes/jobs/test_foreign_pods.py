@@ -1,4 +1,4 @@
-"""Who uses GPUs of our nodes without having asked us."""
+"""Pods that use GPUs of our nodes without having asked us."""
 
 from typing import Any
 

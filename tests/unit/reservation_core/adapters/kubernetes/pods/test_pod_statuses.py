@@ -1,4 +1,4 @@
-"""What is read from Pod objects, as kubelets and the cluster's controllers write them."""
+"""Statuses read from Pod objects, as kubelets and the cluster's controllers write them."""
 
 import json
 from datetime import UTC, datetime
