@@ -5,7 +5,7 @@
 #   make test  all tests              ARGS="-k name" passes arguments on, here and for quick and bench
 #   make explore the property tests with other examples each time; ARGS="--hypothesis-seed=N" repeats one
 #   make mutants each guard broken once: tests must go red      ARGS="extend" tries those with this word in their names
-#   make check format, lint, types, import rules
+#   make check format, lint, types, import rules, words   COMMITS=main..HEAD looks at their subjects, too
 #   make web   the scripts of the web pages, with Node.js 18+; `make up` does it by itself where that is there
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
@@ -51,11 +51,12 @@ explore: $(DEV) ## the property tests with other examples than those of `make te
 mutants: $(DEV) ## break each guard once and see its tests go red (half an hour on two cores)
 	@$(PY) -m tests.mutants $(ARGS)
 
-check: lint types imports ## format, lint, types, import rules
+check: lint types imports ## format, lint, types, import rules, words
 
 lint: $(DEV)
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
+	@$(PY) -m tests.words
 
 types: $(DEV)
 	@$(PY) -m mypy
