@@ -132,7 +132,7 @@ def options(
 
     Start with:  gpu-dev run --gpus 1 --for 1h -- python train.py
     """
-    # What is given here is read from the context by `gpu_dev.session`.
+    # `gpu_dev.session` reads these options from the context.
     del server, token_file, version
 
 

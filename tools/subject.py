@@ -10,7 +10,7 @@ _MADE_BY_GIT = ("Merge ", "Revert ", "fixup! ", "squash! ", "amend! ")
 
 
 def problem(subject: str) -> str | None:
-    """What is wrong with a subject; None if nothing is."""
+    """The fault of a subject; None if nothing is."""
     if subject.startswith(_MADE_BY_GIT):
         return None
     if SUBJECT.fullmatch(subject) is None:

@@ -80,7 +80,7 @@ class AssumedPods(Generic[A]):
         return self._now_s() >= self._unclear_until_s and not any(pod.calls for pod in self._by_uid.values())
 
     def put(self, assumed: A) -> None:
-        """A pod counts from now on. Who decided sees to its cards."""
+        """A pod counts from now on. The caller sees to its cards."""
         self._by_uid[assumed.pod.uid] = assumed
 
     def forget(self, uid: str) -> None:

@@ -1,8 +1,8 @@
 """Binding pods with scheduling maps: decide on what is in memory, bind beside each other, say why somebody waits.
 
-Whoever waits is looked at again when the node that it waits for, or what is on that node, has changed. What is being
-bound counts as bound until the API server says otherwise: no decision is made on what is on its way. Who begins to lead
-reads everything anew first: what the leader before bound last may not have been seen here yet.
+A waiting pod is looked at again when the node that it waits for, or what is on that node, has changed. A pod being
+bound counts as bound until the API server says otherwise: no decision is made on what is on its way. A new lease holder
+reads everything anew first: pods that the holder before bound last may not have been seen here yet.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 class BindRules:
     """`parallel` calls are under way at once.
 
-    Who could not be bound is tried again after `retry_s` seconds, then after twice as long, `longest_retry_s` at most.
+    A failed bind is tried again after `retry_s` seconds, then after twice as long, `longest_retry_s` at most.
     A bind that was not answered may still be carried out for `unclear_s` seconds: so long its cards stay taken. A pod
     that was bound and is not seen to be for `assumed_s` is looked up. A pod that waits for the same with other figures
     is told so after `retell_s` seconds; `tellers` tell at once.

@@ -214,7 +214,7 @@ class HeldPods:
     async def work(self, *, one_statement: bool = False) -> AsyncIterator[UnitOfWork]:
         """A unit of work like the factory's, on the connection that holds the locks: only one at a time.
 
-        Whoever lost that connection, and the locks with it, can't write by it any more.
+        A caller that lost that connection, and the locks with it, can't write by it any more.
         """
         check_still_held(self._connection)
         with told_as_unavailable() as reached:

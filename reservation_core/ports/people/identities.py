@@ -11,7 +11,7 @@ from reservation_core.domain.people.token_scopes import EVERYTHING, TokenScope
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls, from a verified credential."""
+    """The caller, from a verified credential."""
 
     user_id: int
     user: str

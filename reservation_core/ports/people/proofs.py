@@ -1,4 +1,4 @@
-"""What is asked elsewhere about somebody who signs in, and which proofs have been used."""
+"""Proofs of people who sign in: checked elsewhere, and used once."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,12 +9,12 @@ from reservation_core.domain.people.sign_in import ProvedIdentity
 
 
 class ProofUnavailableError(Exception):
-    """Whoever could say whether a proof is good can't be asked now. The text holds nothing of the proof."""
+    """The service that checks a proof can't be asked now. The text holds nothing of the proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedProof:
-    """Whom a proof shows. One that may be used once only has `once`, its digest, which is kept until `forget_after`."""
+    """The person whom a proof shows. One that may be used once only has `once`, its digest, which is kept until `forget_after`."""
 
     identity: ProvedIdentity
     once: bytes | None = None

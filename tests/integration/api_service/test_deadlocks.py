@@ -42,7 +42,7 @@ async def test_a_request_in_a_deadlock_is_repeated(alice: httpx.AsyncClient, run
 
     async with runtime.uow() as uow:
         rival = connection_of(uow)
-        # Who has waited for longer than this looks for a deadlock, and is the one to be ended.
+        # The transaction that has waited for longer than this looks for a deadlock, and is the one to be ended.
         await rival.execute(text("SET LOCAL deadlock_timeout = '1min'"))
         await rival.execute(text("SELECT FROM reservations WHERE kind = 'booking' FOR UPDATE"))
         answer = asyncio.create_task(call(alice, booking))

@@ -107,7 +107,7 @@ def test_a_release_is_prepared_and_nothing_is_committed(tmp_path: Path) -> None:
     git("add", ".")
     git("commit", "--quiet", "-m", "planner: plan gangs first")
     prepare(tmp_path, "9.0.0", "2026-12-01")
-    # What is prepared is the version after the newest tag.
+    # The prepared version is the one after the newest tag.
     assert "start" not in (tmp_path / "CHANGELOG.md").read_text()
     assert "**planner:** plan gangs first" in (tmp_path / "dist/tag-message.txt").read_text()
     assert all("9.0.0" in path.read_text() for path in repeated(tmp_path))

@@ -47,7 +47,7 @@ class BookingLife:
         return [row.id for row in found]
 
     async def facts(self, ids: Sequence[str]) -> dict[str, BookingFacts]:
-        """What is true around these bookings, but for their grace."""
+        """The facts around these bookings, but for their grace."""
         found = await self._connection.execute(statement("booking_facts"), {"ids": list(ids)})
         return {
             row.id: BookingFacts(

@@ -49,7 +49,7 @@ class Retention:
     async def remove_reservations(self, before: datetime, after: Place | None, limit: int) -> Removal:
         """Jobs, bookings and maintenance windows that ended before a time, with everything that belongs to them.
 
-        What is not summed up, not given back, or still used by pods of others is passed over.
+        Rows that are not summed up, not given back, or still used by pods of others are passed over.
         """
         after_at, after_id = after or (_BEGINNING, "")
         found = await self._run(

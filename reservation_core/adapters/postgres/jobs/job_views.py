@@ -57,7 +57,7 @@ class JobViews:
         return await self._views(found.all())
 
     async def waiting_views(self, user_id: int | None, *, limit: int, after: tuple[int, int] | None) -> list[JobView]:
-        """Who waits, in line order; `after` is the last seen (-priority, seq)."""
+        """Waiting jobs, in the order of the queue; `after` is the last seen (-priority, seq)."""
         after_priority, after_seq = (_FIRST_PRIORITY, 0) if after is None else after
         found = await self._connection.execute(
             statement("view_waiting"),
@@ -71,7 +71,7 @@ class JobViews:
         return [(row.gpu_type, row.jobs, row.gpus) for row in found]
 
     async def _views(self, rows: Sequence[Row[Any]]) -> list[JobView]:
-        # Who waits again has given back what an attempt before had.
+        # A job that waits again has given back what an attempt before had.
         ids = [row.id for row in rows if row.attempt > 0 and row.status != "queued"]
         allocations = {}
         if ids:

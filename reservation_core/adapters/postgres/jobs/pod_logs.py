@@ -25,7 +25,7 @@ class PodLogs:
     async def keep(self, logs: Sequence[KeptLog], now: datetime) -> None:
         """Store the ends of logs, in one statement.
 
-        What is complete is not written again; an empty tail never replaces another.
+        A complete tail is not written again; an empty tail never replaces another.
         """
         if not logs:
             return

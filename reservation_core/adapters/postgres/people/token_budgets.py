@@ -32,7 +32,7 @@ class Budgets:
     async def charge(self, line: Sequence[Budget], asks: Sequence[Ask]) -> None:
         """Charge budgets that are held: each pays for all of it.
 
-        What is not used in the end is given back when the reservation is over.
+        Unused GPU-time is given back when the reservation is over.
         """
         await self._connection.execute(
             statement("charge_budgets"),

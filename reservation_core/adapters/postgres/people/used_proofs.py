@@ -16,7 +16,7 @@ class UsedProofs:
     async def use(self, digest: bytes, forget_after: datetime, now: datetime) -> bool:
         """Note a proof's digest (32 bytes); False when it was used before.
 
-        Who comes second waits for the first one's transaction. Some that nobody could use any more are forgotten.
+        A second caller waits for the first one's transaction. Some that nobody could use any more are forgotten.
         """
         used = await self._connection.scalar(
             statement("use_proof"), {"digest": digest, "forget_after": forget_after, "now": now}

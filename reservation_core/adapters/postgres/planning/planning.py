@@ -113,7 +113,7 @@ class Planning:
     async def changed(
         self, ids: Sequence[str], start_allowance: timedelta, slotted: Collection[str] = ()
     ) -> tuple[list[Waiting], list[Commitment]]:
-        """What is now true of these reservations: waiting, holding, or (absent from both) neither.
+        """The present state of these reservations: waiting, holding, or (absent from both) neither.
 
         Of those that wait the ledger is asked only for `slotted`, which had a slot: only the planner gives them.
         """

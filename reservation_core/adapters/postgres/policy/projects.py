@@ -50,7 +50,7 @@ class Projects:
         return await self._hit("remove_project_member", name=name, user_id=user_id)
 
     async def fellows(self, user_id: int) -> dict[int, str]:
-        """Who is in a project with a user: names by id."""
+        """Users in a project with a user: names by id."""
         found = await self._connection.execute(statement("fellows_of_user"), {"user_id": user_id})
         return {row.id: row.name for row in found}
 

@@ -32,7 +32,7 @@ async def statuses(world: World, ids: list[str]) -> list[JobStatus]:
 
 
 async def told(world: World) -> dict[str, datetime | None]:
-    """Whoever is told something, and the start that they are told."""
+    """Jobs with an estimate, and the estimated start."""
     rows = await world.sql("SELECT reservation_id, estimated_start_at FROM wait_estimates")
     return {row.reservation_id: row.estimated_start_at for row in rows}
 
@@ -188,7 +188,7 @@ async def test_places_and_estimates_go_on_beyond_the_estimated_part(world: World
 
 
 async def test_no_two_have_one_place_where_shares_order_the_line_otherwise(world: World) -> None:
-    """Who came first but has had much stands behind those told, and is counted there."""
+    """An early job whose owner has had much stands behind those told, and is counted there."""
     world.rules = replace(world.rules, estimates=2)
     await world.ran(gpus=2, nodes=2)
     async with world.uow() as uow:
@@ -368,7 +368,7 @@ async def test_a_plan_that_is_ended_to_break_a_deadlock_is_made_anew(world: Worl
         return bool((await world.sql(waits)).all())
 
     async with world.uow() as uow:
-        # Who has waited for longer than this looks for a deadlock, and is the one to be ended.
+        # The transaction that has waited for longer than this looks for a deadlock, and is the one to be ended.
         await sql(uow, "SET LOCAL deadlock_timeout = '1min'")
         await sql(uow, "SELECT FROM reservations FOR UPDATE")
         cycle = asyncio.create_task(planner.cycle())
