@@ -56,7 +56,7 @@ check: lint types imports ## format, lint, types, import rules, words
 lint: $(DEV)
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
-	@$(PY) -m tests.words
+	@$(PY) -m tools.words
 
 types: $(DEV)
 	@$(PY) -m mypy

@@ -1,10 +1,9 @@
-"""The manifests in `deploy/manifests`, for those who don't use Helm, as they come from the charts; the copies of the
-library chart that lie in the charts that use it; and the defaults that its template `gpu-dev.defaults` reads.
+"""The manifests in `deploy/manifests`, for those who don't use Helm, as they come from the charts, and the
+defaults that the library chart's template `gpu-dev.defaults` reads.
 
 `python -m tests.chart.plain_manifests` writes them.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,7 @@ def written() -> dict[str, str]:
 
 
 def library_of(chart: str) -> Path:
-    """Where a chart's own copy of the library lies: Helm fetches nothing that is there."""
+    """Where a chart has the library: Helm fetches nothing that is there."""
     return CHARTS / chart / "charts" / LIBRARY.name
 
 
@@ -162,8 +161,6 @@ def _drop(part: object) -> None:
 
 if __name__ == "__main__":
     for user in users_of_the_library():
-        shutil.rmtree(library_of(user), ignore_errors=True)
-        shutil.copytree(LIBRARY, library_of(user))
         defaults_file(user).parent.mkdir(exist_ok=True)
         defaults_file(user).write_text(defaults_of(user))
     FOLDER.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tools.subject import problem
+from tools.subject import fault
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -39,12 +39,14 @@ def test_hooks_fetch_nothing_and_call_what_there_is() -> None:
     [
         ("planner: retry when the database is read-only", None),
         ("api!: refuse tokens without an end", None),
-        ("Merge branch 'main'", None),
+        ("Merge branch 'main'", "area"),
+        ("Planner: retry", "area"),
+        ("planner:", "area"),
         ("Retry when the database is read-only", "area"),
         ("planner: " + "x" * 64, "73 characters"),
         ("", "area"),
     ],
 )
 def test_a_subject_names_its_area_and_is_short(subject: str, wrong: str | None) -> None:
-    found = problem(subject)
+    found = fault(subject)
     assert found is None if wrong is None else found is not None and wrong in found

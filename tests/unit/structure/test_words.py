@@ -1,4 +1,4 @@
-"""Faults that `tests.words` finds, and texts that it leaves alone."""
+"""Faults that `tools.words` finds, and texts that it leaves alone."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import words
+from tools import words
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@lab.example", "-c", "commit.gpgsign=false"]
 
@@ -40,24 +40,6 @@ def test_sentences_begin_with_a_thing(text: str, lines: list[int]) -> None:
 )
 def test_comments_docstrings_and_loop_variables_are_read(source: str, lines: list[int]) -> None:
     assert sorted(line for line, _ in words.wrong_in_code(source)) == lines
-
-
-@pytest.mark.parametrize(
-    ("subject", "right"),
-    [
-        ("planner: retry when the database is read-only", True),
-        ("api!: drop `each`", True),
-        ("docs(guides): name the thing first", True),
-        ("test: " + "a" * 66, True),
-        ("test: " + "a" * 67, False),
-        ("Merge branch 'a'", False),
-        ("Who asks again asks until there is one", False),
-        ("Planner: retry", False),
-        ("planner:", False),
-    ],
-)
-def test_subjects_name_their_area_and_are_short(subject: str, right: bool) -> None:
-    assert (words.wrong_subject(subject) is None) == right
 
 
 @pytest.fixture

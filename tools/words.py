@@ -1,8 +1,7 @@
-"""Check how the repository reads, as far as a machine can: `python -m tests.words`, part of `make lint`.
+"""Check how the repository reads, as far as a machine can: `python -m tools.words`, part of `make lint`.
 
 Sentences of docstrings, comments and pages must not begin with a relative clause, loop variables are named after their
-element, and the commits of the range in COMMITS (`base..head`, set in CI) have a subject `area: summary` of at most
-72 characters. A range that this clone does not hold is not checked.
+element, and the commits of the range in COMMITS (`base..head`, set in CI) have subjects as `tools.subject` wants them. A range that this clone does not hold is not checked.
 """
 
 import ast
@@ -15,13 +14,13 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.subject import fault
+
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "SECURITY.md", "docs/**/*.md", "tests/**/*.md")
-MOST_CHARACTERS = 72
+PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/**/*.md", "tests/**/*.md")
 # English writes these with a capital only where a sentence begins.
 _OPENING = re.compile(r"\b(Who|Whom|Whoever|Whose|What is)\b(?!')")
 _CODE = re.compile(r"^```.*?^ *```|``.+?``|`[^`\n]*(?:\n[^`\n]+)?`|\"[^\"\n]*\"", re.DOTALL | re.MULTILINE)
-_SUBJECT = re.compile(r"[a-z][\w./-]*(\([\w ./-]+\))?!?: \S")
 _HAS_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _HAS_TARGET = ast.For | ast.AsyncFor | ast.comprehension
 
@@ -66,13 +65,6 @@ def wrong_in_files(root: Path) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{line}: {wrong}"
 
 
-def wrong_subject(subject: str) -> str | None:
-    """Return the fault of a commit's subject, None where there is none."""
-    if len(subject) > MOST_CHARACTERS:
-        return f"{len(subject)} characters, at most {MOST_CHARACTERS} are allowed"
-    return None if _SUBJECT.match(subject) else "it must read `area: summary`"
-
-
 def wrong_in_commits(root: Path, commits: str) -> Iterator[str]:
     """Lines about the commits of a range, merges included; none where the range is empty or can't be read."""
     if not commits:
@@ -87,7 +79,7 @@ def wrong_in_commits(root: Path, commits: str) -> Iterator[str]:
     if log.returncode:
         print(f"commit subjects are not checked: this clone does not hold {commits}", file=sys.stderr)
     for commit, _, subject in (line.partition(" ") for line in log.stdout.splitlines()):
-        if wrong := wrong_subject(subject):
+        if wrong := fault(subject):
             yield f"commit {commit}: {wrong}: {subject}"
 
 
