@@ -22,12 +22,12 @@ async def end_on_time(runtime: Runtime, settings: ProcessorSettings) -> None:
     """End and warn once whatever is due, then rest until the next end, at most a second."""
     report = await until_not_lost(lambda: end_due(runtime.uow, runtime.clock, settings.warn_before_s))
     if report:
-        _log.info("ended", ended=report.ended, warned=report.warned)
+        _log.info("jobs ended or warned", ended=report.ended, warned=report.warned)
     await asyncio.sleep(rest_s(report.next_end, runtime.clock.now()))
 
 
 def rest_s(next_end: datetime | None, now: datetime) -> float:
-    """How many seconds to rest when the next job ends at `next_end`: one that was just started may end sooner."""
+    """Seconds to rest when the next job ends at `next_end`: a job that was just started may end sooner."""
     left_s = EVERY_S if next_end is None else (next_end - now).total_seconds()
     return min(EVERY_S, max(LEAST_S, left_s))
 
@@ -41,5 +41,5 @@ async def repair(runtime: Runtime, settings: ProcessorSettings, asked: AskedAgai
     rules = RepairRules(settings.start_allowance, settings.max_starts, patience)
     report = await until_not_lost(lambda: repair_stuck(runtime.uow, runtime.cluster, runtime.clock, rules, asked))
     if report:
-        _log.warning("repaired", timed_out=report.timed_out, unknown=report.unknown, resent=report.resent)
+        _log.warning("stuck jobs repaired", timed_out=report.timed_out, unknown=report.unknown, resent=report.resent)
     await asyncio.sleep(REPAIR_EVERY_S)

@@ -43,11 +43,13 @@ async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_start
         while len(batch) < _BATCH and not observed.empty():
             batch.append(observed.get_nowait())
         try:
-            # Somebody is busy with these pods right now: look again in a moment (or at the next resync).
+            # Another process holds these pods' locks: observe them again in a moment (or at the next resync).
             again = await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts, turnaround)
             after = _AGAIN_S
         except NotLookedAtError as unavailable:
-            _log.warning("not looked at now; trying again", pods=len(unavailable.statuses), error=str(unavailable))
+            _log.warning(
+                "pods could not be observed; trying again", pods=len(unavailable.statuses), error=str(unavailable)
+            )
             again, after = [*unavailable.statuses], _UNAVAILABLE_S
         for status in again:
             loop.call_later(after, _offer, observed, status)

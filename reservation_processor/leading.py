@@ -33,14 +33,14 @@ _log = structlog.get_logger(__name__)
 _MESSAGES = 1000
 _CONFLICT_PAUSE_S = 0.05
 _RESTS = 20
-"""Removing what is old rests so many times as long as it took."""
+"""The rest after a removal of old rows, in multiples of its duration."""
 _LONGEST_REST_S = PATIENCE_S / 2
 _END = (LostLeadershipError,)
-"""What ends a term; all else is tried again."""
+"""Errors that end a term; all others are retried."""
 
 
 async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
-    """Become the leader whenever nobody is, until `stop`."""
+    """Take the lease whenever it is free, until `stop`."""
     holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     ttl = timedelta(seconds=settings.lease_s)
     leadership = runtime.loops["leadership"]
@@ -57,13 +57,13 @@ async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Even
             async with runtime.leading(epoch):
                 await _term(runtime, settings, epoch, ttl, stop)
         except* LostLeadershipError:
-            _log.warning("another processor leads now", epoch=epoch)
+            _log.warning("another processor has taken the lease over", epoch=epoch)
 
     await leadership.repeat(once, longest_s=settings.lease_s / 4, stop=stop)
 
 
 async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: timedelta, stop: asyncio.Event) -> None:
-    """One term of office: ends with `stop`, or with LostLeadershipError in a group."""
+    """Hold the lease for one term: it ends with `stop`, or with LostLeadershipError in a group."""
     comparison = resync_of(runtime, settings)
     waitlist = waitlist_of(runtime, settings)
     asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
@@ -98,11 +98,11 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
         async with runtime.uow() as uow:
             await uow.planning.release(epoch)
     except DatabaseUnavailableError as error:
-        _log.warning("the lease runs out by itself", error=str(error))
+        _log.warning("the lease was not given back; it expires by itself", error=str(error))
 
 
 async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accounted: asyncio.Event) -> None:
-    # A ledger that was restored from a backup takes cards for free that pods hold: first see what there is.
+    # A ledger restored from a backup shows cards as free that pods hold: list the pods first.
     await accounted.wait()
     planner = Planner(
         runtime.uow,
@@ -135,7 +135,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
 
 
 async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
-    """Remove what is old, as often as the settings say, but while that goes well for no more than a twentieth of time.
+    """Remove old rows as often as the settings say, but for no more than a twentieth of the time while that succeeds.
 
     After a failure it is tried again before the process is taken for one that does not do its work.
     """
@@ -158,7 +158,7 @@ async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
 
 
 async def _share(runtime: Runtime, settings: ProcessorSettings, planner: Planner) -> None:
-    """Keep count of what everybody was given, for the order of equals; planning does not wait for it."""
+    """Keep the sums of past usage, which order equal priorities; planning does not wait for them."""
     half_life = timedelta(seconds=settings.fair_share_half_life_s)
 
     async def once() -> None:
@@ -176,7 +176,7 @@ async def _plan_once(planner: Planner, loop: Loop, subscription: Subscription, s
         more_slots = await planner.give_slots()
         await planner.publish_estimates()
     except Exception:
-        # The picture may hold what was never written, or be what made it fail.
+        # The picture may hold decisions that were never written, or have caused the failure.
         planner.read_anew()
         raise
     loop.went_well()
@@ -185,7 +185,7 @@ async def _plan_once(planner: Planner, loop: Loop, subscription: Subscription, s
 
 
 def resync_of(runtime: Runtime, settings: ProcessorSettings) -> Resync:
-    """What compares rows with pods, with these settings."""
+    """Build the resync, which compares rows with pods."""
     every = settings.resync_every
     rules = ResyncRules(
         starting_patience=every,
@@ -214,7 +214,7 @@ async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Res
 
 
 def tell(report: ResyncReport) -> None:
-    """Say what was out of step, if anything was."""
+    """Log the differences that a resync found, if any."""
     if report.unknown:
         _log.warning("there are pods that the ledger does not know; see `gpu-dev pods`", pods=report.unknown)
     if report.resent or report.orphans or report.adopted or report.cut_off:

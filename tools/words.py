@@ -1,7 +1,8 @@
 """Check how the repository reads, as far as a machine can: `python -m tools.words`, part of `make lint`.
 
-Sentences of docstrings, comments and pages must not begin with a relative clause, loop variables are named after their
-element, and the commits of the range in COMMITS (`base..head`, set in CI) have subjects as `tools.subject` wants them. A range that this clone does not hold is not checked.
+Sentences of docstrings, comments and pages must not begin with a relative clause, and loop variables are named after
+their element. The commits of the range in COMMITS (`base..head`, set in CI) have subjects as `tools.subject` wants
+them; a range that this clone does not hold is not checked.
 """
 
 import ast

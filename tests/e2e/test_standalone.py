@@ -86,7 +86,9 @@ def test_whatever_happens_to_the_database_the_system_goes_on_and_runs_the_next_j
             database.execute("SELECT pg_reload_conf()")
             job = {"gpus": 1, "duration": 300, "workload": {"command": ["true"]}}
             eventually_sync(lambda: http.post("/v1/jobs", json=job).status_code == 503)
-            eventually_sync(lambda: system.log.count("not now; trying again") >= 3)  # its loops have met it, too
+            eventually_sync(
+                lambda: system.log.count("a step is postponed; trying again") >= 3
+            )  # its loops have met it, too
             database.execute("SET default_transaction_read_only = off")
             database.execute("ALTER SYSTEM RESET default_transaction_read_only")
             database.execute("SELECT pg_reload_conf()")

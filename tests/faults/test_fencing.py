@@ -23,7 +23,7 @@ SELECT a.pid, a.application_name, a.state, a.wait_event_type, a.wait_event, pg_b
        now() - a.xact_start AS transaction, now() - a.state_change AS since, left(a.query, 160) AS query
 FROM pg_stat_activity a WHERE a.datname = current_database() ORDER BY a.pid
 """
-STEPPED_DOWN = "another processor leads now"
+STEPPED_DOWN = "another processor has taken the lease over"
 RULES = PlannerRules(
     start_allowance=timedelta(seconds=60),
     window=1000,

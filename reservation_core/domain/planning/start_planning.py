@@ -46,7 +46,7 @@ class _Cursor:
     passed: Order | None = None
 
     def find(self) -> None:
-        """Somebody has left the line: find where it goes on."""
+        """Find the place in the queue again after a job has left it."""
         self.index = self.line.first if self.passed is None else self.line.first_after(self.passed)
 
     @property
@@ -72,7 +72,7 @@ class _Round:
 
 
 class PlanningState(SlotPlanning):
-    """The planner's picture, and who starts; see `Picture` for what it is made of."""
+    """The planner's picture with its start decisions; see `Picture` for its parts."""
 
     def plan_starts(self, now: datetime, limit: int) -> list[Start]:
         """Decide which jobs start now, at most `limit`; the decision is applied to this picture at once.
@@ -195,7 +195,7 @@ class PlanningState(SlotPlanning):
             pool.refresh(at)
 
     def _refresh(self, this: _Round) -> None:
-        """Something was given back: those before it in line get another look."""
+        """Have jobs ahead of it in the queue looked at again, since cards were given back."""
         for pool in self._pools.values():
             if pool.stale:
                 this.given_back.add(pool.gpu_type)
@@ -209,7 +209,7 @@ class PlanningState(SlotPlanning):
         slot_end = self._ledger.slots[job.id][1]
         if pool is None or slot_end <= this.at or any(each.held_by_others(job.id) for each in calendars):
             return False
-        # What comes after the slot may be far: then being late costs the job nothing.
+        # The next use of the cards may be far off: then being late costs the job nothing.
         following = [start for each in calendars for start, _, _, other in each.rows if other != job.id]
         end = min(
             this.at + length_micros(job.length), min((each for each in following if each > this.at), default=FOREVER)
@@ -245,7 +245,7 @@ class PlanningState(SlotPlanning):
         this.starts.append(Start(job.id, *span, placed, job.version, job.booking_id, had_slot, asker))
 
     def _in_reach(self, job: Waiting, pools: list[Pool]) -> list[Pool]:
-        """The pools in which nobody unknown to us can be before this job in line."""
+        """Pools in which no job outside memory can be ahead of this job in the queue."""
         if not self._line.ends:
             return pools
         if job.gpu_type is not None:
@@ -255,7 +255,7 @@ class PlanningState(SlotPlanning):
         return [pool for pool in pools if (end := horizons[pool.gpu_type]) is None or job.key <= end]
 
     def _plan_arrivals(self, this: _Round) -> None:
-        """Try those who came since the last pass, when nobody before them can have become able to start."""
+        """Try jobs that came since the last pass, when no job ahead of them can have become able to start."""
         for job in sorted(self._arrivals.values(), key=self._line.order):
             if this.full:
                 break
@@ -303,7 +303,7 @@ class PlanningState(SlotPlanning):
             return False
         headless = [pool for pool in pools if pool.gpu_type not in self._heads]
         if len(headless) > 1:
-            # Without a free card it can't matter whose head it is, and when one comes free all is decided anew.
+            # Without a free card it does not matter which pool it heads; when one comes free all is decided anew.
             if not any(pool.free for pool in pools):
                 return False
             self._note_overruns(headless, this.at)
@@ -332,13 +332,13 @@ class PlanningState(SlotPlanning):
         return head.shadow
 
     def _note_overruns(self, pools: list[Pool], at: int) -> None:
-        """When a pod will free its cards that should have ended already is a guess, and moves as time passes."""
+        """Move the guessed ends of pods that should have ended already, as time passes."""
         for pool in pools:
             if pool.overrun:
                 self._look_again_at[pool.gpu_type] = at + OVERRUN
 
     def _settle(self, this: _Round) -> None:
-        """After backfill the same earliest fit may lie on other cards: then those behind get another look."""
+        """Have later jobs looked at again where backfill has moved the earliest fit to other cards."""
         for gpu_type in this.backfilled:
             pool, head = self._pools[gpu_type], self._heads[gpu_type]
             before = head.shadow
@@ -355,7 +355,7 @@ class PlanningState(SlotPlanning):
         )
 
     def estimates(self, now: datetime, limit: int) -> list[WaitEstimate]:
-        """What the first `limit` waiting jobs are told, in the order of the line."""
+        """Estimates for the first `limit` waiting jobs, in queue order."""
         at = self._catch_up(now)
         jobs = list(islice(self._line.in_order(), limit))
         slots = {
@@ -367,7 +367,7 @@ class PlanningState(SlotPlanning):
         return [self._told_of_quotas(each, at) if each.id in self._line.held else each for each in told]
 
     def _told_of_quotas(self, told: WaitEstimate, at: int) -> WaitEstimate:
-        """What somebody is told who is held back: which quota it is, and no start before that lets them."""
+        """Estimate for a job that is held back: which quota holds it, and no start before that quota allows one."""
         job = self._line.jobs[told.id]
         pools = self._reach.pools_for(job.gpu_type, job.shape)
         if self._quotas is None or not pools or told.estimated_start_at is None:

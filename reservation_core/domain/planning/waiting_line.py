@@ -1,4 +1,4 @@
-"""The line of waiting jobs in memory: per requested type, possibly only its first part, kept by shape and in order.
+"""The queue of waiting jobs in memory: per requested type, possibly only its first part, kept by shape and in order.
 
 A *shape* is (GPUs per node, nodes, nodes to avoid). Jobs of one shape are kept together because what can't be placed
 for one of them can't be placed for the next: the planner asks each shape once instead of each job. Those that have a
@@ -17,7 +17,7 @@ from reservation_core.domain.plan import Shape, Waiting
 
 Key = tuple[int, int]
 Order = tuple[int, int, int]
-"""(-priority, share, seq): among equal priorities whose owner has had less goes first, then who came first."""
+"""(-priority, share, seq): among equal priorities the job whose owner has had less goes first, then the older job."""
 
 _Kind = tuple[Shape, bool, bool]
 """(shape, with a slot, held back)."""
@@ -67,7 +67,7 @@ class ShapeLine:
             self._shortest = length
 
     def remove(self, job: Waiting, share: int) -> None:
-        """Take a job out that is in."""
+        """Remove a job that is in the queue."""
         index = bisect_left(self.entries, (-job.priority, share, job.seq), lo=self.first)
         length = self.entries[index][4]
         if index == self.first:
@@ -96,7 +96,7 @@ class ShapeLine:
 
 
 class Line:
-    """Everybody waiting that is in memory.
+    """All waiting jobs that are in memory.
 
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of those that have a slot; they
@@ -121,7 +121,7 @@ class Line:
 
     def set_shares(self, shares: Mapping[int, int]) -> bool:
         """Order equal priorities by these ranks of their owners (0 where none is given); false if nothing changed."""
-        # Ranks of nobody, or of everybody alike, order nothing.
+        # Without ranks, or with equal ones, the order stays.
         if dict(shares) == self._shares:
             return False
         jobs = list(self.jobs.values())
@@ -189,7 +189,7 @@ class Line:
         self._put_in(job)
 
     def hold_back(self, job_id: str) -> None:
-        """A quota does not let a job in line start now."""
+        """Hold back a job that a quota does not let start now."""
         if job_id not in self.held:
             job = self.jobs[job_id]
             self._take_out(job)
@@ -197,13 +197,13 @@ class Line:
             self._put_in(job)
 
     def let_go(self) -> None:
-        """Hold nobody back any more."""
+        """Release all jobs that were held back."""
         self.barred.clear()
         for job in [entry[3] for line in self._held_lines() for entry in line]:
             self._let_go(job)
 
     def let_some_go(self, limit: int) -> list[Waiting]:
-        """Hold so many no longer who have no slot and are not barred; answers whom.
+        """Release so many held-back jobs that have no slot and are not barred; returns them.
 
         The next time goes on behind them, and begins anew after the last: everybody has their turn.
         """
@@ -229,14 +229,14 @@ class Line:
         return [each for each in self.shapes.get(gpu_type, {}).values() if not each.held]
 
     def pieces(self, gpu_type: str | None) -> Counter[int]:
-        """What those ask for on a node who wait for one requested type: how many pieces of so many cards."""
+        """Demand per node of the jobs that wait for one requested type: how many pieces of so many cards."""
         found: Counter[int] = Counter()
         for (shape, _, _), line in self.shapes.get(gpu_type, {}).items():
             found[shape.gpus] += shape.nodes * len(line)
         return found
 
     def in_order(self) -> Iterator[Waiting]:
-        """Everybody in the order of the line."""
+        """All jobs in queue order."""
         everything = [shape_line for shapes in self.shapes.values() for shape_line in shapes.values()]
         for entry in merge(*everything):
             yield entry[3]
@@ -246,5 +246,5 @@ class Line:
         if gpu_type not in self.ends:
             return None
         end = self.ends[gpu_type]
-        # Nothing is known of this line, so whoever comes may come before anybody.
+        # Nothing is known of this queue, so a new job may come before any other.
         return end if end is not None else (-(2**63), 0)

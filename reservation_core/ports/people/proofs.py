@@ -14,7 +14,10 @@ class ProofUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckedProof:
-    """The person whom a proof shows. One that may be used once only has `once`, its digest, which is kept until `forget_after`."""
+    """The person whom a proof shows.
+
+    A proof that may be used once only has `once`, its digest, which is kept until `forget_after`.
+    """
 
     identity: ProvedIdentity
     once: bytes | None = None

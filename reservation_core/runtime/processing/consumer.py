@@ -130,9 +130,9 @@ class Consumer:
                 async with self._groups:
                     done = {message.id for message in await together(messages)}
             except (DatabaseUnavailableError, ClusterUnavailableError) as error:
-                _log.warning("not together now", queue=self._queue.value, error=str(error))
+                _log.warning("a batch is postponed", queue=self._queue.value, error=str(error))
             except Exception:  # noqa: BLE001 - it is logged; which message is to blame shows when each is by itself
-                _log.exception("messages could not be handled together", queue=self._queue.value)
+                _log.exception("a batch of messages failed", queue=self._queue.value)
         self._messages.handled(done)
         self._start_each(group, (message for message in messages if message.id not in done))
 
@@ -142,19 +142,21 @@ class Consumer:
                 await self._handle(message)
         except (DatabaseUnavailableError, ClusterUnavailableError) as error:
             # It becomes visible again by itself, as if this had not been tried.
-            _log.warning("not now", queue=self._queue.value, message=message.id, error=str(error))
+            _log.warning("a message is postponed", queue=self._queue.value, message=message.id, error=str(error))
             await self._messages.give_back(message)
         except NotYetError as reason:
-            _log.info("not yet", queue=self._queue.value, message=message.id, reason=str(reason))
+            _log.info("a message is not due yet", queue=self._queue.value, message=message.id, reason=str(reason))
             await self._messages.give_back(message, reason.after)
         except HopelessError as error:
-            _log.warning("given up", queue=self._queue.value, message=message.id, reason=str(error))
+            _log.warning("a message is buried", queue=self._queue.value, message=message.id, reason=str(error))
             await self._messages.bury(message, str(error))
         except TryAgainError as error:
-            _log.warning("failed", queue=self._queue.value, message=message.id, reason=str(error))
+            _log.warning(
+                "a message failed; trying again", queue=self._queue.value, message=message.id, reason=str(error)
+            )
             await self._set_aside(message, str(error), error.after)
         except Exception as error:  # noqa: BLE001 - it is logged and kept with the message
-            _log.exception("a message could not be handled", queue=self._queue.value, message=message.id)
+            _log.exception("a message's handler crashed; trying again", queue=self._queue.value, message=message.id)
             pause = timedelta(seconds=min(60, 2 ** (message.read_count - 1)))
             await self._set_aside(message, f"{type(error).__name__}: {error}", pause)
         else:

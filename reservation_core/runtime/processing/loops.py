@@ -113,7 +113,9 @@ class Loop:
     def went_well(self) -> None:
         """A step has done its work, whatever it waits for now."""
         if self.failing_since is not None:
-            _log.info("goes on", loop=self.name, failed_s=round(self.failing_s, 1), failures=self._in_a_row)
+            _log.info(
+                "a loop has recovered", loop=self.name, failed_s=round(self.failing_s, 1), failures=self._in_a_row
+            )
         self._forget()
 
     def failed(self, error: BaseException, *, again_s: float | None = None) -> None:
@@ -189,7 +191,7 @@ class Loop:
         elif self._in_a_row <= _LOGGED_FIRST or now_s - self._logged_s >= _LOGGED_AGAIN_S:
             self._logged_s = now_s
             # The words of an error that nobody foresaw may quote what it was about: they are in the traceback alone.
-            _log.warning("not now; trying again", error=str(first) if expected else self.error, **said)
+            _log.warning("a step is postponed; trying again", error=str(first) if expected else self.error, **said)
 
 
 class Loops:

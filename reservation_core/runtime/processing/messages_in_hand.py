@@ -59,22 +59,24 @@ class MessagesInHand:
 
     async def put_off(self, message: QueuedMessage, pause: timedelta) -> None:
         """Again after a pause."""
-        await self._let_go(message, "put off", lambda uow: uow.queue.postpone(self._queue, [message.id], pause))
+        await self._let_go(message, "postponed", lambda uow: uow.queue.postpone(self._queue, [message.id], pause))
 
     async def bury(self, message: QueuedMessage, error: str) -> None:
         """To the dead letters, with its error."""
         await self._let_go(message, "buried", lambda uow: uow.queue.bury(self._queue, message, error))
 
     async def _let_go(self, message: QueuedMessage, how: str, act: Callable[[UnitOfWork], Awaitable[object]]) -> None:
-        """Where that fails, whatever with, the message comes again when it becomes visible by itself."""
+        """Change a message in the queue; after any failure it becomes visible again by itself."""
         self._hidden_at.pop(message.id, None)
         try:
             async with self._uow() as uow:
                 await act(uow)
         except DatabaseUnavailableError as error:
-            _log.warning(f"not {how} now", queue=self._queue.value, message=message.id, error=str(error))
+            _log.warning(
+                f"a message could not be {how} now", queue=self._queue.value, message=message.id, error=str(error)
+            )
         except Exception:  # noqa: BLE001 - it is logged; no other message has to suffer for it
-            _log.exception(f"could not be {how}", queue=self._queue.value, message=message.id)
+            _log.exception(f"a message could not be {how}", queue=self._queue.value, message=message.id)
 
     @asynccontextmanager
     async def cared_for(self) -> AsyncIterator[None]:
@@ -93,7 +95,9 @@ class MessagesInHand:
             try:
                 await self._forget_handled()
             except Exception as error:  # noqa: BLE001 - they come once more, which is harmless
-                _log.warning("not forgotten at the end", queue=self._queue.value, error=type(error).__name__)
+                _log.warning(
+                    "handled messages were not deleted at the end", queue=self._queue.value, error=type(error).__name__
+                )
 
     async def _keep_hidden(self, beat_s: float) -> None:
         now = asyncio.get_running_loop().time()

@@ -50,7 +50,7 @@ async def once_there(
                 _log.warning("waiting to start", since=since.strftime("%Y-%m-%dT%H:%M:%SZ"), error=str(error))
         else:
             if log_at > begun:
-                _log.info("the wait is over", waited_s=round(clock() - begun, 1))
+                _log.info("the start goes on", waited_s=round(clock() - begun, 1))
             return answer
         await _pause(backoff.next(), stop)
 

@@ -1,4 +1,4 @@
-"""Booking a slot: cards at once, a place on the waitlist, or every reason why not with the nearest slots that would do.
+"""Book a slot: cards at once, a place on the waitlist, or a refusal with every reason and the nearest free slots.
 
 The view of the calendar may be old by the time of the write: then the database refuses, and it is looked at anew. A
 booking that loses often goes on alone, so that as many are served as there is room for.
@@ -73,12 +73,12 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
 
 
 def wanted_of(request: BookingCreate) -> Wanted:
-    """What cards it asks for."""
+    """The requested cards."""
     return Wanted(request.gpus, request.nodes, request.gpu_type, request.node)
 
 
 def booking_ask(booking: Booking, before: timedelta = timedelta(0)) -> Ask:
-    """What a booking takes of a budget that was asked for as long as `before` already."""
+    """Charge that a booking makes to a budget, less what it was charged for as long as `before`."""
     return ask_for(booking.id, booking.wanted.gpus * booking.wanted.nodes, booking.span.length, before)
 
 
@@ -91,9 +91,9 @@ async def cards_around(
 
 
 async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBreach]) -> NotBookableError:
-    """Why a slot can't be had, and those that can."""
+    """Build the refusal of a slot, with the nearest slots that are free."""
     ahead = judge.now + 2 * FARTHEST_START
-    # What it has itself is not in its way.
+    # Its own cards do not block it.
     without = () if judge.replaces is None else (judge.replaces,)
     cards = bookable(await uow.bookings.cards(judge.now, ahead, without=without), judge.now)
     nearest = slots_near(judge, cards, span, broken)
@@ -103,7 +103,7 @@ async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBr
 
 
 def told(uow: UnitOfWork) -> None:
-    """The planner and those who follow the record hear of it after commit."""
+    """Wake the planner and the followers of the audit log after commit."""
     uow.wake(Channel.GPU_JOBS)
     uow.wake(Channel.EVENTS)
 
@@ -117,7 +117,7 @@ async def stored(uow: UnitOfWork, booking_id: str) -> Booking:
 
 
 def workload_of(request: BookingCreate) -> PodWorkload | None:
-    """What it starts by itself."""
+    """The job that the booking starts by itself."""
     asked = request.workload
     if asked is None:
         return None
@@ -125,7 +125,7 @@ def workload_of(request: BookingCreate) -> PodWorkload | None:
 
 
 def type_of(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
-    """The type of chosen cards: a booking has cards of one."""
+    """Return the type of chosen cards: a booking has cards of one type."""
     return next(card.gpu_type for card in cards if card.gpu_id == chosen[0].gpu_id)
 
 

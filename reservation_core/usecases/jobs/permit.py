@@ -1,4 +1,4 @@
-"""May a job be, by the policy? What could never be is refused at submission; what may be later waits for its turn."""
+"""The policy's check of a job: one that could never start is refused at submission; one that may start later waits."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from reservation_core.domain.policy.rules import (
 
 
 def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequest:
-    """What a job asks of the policy, or would with another duration."""
+    """Build the request that rules are applied to, for a job or for the job with another duration."""
     return RuleRequest(
         kind=ReservationKind.JOB,
         user=job.user,
@@ -41,7 +41,7 @@ def permit_ever(job: Reservation, policy: Policy, now: datetime, *, foreign: boo
     request = job_request(job)
     if foreign:
         request = replace(request, project=None)
-    # Within a booking it gets the booking's type, whatever others' rules say.
+    # A job within a booking gets the booking's type, whatever the rules of other types say.
     broken = (never_on_any if job.booking_id is None else never_possible)(request, policy, now)
     if job.booking_id is not None:
         broken = [rule for rule in broken if rule.code not in QUOTAS]
@@ -65,7 +65,7 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
         more = replace(job_request(job, by), start=job.range_end, replaces=None)
         limits = policy.limits(job.user, job.project, job.gpu_type)
         usage = await uow.policies.usage(job.user_id, job.project, known_from(more, limits, now), now)
-        # Whatever type was asked for, it has cards of one by now.
+        # A running job has cards of one type, even if it asked for any.
         gpu_type = next((each.gpu_type for each in usage.holdings if each.reservation_id == job.id), job.gpu_type)
         longer = job_request(job, job.duration + by)
         if job.status is not JobStatus.QUEUED:
@@ -76,7 +76,7 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
 
 
 async def lock_owner(uow: UnitOfWork, job_id: str) -> None:
-    """Keep everybody else from deciding about the quotas of a job's owner and project until the transaction ends.
+    """Lock the quotas of a job's owner and project until the transaction ends.
 
     Before the job itself is locked: whoever starts jobs takes these first, too.
     """
@@ -86,7 +86,7 @@ async def lock_owner(uow: UnitOfWork, job_id: str) -> None:
 
 
 def not_permitted(broken: list[RuleBreach]) -> NotPermittedError:
-    """The refusal."""
+    """Build the refusal."""
     codes = ", ".join(rule.code for rule in broken)
     return NotPermittedError(
         f"The policy does not allow this ({codes}); `broken_rules` says why. POST /v1/policy/explain tells what holds "

@@ -82,7 +82,7 @@ def prepare(
 
 
 async def project_within(uow_factory: UnitOfWorkFactory, principal: Principal, booking_id: str) -> str | None:
-    """The project that jobs in a booking of the caller's are for."""
+    """Return the project of a booking of the caller, which its jobs are for."""
     async with uow_factory(one_statement=True) as uow:
         return await uow.bookings.project_of(booking_id, principal.user_id)
 
@@ -104,14 +104,14 @@ async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation]
 async def submit_on_budget(
     uow_factory: UnitOfWorkFactory, principal: Principal, new: NewReservation, now: datetime
 ) -> Submitted:
-    """The same for one job of a token with a budget. A job of a booking costs nothing more: the booking has paid.
+    """Store one job of a token with a budget. A job within a booking costs nothing more: the booking has paid.
 
     Raises NotPermittedError where the budget does not pay for it.
     """
     job = new.reservation
     gpus = 0 if job.booking_id is not None else job.gpus * job.nodes
 
-    # In a transaction of its own: who waits for a budget keeps nobody else's jobs waiting.
+    # In a transaction of its own: a job that waits for a budget delays no other job.
     async def store() -> Submitted:
         async with uow_factory() as uow:
             [answer] = await uow.reservations.submit([new], now)

@@ -25,7 +25,7 @@ from reservation_core.usecases.planning.quota_gate import QuotaGate
 _FORGOTTEN_AT_ONCE = 20_000
 _FORGETS = 3
 _SLOTS_FIRST = 10
-"""So many times `estimate_every` those who have no slot yet are told nothing, while slots are being given."""
+"""While slots are being given, jobs without one get no estimate for so many times `estimate_every`."""
 _FULL_READS = 10
 """After so many full batches of messages in a row, reading everything anew is quicker than reading on."""
 
@@ -59,7 +59,7 @@ class PlannerRules:
 
 @dataclass(frozen=True, slots=True)
 class CycleOutcome:
-    """What one cycle did. `more` says that another is worth running at once."""
+    """The result of one cycle. `more`: another cycle is worth running at once."""
 
     started: int = 0
     messages: int = 0
@@ -100,7 +100,7 @@ class Planner:
         self._shares: Mapping[int, int] = {}
 
     def set_shares(self, ranks: Mapping[int, int]) -> None:
-        """From now on those go first among equals whose owner has the smaller rank (see `fair_share.ranks`)."""
+        """Order equal priorities by these ranks of their owners, smallest first (see `fair_share.ranks`)."""
         if ranks != self._shares:
             self._shares = ranks
             self._estimates_stale = True
@@ -108,7 +108,7 @@ class Planner:
                 self._state.set_shares(ranks)
 
     def read_anew(self) -> None:
-        """Something went wrong: trust nothing that is in memory. The next cycle reads all of it from the database."""
+        """Drop the picture after a failure. The next cycle reads all of it from the database."""
         self._state = None
         self._slot_batches = 0
 
@@ -133,7 +133,7 @@ class Planner:
         more = (
             len(messages) == self._rules.messages
             or len(starts) == self._rules.batch
-            # The line goes on in the database, and what is known of it is short.
+            # The database holds more of the queue, and the part in memory is short.
             or bool(state.needs_refill(self._low_water))
         )
         return CycleOutcome(committed, len(messages), more=more)
@@ -186,18 +186,18 @@ class Planner:
             self._state = None
             return
         except BaseException:
-            # Whether it was committed is not known; the database knows.
+            # The commit's outcome is unknown here; the database knows.
             self._state = None
             raise
         for slot in slots:
             if slot.id not in written:
                 state.forget_slot(slot.id)
         if await self._know_refused(state):
-            # What holds by now is read first.
+            # Read the present state first.
             self._slot_batches = 0
 
     async def publish_estimates(self) -> None:
-        """Tell waiting jobs what the plan says, if it may have changed and was not told just now."""
+        """Write the estimates of waiting jobs, if the plan may have changed and they were not written just now."""
         now = self._clock.now()
         state = self._state
         due = self._estimated_at is None or now - self._estimated_at >= self._rules.estimate_every
@@ -214,7 +214,7 @@ class Planner:
         self._told_nobody = not estimates
 
     def _are_given_slots(self, state: CalendarPicture, now: datetime) -> bool:
-        """Whether those who are to be told something are just being given slots.
+        """Whether the jobs that need an estimate are just being given slots.
 
         Then what they are told is known in a moment; to reckon it without slots takes long where many wait.
         """
@@ -225,7 +225,7 @@ class Planner:
         return now - self._not_told_since < _SLOTS_FIRST * self._rules.estimate_every
 
     async def _refreshed(self, inbox: _Inbox, now: datetime) -> CalendarPicture:
-        """The picture, brought up to date with what the messages point to."""
+        """Return the picture, updated with the rows that the messages point to."""
         state = self._state
         due = self._loaded_at is None or now - self._loaded_at >= self._rules.reload_every
         if state is None or due or self._full_reads > _FULL_READS:
@@ -263,7 +263,7 @@ class Planner:
         return self._state
 
     async def _know_refused(self, state: CalendarPicture) -> bool:
-        """Read again what quotas refused, for the picture takes it as done; true when there was any."""
+        """Read again the jobs that quotas refused, which the picture counts as started; true when there were any."""
         refused = self._quota.take_refused()
         if refused:
             async with self._uow(one_statement=True) as uow:
@@ -273,7 +273,7 @@ class Planner:
     async def _apply_changed(
         self, uow: UnitOfWork, state: CalendarPicture, ids: list[str], slotted: Sequence[str] = ()
     ) -> None:
-        """Read these again; `slotted` of them may have slots that the picture does not know."""
+        """Read these jobs again; `slotted` of them may have slots that the picture does not know."""
         if not ids:
             return
         waiting, commitments = await uow.planning.changed(
@@ -301,7 +301,7 @@ class Planner:
             self._state = None
             return None
         except BaseException:
-            # Whether it was committed is not known; the database knows.
+            # The commit's outcome is unknown here; the database knows.
             self._state = None
             raise
         for start in starts:
@@ -313,7 +313,7 @@ class Planner:
         return len(outcome.started)
 
     async def _set_aside(self, broken: list[tuple[QueuedMessage, str]]) -> None:
-        """Messages that can't be read: again later, and after enough tries to the dead letters."""
+        """Postpone messages that can't be read, and after enough tries move them to the dead letters."""
         async with self._uow() as uow:
             for message, error in broken:
                 if message.read_count >= self._rules.max_reads:

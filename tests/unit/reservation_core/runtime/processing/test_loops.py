@@ -305,14 +305,14 @@ def test_trouble_that_passes_is_logged_without_a_traceback(loop: Loop, counted: 
     assert not [line for line in told if "exc_info" in line]
     assert len(told) < 30
     assert told[0] == {
-        "event": "not now; trying again",
+        "event": "a step is postponed; trying again",
         "log_level": "warning",
         "loop": "planner",
         "error": "down",
         "failures": 1,
         "again_s": 0.5,
     }
-    assert (told[-1]["event"], told[-1]["failures"]) == ("goes on", 1000)
+    assert (told[-1]["event"], told[-1]["failures"]) == ("a loop has recovered", 1000)
 
 
 @pytest.mark.usefixtures("at_once")

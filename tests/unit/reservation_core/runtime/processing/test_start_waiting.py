@@ -36,7 +36,7 @@ class Away:
 async def test_what_passes_is_waited_for_with_one_line_at_each_end(kind: type[Exception]) -> None:
     with capture_logs() as logs:
         assert await once_there(Away(kind("away"), 50)) == "there"
-    assert [line["event"] for line in logs] == ["waiting to start", "the wait is over"]
+    assert [line["event"] for line in logs] == ["waiting to start", "the start goes on"]
     assert (logs[0]["error"], logs[0]["log_level"]) == ("away", "warning")
     assert logs[0]["since"].endswith("Z")
 
