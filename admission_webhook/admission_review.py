@@ -95,7 +95,7 @@ def _review(request: Mapping[str, Any]) -> PodReview | None:
         old_pod=_object(request, "oldObject"),
         subresource=_text(request, "subResource"),
         namespace=_text(request, "namespace"),
-        requester=Requester(_text(user, "username"), tuple(each for each in groups if isinstance(each, str))),
+        requester=Requester(_text(user, "username"), tuple(group for group in groups if isinstance(group, str))),
         dry_run=request.get("dryRun") is True,
     )
 

@@ -178,7 +178,7 @@ def of_exception(error: Exception, request: Request) -> Response | None:
 
 def not_bookable(error: errors.NotBookableError) -> ProblemError:
     """409 with every broken rule, and the slots that would do if there are any."""
-    rules = [BrokenRule(code=each.code, detail=each.detail) for each in error.broken_rules]
+    rules = [BrokenRule(code=rule.code, detail=rule.detail) for rule in error.broken_rules]
     slots = [Slot(start=start, end=end) for start, end in error.nearest]
     return ProblemError(
         STATUS_OF[type(error)],

@@ -129,9 +129,12 @@ def _node(number: int) -> Mapping[str, Any]:
         "kubernetes.io/hostname": _name(number), "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
         "topology.kubernetes.io/zone": f"zone-{number % 3}", "gpu-pool": "public",
         "nvidia.com/gpu.product": _MODELS[number % len(_MODELS)],
-        **{f"feature.node.kubernetes.io/cpu-{each}": "true" for each in range(60)},
+        **{f"feature.node.kubernetes.io/cpu-{listed_number}": "true" for listed_number in range(60)},
     }  # fmt: skip
-    images = [{"names": [f"registry.example.org/image-{each}@sha256:{'0' * 64}"], "sizeBytes": 1} for each in range(50)]
+    images = [
+        {"names": [f"registry.example.org/image-{listed_number}@sha256:{'0' * 64}"], "sizeBytes": 1}
+        for listed_number in range(50)
+    ]
     conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting"}]
     status = {"capacity": amounts, "allocatable": amounts, "conditions": conditions, "images": images}
     return {"metadata": {"name": _name(number), "labels": labels}, "spec": {}, "status": status}
@@ -152,7 +155,7 @@ def _pod(number: int, *, node: str | None = None) -> Mapping[str, Any]:
     amounts = {"cpu": "2", "memory": "8Gi", **asks}
     container = {
         "name": "main", "image": "registry.example.org/team/train:2026.11", "command": ["python", "-m", "train"],
-        "env": [{"name": f"VARIABLE_{each}", "value": "a value"} for each in range(20)],
+        "env": [{"name": f"VARIABLE_{listed_number}", "value": "a value"} for listed_number in range(20)],
         "resources": {"limits": amounts, "requests": amounts}, "imagePullPolicy": "IfNotPresent",
     }  # fmt: skip
     metadata = {"name": f"pod-{number}", "namespace": _NAMESPACE, "labels": {"app": "train"}}
@@ -164,10 +167,13 @@ def _pod(number: int, *, node: str | None = None) -> Mapping[str, Any]:
 
 
 def _question(number: int, *, objects: bool = False) -> bytes:
-    names = [_name(each) for each in range(NODES)]
+    names = [_name(listed_number) for listed_number in range(NODES)]
     question: dict[str, Any] = {"Pod": _pod(number), "Nodes": None, "NodeNames": names}
     if objects:
-        question |= {"Nodes": {"metadata": {}, "items": [_node(each) for each in range(NODES)]}, "NodeNames": None}
+        question |= {
+            "Nodes": {"metadata": {}, "items": [_node(listed_number) for listed_number in range(NODES)]},
+            "NodeNames": None,
+        }
     return json.dumps(question, separators=(",", ":")).encode()
 
 

@@ -176,4 +176,4 @@ async def _next_line(lines: AsyncIterator[str]) -> str | None:
 
 
 def _listed(rates: list[float]) -> str:
-    return ", ".join(f"{each:.0f}" for each in rates)
+    return ", ".join(f"{rate:.0f}" for rate in rates)

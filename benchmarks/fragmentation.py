@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> None:
             print(figure)
     if chosen.plot:
         panels = [
-            Panel(trace, {str(each): _mean_course(results[trace, each]) for each in CONTESTANTS})
+            Panel(trace, {str(contestant): _mean_course(results[trace, contestant]) for contestant in CONTESTANTS})
             for trace in chosen.traces
         ]
         chosen.plot.write_text(draw(panels))

@@ -62,7 +62,7 @@ def measure() -> list[Figure]:
                 peers.append(_bound_a_second(server, f"asking-{number}", _asking, peer))
         memory = _memory_with_many_waiting(server, Path(folder))
     beside = (
-        f"kube-scheduler here, at its own default of 50 requests/s: {', '.join(f'{each:.0f}' for each in peers)}/s"
+        f"kube-scheduler here, at its own default of 50 requests/s: {', '.join(f'{rate:.0f}' for rate in peers)}/s"
         if peers
         else "no kube-scheduler"
     )

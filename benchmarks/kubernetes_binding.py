@@ -90,7 +90,7 @@ _Turn = Callable[[ApiServer, Path, int], _Seen]
 
 
 def _detail(seen: Mapping[_Turn, Sequence[_Seen]]) -> str:
-    rate = {turn: statistics.median(each.rate for each in seen[turn]) for turn in seen}
+    rate = {turn: statistics.median(pacing.rate for pacing in seen[turn]) for turn in seen}
     work = [
         sum(bare.spent.values()) / sum(jobs.spent.values()) for bare, jobs in zip(seen[_bare], seen[_jobs], strict=True)
     ]

@@ -136,7 +136,7 @@ async def _now(address: str, cookie: str, url: str) -> Figure:
             parts.append(taken)
     await opened.dispose()
     detail = (
-        f"p50 {_percentile([each for times in fresh for each in times], 50):.0f} ms, {sizes['/now'] / 1000:.0f} kB; "
+        f"p50 {_percentile([ms for times in fresh for ms in times], 50):.0f} ms, {sizes['/now'] / 1000:.0f} kB; "
         f"while nothing happens p95 {_percentile(still, 95):.0f} ms; what an open page asks for when one node is "
         f"different p95 {_percentile(parts, 95):.0f} ms, {sizes['/now/changes'] / 1000:.1f} kB; "
         f"processor time for a page of either kind {own:.0f} ms, of PostgreSQL {beside:.0f} ms; 20,000 bookings"
@@ -212,7 +212,7 @@ async def _listen(address: str, cookie: str) -> asyncio.StreamWriter:
 
 
 def _service() -> psutil.Process:
-    return next(each for each in psutil.Process().children() if "benchmarks.api_process" in each.cmdline())
+    return next(child for child in psutil.Process().children() if "benchmarks.api_process" in child.cmdline())
 
 
 def _cpu_s(process: psutil.Process) -> float:
@@ -222,7 +222,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 def _postgres_s() -> float:
     own = psutil.Process().children(recursive=True)
-    return sum(_cpu_s(each) for each in own if "postgres" in each.name())
+    return sum(_cpu_s(process) for process in own if "postgres" in process.name())
 
 
 def _percentile(times: list[float], percent: int) -> float:

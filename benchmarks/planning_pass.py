@@ -37,7 +37,7 @@ def measure() -> list[Figure]:
     line = [a / b for a, b in zip(whole, half_line, strict=True)]
     cluster = [a / b for a, b in zip(whole, half_cluster, strict=True)]
     middle = ROUNDS // 2
-    medians = [sorted(each)[middle] for each in (half_line, half_cluster)]
+    medians = [sorted(samples)[middle] for samples in (half_line, half_cluster)]
     detail = f"half the line takes {medians[0]:.2f} s, half of everything {medians[1]:.2f} s"
     return [
         against(
@@ -70,8 +70,8 @@ def world(seed: int, nodes: int, bookings: int, jobs: int) -> PlanningState:
         for number in range(nodes)
     ]
     rows = []
-    for each in inventory:
-        cards = list(each.gpus)
+    for node_state in inventory:
+        cards = list(node_state.gpus)
         while cards:
             part = [cards.pop() for _ in range(min(len(cards), chance.choice((1, 2, 4, 8))))]
             end = NOW + chance.randrange(5, 24 * 60) * MINUTE
@@ -89,7 +89,7 @@ def _bookings(chance: random.Random, inventory: list[Node], count: int) -> list[
         end = start + chance.randrange(60, 12 * 60) * MINUTE
         first = chance.randrange(len(inventory))
         some = inventory[first : first + chance.choice((1, 1, 1, 4))]
-        cards = [gpu for each in some for gpu in each.gpus[: chance.choice((1, 2, 4, 8))]]
+        cards = [gpu for node_state in some for gpu in node_state.gpus[: chance.choice((1, 2, 4, 8))]]
         if any(a < end and start < b for gpu in cards for a, b in taken.get(gpu.id, ())):
             continue
         for gpu in cards:

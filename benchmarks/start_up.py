@@ -88,9 +88,9 @@ def _pss(pid: int, home: Path) -> int:
     server = psutil.Process(int(postmaster))
     everybody.update([server.pid, *(child.pid for child in server.children(recursive=True))])
     total = 0
-    for each in everybody:
+    for child_pid in everybody:
         try:
-            total += int(psutil.Process(each).memory_full_info().pss)
+            total += int(psutil.Process(child_pid).memory_full_info().pss)
         except psutil.NoSuchProcess:
             continue
     return total

@@ -141,7 +141,7 @@ def _body(text: str, indices: int) -> _Body:
             "labels": {"app": "worker"},
             "annotations": {"gpu-scheduling-map": text},
             "ownerReferences": [owner],
-            "managedFields": [{"manager": "m", "fieldsV1": {f"f:field{each}": {} for each in range(60)}}],
+            "managedFields": [{"manager": "m", "fieldsV1": {f"f:field{number}": {} for number in range(60)}}],
         },
         "spec": {
             "schedulerName": "gpu-scheduler",

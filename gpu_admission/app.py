@@ -74,7 +74,7 @@ class App:
             "/scheduler/vallocate": CallAnswers(Call.VOLCANO_ALLOCATE, self._volcano_allocate, others),
             "/scheduler/vdeallocate": CallAnswers(Call.VOLCANO_DEALLOCATE, self._volcano_deallocate, others),
         }
-        self.questions = {path: CallAtWork(each, bodies, metrics, condition) for path, each in asked.items()}
+        self.questions = {path: CallAtWork(question, bodies, metrics, condition) for path, question in asked.items()}
         """What schedulers may ask, by path."""
 
     def asgi(self) -> ASGIApp:

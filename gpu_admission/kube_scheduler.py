@@ -136,7 +136,7 @@ def read_pod(pod: Any, what: str) -> Mapping[str, Any]:
     metadata = pod.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(pod.get("spec"), dict):
         raise BadJsonError(f"{what} must be a pod, with metadata and spec")
-    namespace, uid = (_optional(metadata, each, what) for each in ("namespace", "uid"))
+    namespace, uid = (_optional(metadata, word, what) for word in ("namespace", "uid"))
     if namespace and uid:
         return pod
     name = _optional(metadata, "name", what)
@@ -243,7 +243,7 @@ def _node_objects(walk: JsonWalk) -> NodeObjects | None:
             names.append(_name_of(node))
             spans.append((begins, ends))
     _bounded(names)
-    return NodeObjects(walk.text, "".join(f"{each}," for each in head), tuple(names), tuple(spans))
+    return NodeObjects(walk.text, "".join(f"{key}," for key in head), tuple(names), tuple(spans))
 
 
 def _object_name(found: Mapping[str, Any], name: str, longest: int, allowed: re.Pattern[str]) -> str:

@@ -53,9 +53,11 @@ def memory_told() -> str:
     """How much memory the process has, the garbage collector's counts, and of which types there are most objects."""
     memory = psutil.Process().memory_info()
     lines = [f"resident {memory.rss} bytes, virtual {memory.vms} bytes", "", "generation collections collected"]
-    lines += [f"{each} {stat['collections']} {stat['collected']}" for each, stat in enumerate(gc.get_stats())]
+    lines += [
+        f"{generation} {stat['collections']} {stat['collected']}" for generation, stat in enumerate(gc.get_stats())
+    ]
     lines += ["", f"kept for good {gc.get_freeze_count()}", "", "objects type (those that the collector follows)"]
-    kinds = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
+    kinds = Counter(f"{type(candidate).__module__}.{type(candidate).__qualname__}" for candidate in gc.get_objects())
     lines += [f"{count} {name}" for name, count in kinds.most_common(_TYPES)]
     return "\n".join(lines) + "\n"
 

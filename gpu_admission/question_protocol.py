@@ -149,7 +149,7 @@ class QuestionProtocol(BoundedProtocol):
 
     def _write(self, told: Told, *, last: bool) -> None:
         content = told.content
-        head = b"".join([b"%b: %b\r\n" % each for each in self.server_state.default_headers])
+        head = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers])
         self.transport.write(
             b"%bcontent-type: application/json\r\n%b%bcontent-length: %d\r\n\r\n%b"
             % (STATUS_LINE[told.status], head, b"connection: close\r\n" if last else b"", len(content), content)

@@ -74,7 +74,7 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
             with suppress(pydantic.ValidationError):  # told when it is handled by itself
                 operations[message.id] = PodOperation.model_validate(message.body)
         created = await create_together(runtime.uow, runtime.cluster, [*operations.values()], runtime.clock, rules)
-        return [each for each in messages if each.id in operations and operations[each.id].id in created]
+        return [message for message in messages if message.id in operations and operations[message.id].id in created]
 
     consumer = Consumer(
         runtime.uow,

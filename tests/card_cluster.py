@@ -78,7 +78,11 @@ class CardCluster:
     async def bound(self) -> dict[str, str]:
         """The pods that are on nodes, and these."""
         listed = (await self.client.call("GET", self.path))["items"]
-        return {each["metadata"]["name"]: each["spec"]["nodeName"] for each in listed if each["spec"].get("nodeName")}
+        return {
+            listed_pod["metadata"]["name"]: listed_pod["spec"]["nodeName"]
+            for listed_pod in listed
+            if listed_pod["spec"].get("nodeName")
+        }
 
     async def eventually_bound(self, count: int) -> dict[str, str]:
         """The same, once there are so many."""
@@ -92,10 +96,10 @@ class CardCluster:
     async def cards_by_node(self) -> dict[str, dict[int, int]]:
         """What shares stand in the pods' annotations, in thousandths, by node and card."""
         found: dict[str, dict[int, int]] = {}
-        for each in (await self.client.call("GET", self.path))["items"]:
-            noted = (each["metadata"].get("annotations") or {}).get("gpu-dev/cards")
-            if noted and each["spec"].get("nodeName"):
-                of_node = found.setdefault(each["spec"]["nodeName"], {})
+        for manifest in (await self.client.call("GET", self.path))["items"]:
+            noted = (manifest["metadata"].get("annotations") or {}).get("gpu-dev/cards")
+            if noted and manifest["spec"].get("nodeName"):
+                of_node = found.setdefault(manifest["spec"]["nodeName"], {})
                 for word in noted.split(","):
                     card, amount = word.split("=")
                     of_node[int(card)] = of_node.get(int(card), 0) + int(amount.partition("/")[0])
@@ -115,7 +119,7 @@ class CardCluster:
     async def quota_events(self) -> list[JsonObject]:
         """The Events about the ConfigMap."""
         listed = await self.client.call("GET", "/apis/events.k8s.io/v1/namespaces/kube-system/events")
-        return [each for each in listed["items"] if each["regarding"]["name"] == self.quota_name]
+        return [event for event in listed["items"] if event["regarding"]["name"] == self.quota_name]
 
     async def clean_up(self) -> None:
         """Remove what is not in the namespace."""

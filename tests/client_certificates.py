@@ -15,7 +15,7 @@ def signed_client(folder: Path, name: str = "kube-apiserver") -> tuple[Path, Pat
     now = datetime.now(UTC)
 
     def certificate(subject: str, key: EllipticCurvePrivateKey, issuer: str, signer: EllipticCurvePrivateKey) -> bytes:
-        names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (subject, issuer)]
+        names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, listed_name)]) for listed_name in (subject, issuer)]
         wanted = (
             x509.CertificateBuilder(*reversed(names), key.public_key(), x509.random_serial_number())
             .not_valid_before(now - timedelta(minutes=1))

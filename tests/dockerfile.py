@@ -24,8 +24,8 @@ class Stage:
 
     def copied(self) -> list[tuple[list[str], str]]:
         """The paths copied from the repository: the sources, and where to."""
-        words = [each.split() for each in self.all("COPY") if not each.startswith("--from=")]
-        return [(each[:-1], each[-1]) for each in words]
+        words = [instruction.split() for instruction in self.all("COPY") if not instruction.startswith("--from=")]
+        return [(word[:-1], word[-1]) for word in words]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Dockerfile:
 
     def last(self, name: str, word: str) -> str | None:
         """What holds in a stage: its own instruction, else that of what it stands on."""
-        return next((each.all(word)[-1] for each in self.line_of(name) if each.all(word)), None)
+        return next((stage.all(word)[-1] for stage in self.line_of(name) if stage.all(word)), None)
 
     def components(self) -> list[str]:
         """The stages that start a program."""
-        return [name for name, each in self.stages.items() if each.all("ENTRYPOINT")]
+        return [name for name, stage in self.stages.items() if stage.all("ENTRYPOINT")]
 
     def entry(self, name: str) -> list[str]:
         """What a stage starts, without its default arguments."""

@@ -19,7 +19,7 @@ _marks: list[int] = []
 
 def own_port() -> int:
     """A port where nobody listens, and that no other test is given while this process lives."""
-    first, last = (int(each) for each in _RANGE.read_text().split())
+    first, last = (int(part) for part in _RANGE.read_text().split())
     outside = [port for port in _ALL if not first <= port <= last] or [*_ALL]
     begin = os.getpid() * 97 % len(outside)  # each process somewhere else, so that few are asked for in vain
     for port in outside[begin:] + outside[:begin]:

@@ -19,7 +19,7 @@ class TcpBalancer(Background):
 
     def leave(self, port: int) -> None:
         """Send nothing new to this server; connections that are open stay."""
-        self._ports = [each for each in self._ports if each != port]
+        self._ports = [other_port for other_port in self._ports if other_port != port]
 
     async def _live(self) -> None:
         async with stream_server(self._forward) as self.port:
@@ -36,8 +36,8 @@ class TcpBalancer(Background):
                 [asyncio.create_task(_copy(reader, questions)), asyncio.create_task(_copy(answers, writer))],
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            for each in pending:
-                each.cancel()
+            for task in pending:
+                task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
         finally:
             questions.transport.abort()

@@ -78,7 +78,8 @@ def verdict(found: Booking) -> BookingVerdict:
 def series_verdict(outcome: SeriesOutcome) -> SeriesVerdict:
     """What one's own series would be."""
     return SeriesVerdict(
-        items=[verdict(each) for each in outcome.booked], skipped=[_skipped(each) for each in outcome.skipped]
+        items=[verdict(booked) for booked in outcome.booked],
+        skipped=[_skipped(skipped_date) for skipped_date in outcome.skipped],
     )
 
 
@@ -114,8 +115,8 @@ def series(outcome: SeriesOutcome, caller: Principal) -> BookingSeries:
     """A series as it was booked."""
     return BookingSeries(
         series_id=outcome.series_id,
-        items=[booking(each, Sight(caller)) for each in outcome.booked],
-        skipped=[_skipped(each) for each in outcome.skipped],
+        items=[booking(booked, Sight(caller)) for booked in outcome.booked],
+        skipped=[_skipped(skipped_date) for skipped_date in outcome.skipped],
     )
 
 
@@ -143,7 +144,7 @@ def _skipped(found: Skipped) -> SkippedDate:
         local_start=found.local_start,
         start=None if found.span is None else found.span.start,
         end=None if found.span is None else found.span.end,
-        broken_rules=[contracts.BrokenRule(code=each.code, detail=each.detail) for each in found.broken],
+        broken_rules=[contracts.BrokenRule(code=breach.code, detail=breach.detail) for breach in found.broken],
         nearest_slots=[contracts.Slot(start=span.start, end=span.end) for span in found.nearest],
     )
 

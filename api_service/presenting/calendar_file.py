@@ -34,8 +34,10 @@ def calendar_of(user: str, bookings: Iterable[Booking], now: datetime) -> bytes:
 def tag_of(user: str, bookings: Iterable[Booking]) -> str:
     """A weak entity tag of the file: the same as long as only the time at which it is made would differ."""
     digest = sha256(repr((_FORM, user)).encode())
-    for each in bookings:
-        digest.update(repr((each.id, each.version, each.status.value, each.why.detail, each.cards)).encode())
+    for booking in bookings:
+        digest.update(
+            repr((booking.id, booking.version, booking.status.value, booking.why.detail, booking.cards)).encode()
+        )
     return f'W/"{digest.hexdigest()[:32]}"'
 
 

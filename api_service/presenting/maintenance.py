@@ -19,15 +19,15 @@ def window(found: Window, caller: Principal, *, planned_only: bool = False) -> M
         finished_at=found.finished_at,
         affected=[
             AffectedOut(
-                id=each.id,
-                kind=each.kind,
-                user=each.user,
-                fate=each.fate,
-                ends_at=each.ends_at,
-                resumes_at=each.resumes_at,
-                goes_on_as=None if planned_only else each.goes_on_as,
+                id=affected_use.id,
+                kind=affected_use.kind,
+                user=affected_use.user,
+                fate=affected_use.fate,
+                ends_at=affected_use.ends_at,
+                resumes_at=affected_use.resumes_at,
+                goes_on_as=None if planned_only else affected_use.goes_on_as,
             )
-            for each in found.affected
-            if caller.is_admin or each.user == caller.user
+            for affected_use in found.affected
+            if caller.is_admin or affected_use.user == caller.user
         ],
     )

@@ -27,12 +27,12 @@ def admissions(judged: Sequence[Judged]) -> AdmissionsOut:
     return AdmissionsOut(
         items=[
             AdmissionOut(
-                uid=each.uid,
-                outcome=each.outcome,
-                booking_id=each.booking_id,
-                until=each.until,
-                reason=each.reason,
+                uid=verdict.uid,
+                outcome=verdict.outcome,
+                booking_id=verdict.booking_id,
+                until=verdict.until,
+                reason=verdict.reason,
             )
-            for each in judged
+            for verdict in judged
         ]
     )

@@ -67,13 +67,20 @@ def explanation(found: Explained, kind: ReservationKind) -> Explanation:
         allowed=not found.broken,
         kind="booking" if kind is ReservationKind.BOOKING else "job",
         broken_rules=[
-            RuleBroken(code=each.code, detail=each.detail, possible_from=each.possible_from, ask_from=each.ask_from)
-            for each in found.broken
+            RuleBroken(
+                code=breach.code, detail=breach.detail, possible_from=breach.possible_from, ask_from=breach.ask_from
+            )
+            for breach in found.broken
         ],
         possible_from=found.possible_from,
         limits=[
-            LimitOut(rule=each.name.value, value=_value(each.limit.value), used=each.used, scope=str(each.limit.scope))
-            for each in found.uses
+            LimitOut(
+                rule=affected_use.name.value,
+                value=_value(affected_use.limit.value),
+                used=affected_use.used,
+                scope=str(affected_use.limit.scope),
+            )
+            for affected_use in found.uses
         ],
         exceptions=_exceptions(found.limits) if kind is ReservationKind.BOOKING else [],
     )
@@ -107,9 +114,9 @@ def usage_steps(key: str | None, times: Sequence[GpuTime]) -> UsageSeriesLineOut
     """One line of a series."""
     return UsageSeriesLineOut(
         key=key,
-        held_gpu_hours=[_hours(each.held) for each in times],
-        used_gpu_hours=[_hours(each.used) for each in times],
-        wasted_gpu_hours=[_hours(each.wasted) for each in times],
+        held_gpu_hours=[_hours(time.held) for time in times],
+        used_gpu_hours=[_hours(time.used) for time in times],
+        wasted_gpu_hours=[_hours(time.wasted) for time in times],
     )
 
 
@@ -167,7 +174,9 @@ def _exceptions(limits: Limits) -> list[RelaxationIn]:
     relaxed = limits.relaxed_if_starts_within
     if relaxed is None or relaxed.value is None:
         return []
-    return [RelaxationIn(within=each.starts_within, lifts=sorted(each.lifts)) for each in relaxed.value]
+    return [
+        RelaxationIn(within=relaxation.starts_within, lifts=sorted(relaxation.lifts)) for relaxation in relaxed.value
+    ]
 
 
 def preview(found: PolicyPreview) -> PolicyVerdict:

@@ -14,14 +14,16 @@ def disabled(record: UserRecord, cancelled: int, left: StillHeld) -> UserDisable
         cancelled=cancelled,
         left=[
             BelongingOut(
-                id=each.id,
-                kind="job" if each.kind is ReservationKind.JOB else "booking",
-                status=JobStatus(each.status) if each.kind is ReservationKind.JOB else BookingStatus(each.status),
-                name=each.name,
-                starts_at=each.starts_at,
-                ends_at=each.ends_at,
+                id=belonging.id,
+                kind="job" if belonging.kind is ReservationKind.JOB else "booking",
+                status=JobStatus(belonging.status)
+                if belonging.kind is ReservationKind.JOB
+                else BookingStatus(belonging.status),
+                name=belonging.name,
+                starts_at=belonging.starts_at,
+                ends_at=belonging.ends_at,
             )
-            for each in left.belongings
+            for belonging in left.belongings
         ],
         left_in_all=left.in_all,
     )

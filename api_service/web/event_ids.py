@@ -22,17 +22,17 @@ class SeenIds:
 
     def saw(self, ids: Iterable[int], at: float) -> None:
         """These have come, in order."""
-        for each in ids:
-            if each > self.newest:
-                self._missing.update(dict.fromkeys(range(max(self.newest + 1, each - MOST), each), at))
-                self.newest = each
+        for event_id in ids:
+            if event_id > self.newest:
+                self._missing.update(dict.fromkeys(range(max(self.newest + 1, event_id - MOST), event_id), at))
+                self.newest = event_id
             else:
-                self._missing.pop(each, None)
+                self._missing.pop(event_id, None)
 
     def give_up(self, at: float) -> None:
         """Look no more for what has not come in time."""
-        over = [each for each, since in self._missing.items() if at - since > PATIENCE_S]
+        over = [event_id for event_id, since in self._missing.items() if at - since > PATIENCE_S]
         if len(self._missing) - len(over) > MOST:
             over = sorted(self._missing)[:-MOST]
-        for each in over:
-            del self._missing[each]
+        for event_id in over:
+            del self._missing[event_id]

@@ -143,14 +143,14 @@ class LiveTopics:
             else:
                 recorded = await uow.events.after(self._seen.newest, _PAGE, self._seen.missing)
         if self._seen is None:
-            seen.saw((each.id for each in recorded), at)
+            seen.saw((seen_id.id for seen_id in recorded), at)
             self._begin(seen, estimates)
             return False
-        changed = {topic for each in recorded for topic in topics_of(each)}
+        changed = {topic for seen_id in recorded for topic in topics_of(seen_id)}
         if estimates != self._estimates:
             self._estimates = estimates
             changed.add("queue")
-        self._seen.saw((each.id for each in recorded), at)
+        self._seen.saw((seen_id.id for seen_id in recorded), at)
         self._seen.give_up(at)
         self.tell(changed)
         return len(recorded) >= _PAGE

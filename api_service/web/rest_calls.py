@@ -203,5 +203,5 @@ def _query(given: Query) -> str:
         elif isinstance(value, str | int):
             pairs.append((name, str(value)))
         else:
-            pairs.extend((name, each) for each in value)
+            pairs.extend((name, choice) for choice in value)
     return urlencode(pairs)

@@ -68,8 +68,8 @@ class Site:
             Route("/", _to_now, methods=["GET"], include_in_schema=False),
             Route("/static/{digest}/{name}", self._assets.serve, methods=["GET"], include_in_schema=False),
             *(
-                Route(each.path, self._endpoint(each), methods=[each.method], include_in_schema=False)
-                for each in listed
+                Route(route.path, self._endpoint(route), methods=[route.method], include_in_schema=False)
+                for route in listed
             ),
         ]
 

@@ -102,7 +102,7 @@ def store_login(path: Path, server: str, token: str, *, way: Way | None = None, 
     """
     logins = _read_logins(path)
     tokens = {**logins.get("tokens", {}), server: token}
-    ways = {name: each for name, each in logins.get("ways", {}).items() if name != server}
+    ways = {name: remembered_way for name, remembered_way in logins.get("ways", {}).items() if name != server}
     if way is not None:
         ways[server] = way.remembered()
     chosen = server if current else logins.get("server")
@@ -115,7 +115,7 @@ def forget_login(path: Path, server: str) -> bool:
     tokens = dict(logins.get("tokens", {}))
     if tokens.pop(server, None) is None:
         return False
-    ways = {name: each for name, each in logins.get("ways", {}).items() if name != server}
+    ways = {name: remembered_way for name, remembered_way in logins.get("ways", {}).items() if name != server}
     current = None if logins.get("server") == server else logins.get("server")
     _write_private(path, json.dumps({"server": current, "tokens": tokens, "ways": ways}) + "\n")
     return True

@@ -38,7 +38,7 @@ class Way:
 
 def way_of(remembered: object) -> Way | None:
     """What the login file says; None for what this program does not know."""
-    if not isinstance(remembered, Mapping) or set(remembered) != {each.name for each in fields(Way)}:
+    if not isinstance(remembered, Mapping) or set(remembered) != {field.name for field in fields(Way)}:
         return None
     where, server_id = remembered["where"], remembered["server_id"]
     if remembered["kind"] not in list(WayKind) or not all(x is None or isinstance(x, str) for x in (where, server_id)):

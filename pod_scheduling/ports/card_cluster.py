@@ -43,7 +43,7 @@ class CardPodSeen:
         if self.put_off is None or self.put_off == asked.put_off:
             return False
         versions = (self.version, asked.version)
-        comparable = all(each.isdecimal() and len(each) <= _LONGEST_VERSION for each in versions)
+        comparable = all(version.isdecimal() and len(version) <= _LONGEST_VERSION for version in versions)
         return not comparable or int(self.version) > int(asked.version)
 
 

@@ -152,7 +152,7 @@ class BookingCreate(Wire):
         if self.series is None:
             return []
         span, zone = self.span, self.series_zone
-        clocks = [each.astimezone(zone).replace(tzinfo=None, fold=0) for each in (span.start, span.end)]
+        clocks = [moment.astimezone(zone).replace(tzinfo=None, fold=0) for moment in (span.start, span.end)]
         # By the clock on the wall when the end was given by it, else by how long it lasts.
         wall_length = None if self.end is None else clocks[1] - clocks[0]
         return occurrences(self.series.rrule, span, zone, wall_length)

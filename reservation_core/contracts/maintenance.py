@@ -54,7 +54,7 @@ class MaintenanceCreate(Wire):
     @model_validator(mode="after")
     def _hangs_together(self) -> "MaintenanceCreate":
         wrong: list[str] = []
-        if sum(each is not None for each in (self.node, self.nodes, self.gpus)) != 1:
+        if sum(part is not None for part in (self.node, self.nodes, self.gpus)) != 1:
             wrong.append("name one of `node`, `nodes` and `gpus`")
         if (self.end is None) == (self.duration is None):
             wrong.append("give either `end` or `duration`")

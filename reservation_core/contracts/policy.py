@@ -111,7 +111,7 @@ class RulesIn(Wire):
             **values,
             relaxed_if_starts_within=None
             if relaxed is None
-            else tuple(Relaxation(each.within, frozenset(each.lifts)) for each in relaxed),
+            else tuple(Relaxation(relaxation.within, frozenset(relaxation.lifts)) for relaxation in relaxed),
             booking_required=self.booking_required,
         )
 
@@ -127,7 +127,9 @@ class RulesIn(Wire):
             **values,
             relaxed_if_starts_within=None
             if relaxed is None
-            else [RelaxationIn(within=each.starts_within, lifts=sorted(each.lifts)) for each in relaxed],
+            else [
+                RelaxationIn(within=relaxation.starts_within, lifts=sorted(relaxation.lifts)) for relaxation in relaxed
+            ],
             booking_required=rules.booking_required,
         )
 

@@ -133,12 +133,13 @@ def windows_of_at_least(count: int, windows: Sequence[Sequence[Range]]) -> list[
         return []
     if count == 1 and len(windows) == 1:
         return list(windows[0])
-    if all(len(each) == 1 for each in windows):
-        firsts = sorted([each[0][0] for each in windows])
+    if all(len(window) == 1 for window in windows):
+        firsts = sorted([window[0][0] for window in windows])
         return [(firsts[count - 1], FOREVER)]
     # At equal times openings (0) come before closings (1): windows are closed, so they still share that instant.
     edges = sorted(
-        [(first, 0) for each in windows for first, _ in each] + [(last, 1) for each in windows for _, last in each]
+        [(first, 0) for window in windows for first, _ in window]
+        + [(last, 1) for window in windows for _, last in window]
     )
     shared: list[Range] = []
     depth = opened = 0
@@ -193,13 +194,13 @@ def earliest_start(windows: Sequence[Sequence[Range]], nodes: int, now: int) -> 
     """
     if nodes == 1:
         best = FOREVER
-        for each in windows:
-            for first, last in each:
+        for window in windows:
+            for first, last in window:
                 if last >= now:
                     best = min(best, max(first, now))
                     break
         return best if best < FOREVER else None
-    shared = windows_of_at_least(nodes, [each for each in windows if each])
+    shared = windows_of_at_least(nodes, [window for window in windows if window])
     for first, last in shared:
         if last >= now:
             return max(first, now)

@@ -45,7 +45,7 @@ def certificates() -> dict[str, str]:
 
 def programs_with_tls() -> Path | None:
     """The programs of the newest PostgreSQL of this machine that knows TLS, where Debian's packages have them."""
-    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: -int(each.parent.name)):
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -int(path.parent.name)):
         asked = [str(folder / "pg_config"), "--configure"]
         whole = all((folder / program).is_file() for program in ("initdb", "pg_config"))
         if int(folder.parent.name) >= 15 and whole and "openssl" in subprocess.check_output(asked, text=True):
@@ -57,7 +57,7 @@ def role_of(values: dict[str, Any], name: str) -> dict[str, str]:
     """What the chart tells one of the two servers."""
     documents = render("gpu-dev-server", values, name="gpu-dev", namespace="default")
     (container,) = one(documents, "StatefulSet", name)["spec"]["template"]["spec"]["containers"]
-    return {each["name"]: each["value"] for each in container["env"]}
+    return {variable["name"]: variable["value"] for variable in container["env"]}
 
 
 class Pod:

@@ -141,14 +141,14 @@ def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
 
 def templates(documents: list[JsonObject]) -> Iterator[tuple[str, JsonObject]]:
     """Every pod template with its kind."""
-    for each in documents:
-        match each["kind"]:
+    for document in documents:
+        match document["kind"]:
             case "Deployment" | "StatefulSet" | "DaemonSet" | "Job":
-                yield each["kind"], each["spec"]["template"]
+                yield document["kind"], document["spec"]["template"]
             case "CronJob":
-                yield each["kind"], each["spec"]["jobTemplate"]["spec"]["template"]
+                yield document["kind"], document["spec"]["jobTemplate"]["spec"]["template"]
             case "Pod":
-                yield each["kind"], each
+                yield document["kind"], document
 
 
 def containers(template: JsonObject) -> list[JsonObject]:
@@ -158,7 +158,7 @@ def containers(template: JsonObject) -> list[JsonObject]:
 def variables(workload: JsonObject) -> dict[str, str | None]:
     """The environment of a workload's first container."""
     ((_, template),) = templates([workload])
-    return {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
+    return {variable["name"]: variable.get("value") for variable in template["spec"]["containers"][0]["env"]}
 
 
 def rules_of(documents: list[JsonObject], account: str) -> list[JsonObject]:
@@ -166,13 +166,13 @@ def rules_of(documents: list[JsonObject], account: str) -> list[JsonObject]:
     found = []
     for binding in documents:
         if binding["kind"].endswith("RoleBinding") and any(
-            each["name"] == account for each in binding.get("subjects", ())
+            subject["name"] == account for subject in binding.get("subjects", ())
         ):
             role = one(
                 [
-                    each
-                    for each in documents
-                    if each["metadata"].get("namespace") == binding["metadata"].get("namespace")
+                    document
+                    for document in documents
+                    if document["metadata"].get("namespace") == binding["metadata"].get("namespace")
                 ],
                 binding["roleRef"]["kind"],
                 binding["roleRef"]["name"],

@@ -15,22 +15,25 @@ _OF_OTHERS = ("Certificate", "Issuer", "PodMonitor", "PrometheusRule")
 def check_objects(documents: list[JsonObject], version: str) -> None:
     """Kubernetes takes each of them, and no two are one."""
     assert documents
-    for each in documents:
-        if each["kind"] not in _OF_OTHERS:
-            validate(each, version)
-    names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in documents]
+    for document in documents:
+        if document["kind"] not in _OF_OTHERS:
+            validate(document, version)
+    names = [
+        (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"])
+        for document in documents
+    ]
     assert len(names) == len(set(names))
 
 
 def pod_specs(documents: list[JsonObject]) -> list[JsonObject]:
     """The pod specs of all workloads."""
     found = []
-    for each in documents:
-        match each["kind"]:
+    for document in documents:
+        match document["kind"]:
             case "Deployment" | "StatefulSet":
-                found.append(each["spec"]["template"]["spec"])
+                found.append(document["spec"]["template"]["spec"])
             case "CronJob":
-                found.append(each["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+                found.append(document["spec"]["jobTemplate"]["spec"]["template"]["spec"])
     return found
 
 
@@ -59,11 +62,11 @@ def check_patience(container: JsonObject) -> None:
 
 def check_roles(documents: list[JsonObject], own_secret: str) -> None:
     """No role has wildcards; Secrets are read and changed by name, and made in one namespace only."""
-    for each in documents:
-        for rule in each.get("rules", ()) if each["kind"] in ("Role", "ClusterRole") else ():
+    for document in documents:
+        for rule in document.get("rules", ()) if document["kind"] in ("Role", "ClusterRole") else ():
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
             if "secrets" in rule["resources"]:
-                assert each["kind"] == "Role"
+                assert document["kind"] == "Role"
                 assert rule["verbs"] == ["create"] or rule["resourceNames"] == [own_secret]
 
 
@@ -79,5 +82,5 @@ def check_variables(container: JsonObject, settings: type[BaseModel]) -> None:
 
 def mounted(spec: JsonObject, container: str) -> Sequence[str]:
     """The names of the volumes that a container has."""
-    (found,) = [each for each in spec["containers"] if each["name"] == container]
-    return sorted(each["name"] for each in found.get("volumeMounts", ()))
+    (found,) = [other_container for other_container in spec["containers"] if other_container["name"] == container]
+    return sorted(mount["name"] for mount in found.get("volumeMounts", ()))

@@ -70,8 +70,8 @@ def written() -> dict[str, str]:
     left = render("gpu-scheduler", values, namespace=SYSTEM, kube_version=_KUBERNETES)
     files = {}
     for name, belongs in _BELONGS.items():
-        chosen = [each for each in left if belongs(each)]
-        left = [each for each in left if not belongs(each)]
+        chosen = [manifest for manifest in left if belongs(manifest)]
+        left = [manifest for manifest in left if not belongs(manifest)]
         files[name] = _text(name, "gpu-scheduler", chosen)
     values = {
         "image": {"tag": "latest"},
@@ -79,7 +79,7 @@ def written() -> dict[str, str]:
         "existingSecret": "gpu-booking-webhook-token",
     }
     booking = render("gpu-booking", values, namespace=BOOKING, kube_version=_KUBERNETES)
-    chosen = [each for each in booking if each["kind"] != "Secret"]
+    chosen = [manifest for manifest in booking if manifest["kind"] != "Secret"]
     files["gpu-booking.yaml"] = _text("gpu-booking.yaml", "gpu-booking", chosen)
     admission = render("gpu-admission", {"image": {"tag": "latest"}}, namespace=ADMISSION, kube_version=_KUBERNETES)
     return files | {"gpu-admission.yaml": _text("gpu-admission.yaml", "gpu-admission", admission)}
@@ -93,7 +93,9 @@ def library_of(chart: str) -> Path:
 def users_of_the_library() -> list[str]:
     """The charts that depend on it."""
     charts = (read_yaml(path.read_text()) for path in sorted(CHARTS.glob("*/Chart.yaml")))
-    return [each["name"] for each in charts if any(on["name"] == LIBRARY.name for on in each.get("dependencies", ()))]
+    return [
+        chart["name"] for chart in charts if any(on["name"] == LIBRARY.name for on in chart.get("dependencies", ()))
+    ]
 
 
 # Maps whose keys are the user's: no template names one of them.
@@ -136,7 +138,7 @@ _Readable.add_representer(str, _written_text)
 def _text(name: str, chart: str, documents: list[JsonObject]) -> str:
     said = "".join(f"# {line}\n" for line in _SAID[name].splitlines())
     made = f"# Made from charts/{chart} by `make manifests`; change it there.\n"
-    plain = [_plain(each) for each in documents]
+    plain = [_plain(document) for document in documents]
     return said + made + yaml.dump_all(plain, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
 
 
@@ -152,11 +154,11 @@ def _drop(part: object) -> None:
     if isinstance(part, dict):
         for key in _HELMS_OWN:
             part.pop(key, None)
-        for each in part.values():
-            _drop(each)
+        for nested in part.values():
+            _drop(nested)
     elif isinstance(part, list):
-        for each in part:
-            _drop(each)
+        for nested in part:
+            _drop(nested)
 
 
 if __name__ == "__main__":

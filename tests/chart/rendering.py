@@ -56,18 +56,20 @@ def documents_of(
     documents = []
     for path, text in rendered.items():
         if not path.endswith("NOTES.txt"):
-            documents += [each for each in read_all_yaml(text) if each]
+            documents += [entry for entry in read_all_yaml(text) if entry]
     return documents
 
 
 def one(documents: list[JsonObject], kind: str, name: str | None = None) -> JsonObject:
     """The only object of a kind, or of a kind and a name."""
-    (found,) = [each for each in documents if each["kind"] == kind and name in (None, each["metadata"]["name"])]
+    (found,) = [
+        document for document in documents if document["kind"] == kind and name in (None, document["metadata"]["name"])
+    ]
     return found
 
 
 def selects(selector: JsonObject, labels: dict[str, str]) -> bool:
     """Whether a selector of pods means these."""
     return selector.get("matchLabels", {}).items() <= labels.items() and all(
-        labels.get(each["key"]) in each["values"] for each in selector.get("matchExpressions", ())
+        labels.get(expression["key"]) in expression["values"] for expression in selector.get("matchExpressions", ())
     )

@@ -52,7 +52,7 @@ def test_another_password_changes_each_that_uses_it_and_the_same_one_changes_not
 def test_who_reads_pods_can_not_test_a_guess() -> None:
     """Two installations with the same password show different values, and none that the password alone gives."""
     first, second = (rendered_in({}, with_password("guessed")) for _ in range(2))
-    shown = [notes(each)["Deployment/api-service"]["checksum/database"] for each in (first, second)]
+    shown = [notes(rendering)["Deployment/api-service"]["checksum/database"] for rendering in (first, second)]
     assert shown[0] != shown[1]
     data = one(first, "Secret", "gpu-dev-postgres")["data"]
     key = base64.b64decode(data["checksum-key"])
@@ -60,12 +60,12 @@ def test_who_reads_pods_can_not_test_a_guess() -> None:
     others = {**data, "checksum-key": "", "replication-password": ""}
     guesses = [b"guessed", base64.b64encode(b"guessed"), str(others).encode()]
     assert shown[0] not in [hashlib.sha256(guess).hexdigest() for guess in guesses]
-    everything_else = str([each for each in first if each["kind"] != "Secret"])
+    everything_else = str([manifest for manifest in first if manifest["kind"] != "Secret"])
     assert data["checksum-key"] not in everything_else
     # Nor is the key where pods have it.
     sets = one(first, "StatefulSet", "postgres-primary")["spec"]["template"]["spec"]
     (mounted,) = [volume["projected"]["sources"] for volume in sets["volumes"] if volume["name"] == "secrets"]
-    (ours,) = [each["secret"]["items"] for each in mounted if each["secret"]["name"] == "gpu-dev-postgres"]
+    (ours,) = [volume["secret"]["items"] for volume in mounted if volume["secret"]["name"] == "gpu-dev-postgres"]
     assert {item["key"] for item in ours} == {"password", "replication-password"}
 
 
@@ -92,9 +92,9 @@ def test_of_a_secret_of_others_the_version_is_shown(name: str, values: dict[str,
         documents = rendered_in({f"v1/Secret/{CONTROLPLANE}/{name}": secret}, over(WATCHING, values), upgrade=True)
         told.append(notes(documents))
         assert "cGFzcw==" not in str(documents)
-    assert {str(each) for each in told[0].values()} == {"{'gpu-dev/database-secret': '7'}"}
-    assert {str(each) for each in told[1].values()} == {"{'gpu-dev/database-secret': '8'}"}
-    assert {*told[0]} == {each for each in USERS if "postgres" not in each or "auth" in values["postgres"]}
+    assert {str(notes_of_object) for notes_of_object in told[0].values()} == {"{'gpu-dev/database-secret': '7'}"}
+    assert {str(notes_of_object) for notes_of_object in told[1].values()} == {"{'gpu-dev/database-secret': '8'}"}
+    assert {*told[0]} == {user for user in USERS if "postgres" not in user or "auth" in values["postgres"]}
 
 
 def test_another_address_of_an_external_database_changes_each_that_uses_it() -> None:
@@ -115,6 +115,6 @@ def test_where_nobody_can_be_asked_nothing_is_shown_that_would_be_new_each_time(
     """`helm template` and Argo CD."""
     first, second = rendered(values), rendered(values)
     assert notes(first) == {}
-    pods = [[template for _, template in templates(each)] for each in (first, second)]
+    pods = [[template for _, template in templates(rendering)] for rendering in (first, second)]
     assert pods[0] == pods[1]
-    assert not any("checksum-key" in each.get("data", {}) for each in first)
+    assert not any("checksum-key" in manifest.get("data", {}) for manifest in first)

@@ -21,7 +21,7 @@ CLUSTERS = ("cluster.yaml", "cluster-import.yaml", "cluster-recovered.yaml")
 
 
 def example(file: str, kind: str) -> dict[str, Any]:
-    [found] = [each for each in read_all_yaml((EXAMPLES / file).read_text()) if each["kind"] == kind]
+    [found] = [manifest for manifest in read_all_yaml((EXAMPLES / file).read_text()) if manifest["kind"] == kind]
     return dict(found)
 
 
@@ -35,8 +35,8 @@ def rendered(*, upgrade: bool = False, **of_cluster: str) -> list[dict[str, Any]
 def reads(documents: list[dict[str, Any]], kind: str, name: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
     """The literal variables of a workload's first container, and the Secrets' keys that are mounted as settings."""
     pod = one(documents, kind, name)["spec"]["template"]["spec"]
-    variables = {each["name"]: each["value"] for each in pod["containers"][0]["env"] if "value" in each}
-    [settings] = [each for each in pod["volumes"] if each["name"] == "settings"]
+    variables = {variable["name"]: variable["value"] for variable in pod["containers"][0]["env"] if "value" in variable}
+    [settings] = [volume for volume in pod["volumes"] if volume["name"] == "settings"]
     secrets = [source["secret"] for source in settings["projected"]["sources"] if "secret" in source]
     return variables, {(secret["name"], item["key"]) for secret in secrets for item in secret["items"]}
 
@@ -52,7 +52,11 @@ def test_programs_and_migration_connect_by_the_roles_of_the_cluster(file: str, u
     assert api["GPU_DEV_DATABASE_URL"] == f"postgresql://{role['name']}@{name}-rw:5432/gpudev"
     assert api["PGSSLMODE"] == "verify-ca"
     assert secrets >= {(role["passwordSecret"]["name"], "password"), (f"{name}-ca", "ca.crt")}
-    [job] = [each["metadata"]["name"] for each in documents if each["kind"] == "Job" and "migrat" in str(each)]
+    [job] = [
+        document["metadata"]["name"]
+        for document in documents
+        if document["kind"] == "Job" and "migrat" in str(document)
+    ]
     migration, secrets = reads(documents, "Job", job)
     bootstrap = next(iter(cluster["spec"]["bootstrap"].values()))
     assert migration["GPU_DEV_DATABASE_URL"] == f"postgresql://{bootstrap['owner']}@{name}-rw:5432/gpudev"
@@ -63,11 +67,11 @@ def test_programs_and_migration_connect_by_the_roles_of_the_cluster(file: str, u
 
 def test_a_cluster_with_an_authority_of_its_own_is_believed_by_that() -> None:
     documents = rendered(caSecret="theirs")
-    [job] = [each["metadata"]["name"] for each in documents if each["kind"] == "Job"]
+    [job] = [document["metadata"]["name"] for document in documents if document["kind"] == "Job"]
     for kind, name in (("Deployment", "api-service"), ("Job", job)):
         variables, secrets = reads(documents, kind, name)
         assert variables["PGSSLMODE"] == "verify-ca"
-        assert [each for each in secrets if each[1] == "ca.crt"] == [("theirs", "ca.crt")]
+        assert [secret for secret in secrets if secret[1] == "ca.crt"] == [("theirs", "ca.crt")]
 
 
 def test_an_owner_without_the_application_is_refused() -> None:
@@ -76,7 +80,7 @@ def test_an_owner_without_the_application_is_refused() -> None:
 
 
 def test_nothing_of_the_built_in_pair_is_left() -> None:
-    kinds = {(each["kind"], each["metadata"]["name"]) for each in rendered()}
+    kinds = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in rendered()}
     assert not {name for kind, name in kinds if kind in ("StatefulSet", "Cluster") or name.startswith("postgres-")}
 
 
@@ -88,8 +92,8 @@ def test_only_encrypted_connections_are_let_in_and_the_programs_reach_the_instan
     [apps] = policy["ingress"][0]["from"][0]["podSelector"]["matchExpressions"]
     asking = {
         pod["metadata"]["labels"]["app"]
-        for each in rendered()
-        for pod in _templates(each)
+        for manifest in rendered()
+        for pod in _templates(manifest)
         if any(variable["name"] == "GPU_DEV_DATABASE_URL" for variable in pod["spec"]["containers"][0].get("env", ()))
     }
     assert asking
@@ -140,10 +144,10 @@ def test_the_examples_are_what_the_operators_definitions_allow(file: str) -> Non
 def strict(schema: Any) -> Any:
     """The schema without unknown members, as strict field validation has it."""
     if isinstance(schema, list):
-        return [strict(each) for each in schema]
+        return [strict(nested) for nested in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {name: strict(each) for name, each in schema.items()}
+    closed = {name: strict(nested) for name, nested in schema.items()}
     if "properties" in closed and isinstance(closed["properties"], dict) and "type" in closed:
         closed.setdefault("additionalProperties", bool(closed.get("x-kubernetes-preserve-unknown-fields")))
     if closed.pop("x-kubernetes-int-or-string", False):

@@ -29,7 +29,7 @@ SETS = ("postgres-primary", "postgres-replica")
 
 def all_but_secrets(documents: list[JsonObject]) -> list[JsonObject]:
     """The parts that are the same with each rendering."""
-    return [each for each in documents if each["kind"] != "Secret"]
+    return [document for document in documents if document["kind"] != "Secret"]
 
 
 @pytest.mark.parametrize("cloud", MINE)
@@ -37,25 +37,25 @@ def test_an_upgrade_with_ones_own_values_alone_wants_what_the_installation_wante
     """But for AWS's storage class, which stays where it is."""
     mine = over(MINE[cloud], INGRESS)
     installed, upgraded = rendered(over(file(cloud), mine)), rendered(mine)
-    gone = [each for each in all_but_secrets(installed) if each not in upgraded]
-    assert [each for each in all_but_secrets(upgraded) if each not in installed] == []
-    assert [(each["kind"], each["metadata"]["name"]) for each in gone] == (
+    gone = [manifest for manifest in all_but_secrets(installed) if manifest not in upgraded]
+    assert [manifest for manifest in all_but_secrets(upgraded) if manifest not in installed] == []
+    assert [(manifest["kind"], manifest["metadata"]["name"]) for manifest in gone] == (
         [("StorageClass", "gp3")] if cloud == "aws" else []
     )
-    assert all(each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for each in gone)
+    assert all(manifest["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for manifest in gone)
 
 
 def classes(documents: list[JsonObject]) -> dict[str, str | None]:
     """Each claim's storage class."""
     found = {
-        each["metadata"]["name"]: each["spec"].get("storageClassName")
-        for each in documents
-        if each["kind"] == "PersistentVolumeClaim"
+        document["metadata"]["name"]: document["spec"].get("storageClassName")
+        for document in documents
+        if document["kind"] == "PersistentVolumeClaim"
     }
-    for each in documents:
-        if each["kind"] == "StatefulSet":
-            (claim,) = each["spec"]["volumeClaimTemplates"]
-            found[each["metadata"]["name"]] = claim["spec"].get("storageClassName")
+    for document in documents:
+        if document["kind"] == "StatefulSet":
+            (claim,) = document["spec"]["volumeClaimTemplates"]
+            found[document["metadata"]["name"]] = claim["spec"].get("storageClassName")
     return found
 
 
@@ -78,7 +78,7 @@ def test_claims_keep_the_class_that_they_have_whatever_the_values_say(values: di
 
 
 def test_what_is_not_there_yet_gets_the_class_of_the_values_or_of_the_cloud() -> None:
-    only_the_set = {name: each for name, each in volumes("fast").items() if "StatefulSet" in name}
+    only_the_set = {name: volume for name, volume in volumes("fast").items() if "StatefulSet" in name}
     mixed = classes(rendered_in(only_the_set, SEEDS_GCP, upgrade=True))
     assert mixed == {**dict.fromkeys(CLAIMS, "pd-ssd"), **dict.fromkeys(SETS, "fast")}
     assert {*classes(rendered(over(SEEDS_GCP, {"storage": {"class": "mine"}}))).values()} == {"mine"}
@@ -100,7 +100,7 @@ def test_what_the_values_say_goes_before_what_the_cloud_s_file_says() -> None:
     ingress = one(documents, "Ingress")
     assert (ingress["spec"]["ingressClassName"], ingress["metadata"]["annotations"]) == ("nginx", {"a": "b"})
     assert one(documents, "Service", "api-service")["metadata"]["annotations"]["cloud.google.com/neg"] == "none"
-    assert not [each for each in documents if each["kind"] == "BackendConfig"]
+    assert not [document for document in documents if document["kind"] == "BackendConfig"]
 
 
 def sign_in(documents: list[JsonObject]) -> tuple[SignInFile, AuthSettings]:
@@ -133,7 +133,7 @@ def test_identities_of_the_account_sign_in_after_the_seeds_commands_on_aws(value
                 read.rules,
                 aws(account="999999999999", **{k: v[0] for k, v in identity.attributes.items() if k != "account"}),
             )
-    policies = {each["metadata"]["name"] for each in rendered(values) if each["kind"] == "NetworkPolicy"}
+    policies = {manifest["metadata"]["name"] for manifest in rendered(values) if manifest["kind"] == "NetworkPolicy"}
     assert "sign-in" in policies  # the API reaches AWS
 
 
@@ -165,8 +165,8 @@ def test_where_people_know_an_address_proofs_are_meant_for_that(cloud: str) -> N
     ids = {"apiService": {"settings": {"GPU_DEV_AUTH__SERVER_IDS": "https://a.test, https://b.test"}}}
     several, settings = sign_in(rendered(over(MINE[cloud], ids)))
     assert settings.server_ids == ("https://a.test", "https://b.test")
-    for each, audiences in ((read, {"https://gpus.test"}), (several, {*settings.server_ids})):
-        assert all(issuer.audiences == audiences for issuer in each.issuers)
+    for listed_sign_in, audiences in ((read, {"https://gpus.test"}), (several, {*settings.server_ids})):
+        assert all(issuer.audiences == audiences for issuer in listed_sign_in.issuers)
 
 
 def test_users_are_made_where_that_is_asked_for() -> None:
@@ -189,7 +189,7 @@ def test_users_are_made_where_that_is_asked_for() -> None:
 def test_where_nobody_knows_whose_word_counts_nobody_signs_in_so(values: dict[str, Any]) -> None:
     documents = rendered(values)
     assert "GPU_DEV_AUTH__FILE" not in variables(one(documents, "Deployment", "api-service"))
-    assert not [each for each in documents if each["metadata"]["name"] == "sign-in"]
+    assert not [document for document in documents if document["metadata"]["name"] == "sign-in"]
 
 
 def test_a_sign_in_file_of_ones_own_is_the_only_one() -> None:

@@ -46,13 +46,13 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 )
 def test_every_object_is_one_that_kubernetes_takes(name: str, version: str) -> None:
     documents = rendered(VALUES[name], kube_version=f"v{version}.0")
-    check_objects([each for each in documents if each["kind"] not in OPERATORS], version)
+    check_objects([document for document in documents if document["kind"] not in OPERATORS], version)
 
 
 def test_the_oldest_kubernetes_gets_no_policy() -> None:
     documents = rendered(ALL_ON, kube_version="v1.24.0")
-    assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
-    check_objects([each for each in documents if each["kind"] not in OPERATORS], VERSIONS[0])
+    assert not [document for document in documents if document["kind"].startswith("ValidatingAdmission")]
+    check_objects([document for document in documents if document["kind"] not in OPERATORS], VERSIONS[0])
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
@@ -79,8 +79,8 @@ def test_only_who_asks_the_api_server_has_a_token_for_it_and_every_account_is_us
     documents = rendered(values)
     bound = {
         subject["name"]
-        for each in documents if each["kind"].endswith("RoleBinding")
-        for subject in each["subjects"]
+        for document in documents if document["kind"].endswith("RoleBinding")
+        for subject in document["subjects"]
     }  # fmt: skip
     with_token = {
         template["spec"].get("serviceAccountName")
@@ -88,16 +88,16 @@ def test_only_who_asks_the_api_server_has_a_token_for_it_and_every_account_is_us
         if template["spec"].get("automountServiceAccountToken", True)
     }
     assert with_token == bound
-    accounts = {each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"}
+    accounts = {document["metadata"]["name"] for document in documents if document["kind"] == "ServiceAccount"}
     assert accounts == {template["spec"].get("serviceAccountName") for _, template in templates(documents)} - {None}
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=list(VALUES))
 def test_what_was_hostile_is_still_one_value_and_namespaces_are_the_two(values: dict[str, Any]) -> None:
     documents = rendered(values)
-    for each in documents:
-        assert "injected" not in each["metadata"].get("annotations", {})
-        assert each["metadata"].get("namespace") in (None, CONTROLPLANE, WORKLOADS)
+    for document in documents:
+        assert "injected" not in document["metadata"].get("annotations", {})
+        assert document["metadata"].get("namespace") in (None, CONTROLPLANE, WORKLOADS)
     if values is ALL_ON:
         api = one(documents, "Deployment", "api-service")
         assert api["spec"]["template"]["metadata"]["annotations"]["a"] == HOSTILE
@@ -120,7 +120,7 @@ def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None
         DEPLOY / "monitoring" / "cron-jobs.yaml",
         DEPLOY / "node-agent.yaml",
     ]:
-        plain += [each for each in read_all_yaml(path.read_text()) if each]
+        plain += [entry for entry in read_all_yaml(path.read_text()) if entry]
     expected = rules_of(plain, account)
     assert expected
     assert rules_of(rendered(ALL_ON), account) == expected
@@ -145,7 +145,7 @@ def test_who_ends_pods_is_held_to_what_the_plain_manifests_say() -> None:
     assert account.replace(CONTROLPLANE, "gpu-dev-system") in plain.pop("matchConditions")[0]["expression"]
     assert ours == plain
     older = render("gpu-dev-server", {"reservationExpiry": {"enforcement": {"enabled": True}}}, kube_version="v1.29.0")
-    assert not [each for each in older if each["kind"].startswith("ValidatingAdmission")]
+    assert not [manifest for manifest in older if manifest["kind"].startswith("ValidatingAdmission")]
 
 
 def test_without_enforcement_nobody_may_end_pods_of_others() -> None:
@@ -170,10 +170,10 @@ def test_the_seeds_names_labels_and_commands() -> None:
     assert one(documents, "Deployment", "reservation-processor")["spec"]["replicas"] == 2
     assert one(documents, "HorizontalPodAutoscaler", "api-service")["spec"]["minReplicas"] == 2
     # kubectl delete pvc -n gpu-controlplane -l app.kubernetes.io/instance=gpu-dev
-    claims = [each for each in documents if each["kind"] == "PersistentVolumeClaim"]
-    for each in documents:
-        if each["kind"] == "StatefulSet":
-            claims += each["spec"]["volumeClaimTemplates"]
+    claims = [document for document in documents if document["kind"] == "PersistentVolumeClaim"]
+    for document in documents:
+        if document["kind"] == "StatefulSet":
+            claims += document["spec"]["volumeClaimTemplates"]
     assert len(claims) == 5
     for claim in claims:
         assert claim["metadata"]["labels"]["app.kubernetes.io/instance"] == "gpu-dev"
@@ -187,20 +187,26 @@ def test_the_seeds_names_labels_and_commands() -> None:
 def test_of_the_databases_pair_one_at_a_time_may_be_taken_from_its_node() -> None:
     documents = rendered({})
     budget = one(documents, "PodDisruptionBudget", "postgres")["spec"]
-    sets = [each["spec"]["template"]["metadata"]["labels"] for each in documents if each["kind"] == "StatefulSet"]
+    sets = [
+        document["spec"]["template"]["metadata"]["labels"]
+        for document in documents
+        if document["kind"] == "StatefulSet"
+    ]
     assert len(sets) == 2
     assert all(budget["selector"]["matchLabels"].items() <= labels.items() for labels in sets)
     assert budget["minAvailable"] == 1
     # Of one alone it would keep every node from being drained.
     alone = rendered({"postgres": {"replica": {"enabled": False}}})
-    assert "postgres" not in {each["metadata"]["name"] for each in alone if each["kind"] == "PodDisruptionBudget"}
+    assert "postgres" not in {
+        manifest["metadata"]["name"] for manifest in alone if manifest["kind"] == "PodDisruptionBudget"
+    }
 
 
 def test_what_must_outlive_the_release_is_kept() -> None:
     kept = {
-        (each["kind"], each["metadata"]["name"])
-        for each in rendered({})
-        if each["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+        (manifest["kind"], manifest["metadata"]["name"])
+        for manifest in rendered({})
+        if manifest["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
     }
     assert kept == {
         ("Namespace", CONTROLPLANE),
@@ -238,13 +244,13 @@ def test_a_database_that_is_elsewhere_is_told_by_a_file() -> None:
     documents = rendered(EXTERNAL)
     secret = one(documents, "Secret", "gpu-dev-external-database")
     assert base64.b64decode(secret["data"]["gpu_dev_database_url"]) == b"postgresql://u:p@db:5433/x"
-    assert not [each for each in documents if each["kind"] == "StatefulSet"]
+    assert not [document for document in documents if document["kind"] == "StatefulSet"]
     for _, template in templates(documents):
         for container in containers(template):
-            told = {each["name"]: each.get("value") for each in container.get("env", ())}
+            told = {variable["name"]: variable.get("value") for variable in container.get("env", ())}
             assert "p@db" not in str(container)
             if "GPU_DEV_SECRETS_DIR" in told:
-                assert "settings" in {each["name"] for each in container["volumeMounts"]}
+                assert "settings" in {mount["name"] for mount in container["volumeMounts"]}
     # Each of the four, what waits for the migration, and the migration itself.
     users = [
         container
@@ -292,8 +298,8 @@ def test_the_schema_knows_every_setting_and_no_other() -> None:
     assert FILE.read_text() == written(), "run python -m tests.chart.dev_server_schema"
     known = set().union(
         *(
-            names_of(each)
-            for each in (ApiSettings, ProcessorSettings, UpdaterSettings, ExpirySettings, NodeAgentSettings)
+            names_of(settings)
+            for settings in (ApiSettings, ProcessorSettings, UpdaterSettings, ExpirySettings, NodeAgentSettings)
         )
     )
     assert known >= OWN
@@ -315,10 +321,10 @@ def test_every_variable_of_a_container_is_a_setting_of_its_program(values: dict[
             settings = programs[container["command"][2]]
             if "--node-agent" in container["command"]:
                 settings = NodeAgentSettings
-            told = {each["name"] for each in container["env"] if each["name"].startswith("GPU_DEV_")}
+            told = {variable["name"] for variable in container["env"] if variable["name"].startswith("GPU_DEV_")}
             assert told - {"GPU_DEV_SECRETS_DIR"} <= names_of(settings)
             # No variable twice: what the chart says can't be said again.
-            assert len({each["name"] for each in container["env"]}) == len(container["env"])
+            assert len({variable["name"] for variable in container["env"]}) == len(container["env"])
 
 
 @pytest.mark.parametrize("name", ["default", "local", "gcp", "all on"])
@@ -333,10 +339,10 @@ def test_components_are_in_the_network_policies_that_let_them_work() -> None:
     documents = rendered(ALL_ON)
     apps = {template["metadata"]["labels"]["app"] for _, template in templates(documents)}
     named: dict[str, set[str]] = {}
-    for each in documents:
-        if each["kind"] == "NetworkPolicy":
-            for expression in each["spec"]["podSelector"].get("matchExpressions", ()):
-                named[each["metadata"]["name"]] = {*expression["values"]}
+    for document in documents:
+        if document["kind"] == "NetworkPolicy":
+            for expression in document["spec"]["podSelector"].get("matchExpressions", ()):
+                named[document["metadata"]["name"]] = {*expression["values"]}
     users = {
         template["metadata"]["labels"]["app"]
         for _, template in templates(documents)
@@ -352,9 +358,9 @@ def test_components_are_in_the_network_policies_that_let_them_work() -> None:
 
 
 def test_without_the_api_there_is_no_test_of_it() -> None:
-    named = {each["metadata"]["name"] for each in rendered({"apiService": {"enabled": False}})}
+    named = {manifest["metadata"]["name"] for manifest in rendered({"apiService": {"enabled": False}})}
     assert not named & {"helm-test", "gpu-dev-test", "into-the-api"}
-    assert {"helm-test", "gpu-dev-test", "into-the-api"} <= {each["metadata"]["name"] for each in rendered({})}
+    assert {"helm-test", "gpu-dev-test", "into-the-api"} <= {manifest["metadata"]["name"] for manifest in rendered({})}
 
 
 def test_others_reach_the_database_where_they_are_named() -> None:
@@ -370,11 +376,13 @@ def test_others_reach_the_database_where_they_are_named() -> None:
 
 def test_stopped_nobody_works_with_the_database_unless_told_to() -> None:
     documents = rendered(over(ALL_ON, {"stopped": True}))
-    names = {each["metadata"]["name"] for each in documents if each["kind"] in ("Deployment", "CronJob", "Job")}
+    names = {
+        document["metadata"]["name"] for document in documents if document["kind"] in ("Deployment", "CronJob", "Job")
+    }
     assert names == {"postgres-backup", "postgres-restore", "registry-cache-dockerhub", "registry-cache-ghcr"}
-    assert len([each for each in documents if each["kind"] == "StatefulSet"]) == 2
+    assert len([document for document in documents if document["kind"] == "StatefulSet"]) == 2
     assert one(documents, "Service", "api-service")
-    check_objects([each for each in documents if each["kind"] not in OPERATORS], VERSIONS[-1])
+    check_objects([document for document in documents if document["kind"] not in OPERATORS], VERSIONS[-1])
 
 
 def test_notes_say_what_to_do_next() -> None:
@@ -427,8 +435,8 @@ def test_a_secret_that_serves_several_purposes_is_replaced_in_none_but_the_one()
     job = one(documents, "Job")["spec"]
     restore = one(documents, "CronJob", "postgres-restore")["spec"]["jobTemplate"]["spec"]
     named = []
-    for each, volume in ((job, "settings"), (restore, "secrets")):
-        [found] = [volumes for volumes in each["template"]["spec"]["volumes"] if volumes["name"] == volume]
+    for pod_owner, volume in ((job, "settings"), (restore, "secrets")):
+        [found] = [volumes for volumes in pod_owner["template"]["spec"]["volumes"] if volumes["name"] == volume]
         named.append([
             (source["secret"]["name"], source["secret"]["items"][0]["key"]) for source in found["projected"]["sources"]
         ])  # fmt: skip
@@ -440,7 +448,9 @@ def test_a_primary_with_an_empty_volume_reaches_a_replica_that_is_not_ready_yet(
     """Others do not: a connection to a server that is away would wait where none is refused."""
     documents = rendered({})
     asked = variables(one(documents, "StatefulSet", "postgres-primary"))["PG_STANDBY_HOST"]
-    services = {each["metadata"]["name"]: each["spec"] for each in documents if each["kind"] == "Service"}
+    services = {
+        document["metadata"]["name"]: document["spec"] for document in documents if document["kind"] == "Service"
+    }
     assert services[str(asked)]["selector"] == services["postgres-replica"]["selector"]
     unready = {name for name, spec in services.items() if spec.get("publishNotReadyAddresses")}
     assert unready == {asked}

@@ -82,8 +82,8 @@ async def test_failing_over_loses_nothing_that_was_acknowledged(pods: Callable[[
     await eventually(lambda: read.fetchval("SELECT count(*) = $1 FROM pgmq.q_gpu_jobs", len(kept) + 1), LONG_S)
     with pytest.raises(asyncpg.ReadOnlySQLTransactionError):
         await read.execute("SELECT pgmq.send('gpu_jobs', '{}'::jsonb)")
-    for each in (after, read):
-        await each.close()
+    for pod in (after, read):
+        await pod.close()
     assert PASSWORD not in primary.log + replica.log
 
 

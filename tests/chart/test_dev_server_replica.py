@@ -17,11 +17,11 @@ NAME = "GPU_DEV_DATABASE_REPLICA_URL"
 def told(documents: list[JsonObject]) -> dict[str, JsonObject]:
     """By container, what it is told of a replica."""
     return {
-        container["name"]: each
+        container["name"]: variable
         for _, template in templates(documents)
         for container in containers(template)
-        for each in container.get("env", ())
-        if each["name"] == NAME
+        for variable in container.get("env", ())
+        if variable["name"] == NAME
     }
 
 
@@ -100,12 +100,12 @@ def test_the_url_of_a_replica_elsewhere_is_in_a_secret() -> None:
     data = one(documents, "Secret", "gpu-dev-external-database")["data"]
     assert base64.b64decode(data["gpu_dev_database_replica_url"]) == b"postgresql://u:p@r:6432/x"
     (rule,) = one(documents, "NetworkPolicy", "to-the-database")["spec"]["egress"]
-    assert {each["port"] for each in rule["ports"]} == {5433, 6432}
+    assert {port["port"] for port in rule["ports"]} == {5433, 6432}
 
     documents = rendered(VALUES["external, their secret, with a replica"])
     assert told_by_a_file(documents) == {"api-service": ("db", "replica")}
     (rule,) = one(documents, "NetworkPolicy", "to-the-database")["spec"]["egress"]
-    assert [each["port"] for each in rule["ports"]] == [5432]
+    assert [port["port"] for port in rule["ports"]] == [5432]
 
 
 @pytest.mark.parametrize(

@@ -41,17 +41,21 @@ def test_the_api_alone_reads_who_may_sign_in_and_begins_anew_with_another_file()
         before, after = (one(documents, kind, name) for documents in (first, second))
         assert (before != after) is changes, name
         ((_, template),) = templates([before])
-        names = {each["name"] for each in template["spec"]["volumes"]}
+        names = {volume["name"] for volume in template["spec"]["volumes"]}
         assert ("api-configuration" in names) is changes
     api = one(first, "Deployment", "api-service")
     path = variables(api)["GPU_DEV_AUTH__FILE"]
     (mount,) = [
-        each for each in containers(api["spec"]["template"])[-1]["volumeMounts"] if each["name"] == "api-configuration"
+        mount
+        for mount in containers(api["spec"]["template"])[-1]["volumeMounts"]
+        if mount["name"] == "api-configuration"
     ]
     assert path == f"{mount['mountPath']}/sign-in.toml"
     plain = rendered({})
     assert "GPU_DEV_AUTH__FILE" not in variables(one(plain, "Deployment", "api-service"))
-    assert not [each for each in plain if each["metadata"]["name"] in ("gpu-dev-api-configuration", "sign-in")]
+    assert not [
+        manifest for manifest in plain if manifest["metadata"]["name"] in ("gpu-dev-api-configuration", "sign-in")
+    ]
 
 
 def test_what_the_api_reads_is_what_was_given() -> None:
@@ -75,11 +79,11 @@ def test_the_api_reaches_issuers_only_where_their_word_is_taken(file: str, outsi
     at = [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
     documents = rendered({**signing_in(file, settings=ids), "networkPolicy": {"kubernetesAt": at}})
     everywhere = [
-        each["metadata"]["name"]
-        for each in documents
-        if each["kind"] == "NetworkPolicy"
-        and each["spec"]["podSelector"].get("matchLabels") == {"app": "api-service"}
-        and "Egress" in each["spec"]["policyTypes"]
+        document["metadata"]["name"]
+        for document in documents
+        if document["kind"] == "NetworkPolicy"
+        and document["spec"]["podSelector"].get("matchLabels") == {"app": "api-service"}
+        and "Egress" in document["spec"]["policyTypes"]
     ]
     assert everywhere == (["sign-in"] if outside else [])
     (rule,) = one(documents, "NetworkPolicy", "to-kubernetes")["spec"]["egress"]
@@ -112,7 +116,7 @@ def test_googles_load_balancer_takes_its_ingress_and_has_time_for_streams() -> N
     (container,) = one(documents, "Deployment", "api-service")["spec"]["template"]["spec"]["containers"]
     assert backend["spec"]["healthCheck"]["port"] == container["ports"][0]["containerPort"]
     assert backend["spec"]["healthCheck"]["requestPath"] == container["readinessProbe"]["httpGet"]["path"]
-    assert not [each for each in rendered(VALUES["gcp"]) if each["kind"] == "BackendConfig"]
+    assert not [manifest for manifest in rendered(VALUES["gcp"]) if manifest["kind"] == "BackendConfig"]
 
 
 @pytest.mark.parametrize(

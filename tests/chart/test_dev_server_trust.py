@@ -46,12 +46,12 @@ def migrate(
 ) -> subprocess.CompletedProcess[str]:
     """What the migration's container does with the environment that it is given, where `files` is its volume."""
     documents = render("gpu-dev-server", values, name="gpu-dev", namespace="default", upgrade=upgrade)
-    (job,) = [each for each in documents if each["kind"] == "Job"]
+    (job,) = [document for document in documents if document["kind"] == "Job"]
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    environment = {each["name"]: each["value"] for each in container["env"]}
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
     url = make_url(environment["GPU_DEV_DATABASE_URL"]).set(host="127.0.0.1", port=pod.port)
     (files / "gpu_dev_database_password").write_text(OWNER if url.username == "gpudev_owner" else PASSWORD)
-    command = [each for each in container["command"][1:] if not each.startswith(("--patience", "--admin"))]
+    command = [argument for argument in container["command"][1:] if not argument.startswith(("--patience", "--admin"))]
     environment["GPU_DEV_DATABASE_URL"] = url.render_as_string(hide_password=False)
     for name in ("GPU_DEV_SECRETS_DIR", "PGSSLROOTCERT"):
         if name in environment:

@@ -46,7 +46,7 @@ def test_the_migration_before_an_upgrade_reaches_a_database_that_was_the_chart_s
 ) -> None:
     """Hooks are there by then; the other policies are those of the release as it was."""
     after = rendered(over(values, {"postgres": {"enabled": False}}), upgrade=True)
-    hooks = [each for each in after if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+    hooks = [manifest for manifest in after if "helm.sh/hook" in manifest["metadata"].get("annotations", {})]
     labels = one(hooks, "Job")["spec"]["template"]["metadata"]["labels"]
     ways = [
         (entry["port"], rule.get("to"))
@@ -56,5 +56,7 @@ def test_the_migration_before_an_upgrade_reaches_a_database_that_was_the_chart_s
         for entry in rule.get("ports", ())
     ]
     assert (port, None) in ways
-    of_release = [each for each in after if each not in hooks]
-    assert "migration" not in {each["metadata"]["name"] for each in of_release if each["kind"] == "NetworkPolicy"}
+    of_release = [manifest for manifest in after if manifest not in hooks]
+    assert "migration" not in {
+        manifest["metadata"]["name"] for manifest in of_release if manifest["kind"] == "NetworkPolicy"
+    }

@@ -24,7 +24,7 @@ VALUES = {
 def images_of(values: dict[str, Any]) -> list[dict[str, Any]]:
     """Every image that values name, wherever it stands."""
     own = [values] if "repository" in values else []
-    return own + [image for each in values.values() if isinstance(each, dict) for image in images_of(each)]
+    return own + [image for nested in values.values() if isinstance(nested, dict) for image in images_of(nested)]
 
 
 def filled(chart: str, **image: str) -> dict[str, Any]:
@@ -32,9 +32,9 @@ def filled(chart: str, **image: str) -> dict[str, Any]:
     values: dict[str, Any] = read_yaml((CHARTS / chart / "values.yaml").read_text())
     images = images_of(values)
     assert images
-    for each in images:
-        assert {"repository", "tag", "digest"} <= each.keys()
-        each.update(image)
+    for reference in images:
+        assert {"repository", "tag", "digest"} <= reference.keys()
+        reference.update(image)
     return values
 
 
@@ -50,12 +50,12 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def test_pods_name_the_digests_that_are_given(chart: str) -> None:
     documents = render(chart, merged(filled(chart, digest=DIGEST), VALUES[chart]))
     found = [
-        each["image"] for spec in pod_specs(documents) for kind in ("initContainers", "containers")
-        for each in spec.get(kind, ())
+        container["image"] for spec in pod_specs(documents) for kind in ("initContainers", "containers")
+        for container in spec.get(kind, ())
     ]  # fmt: skip
     whole = {"aws:1"}  # of the upload of backups: one value, which may hold a digest itself
     assert found
-    assert [each for each in found if not each.endswith(f"@{DIGEST}") and each not in whole] == []
+    assert [image for image in found if not image.endswith(f"@{DIGEST}") and image not in whole] == []
 
 
 @pytest.mark.parametrize("chart", VALUES)
@@ -68,10 +68,10 @@ def test_a_digest_in_the_repository_is_refused(chart: str) -> None:
 def test_an_image_of_its_own_does_not_take_anothers_digest() -> None:
     values = {"image": {"digest": DIGEST}, "webhook": {"image": {"tag": "2"}}}
     images = {
-        each["name"]: each["image"]
+        container["name"]: container["image"]
         for spec in pod_specs(render("gpu-scheduler", values))
-        for each in spec["containers"]
-        if "image" in each
+        for container in spec["containers"]
+        if "image" in container
     }
     assert images["scheduler"].endswith(f"@{DIGEST}")
     assert images["webhook"] == "gpu-scheduler:2"
@@ -80,9 +80,9 @@ def test_an_image_of_its_own_does_not_take_anothers_digest() -> None:
         "availabilityUpdater": {"image": {"digest": DIGEST}},
     }
     (image,) = [
-        each["image"]
+        container["image"]
         for document in render("gpu-dev-server", agent)
         if document["kind"] == "DaemonSet"
-        for each in document["spec"]["template"]["spec"]["containers"]
+        for container in document["spec"]["template"]["spec"]["containers"]
     ]
     assert image == "availability-updater:3"

@@ -17,12 +17,12 @@ def test_the_cluster_is_asked_in_one_place() -> None:
 
 
 def test_each_secret_that_the_chart_makes_is_kept() -> None:
-    first = [each for each in rendered_in({}, {}) if each["kind"] == "Secret"]
+    first = [manifest for manifest in rendered_in({}, {}) if manifest["kind"] == "Secret"]
     assert len(first) == 5
-    cluster = {f"v1/Secret/{CONTROLPLANE}/{each['metadata']['name']}": each for each in first}
-    again = [each for each in rendered_in(cluster, {}, upgrade=True) if each["kind"] == "Secret"]
-    assert {each["metadata"]["name"]: each["data"] for each in again} == {
-        each["metadata"]["name"]: each["data"] for each in first
+    cluster = {f"v1/Secret/{CONTROLPLANE}/{manifest['metadata']['name']}": manifest for manifest in first}
+    again = [manifest for manifest in rendered_in(cluster, {}, upgrade=True) if manifest["kind"] == "Secret"]
+    assert {manifest["metadata"]["name"]: manifest["data"] for manifest in again} == {
+        manifest["metadata"]["name"]: manifest["data"] for manifest in first
     }
 
 
@@ -30,7 +30,9 @@ def test_a_namespace_is_made_by_this_release_or_not_at_all() -> None:
     def made(release: str | None) -> bool:
         notes = {} if release is None else {"annotations": {"meta.helm.sh/release-name": release}}
         documents = rendered_in({f"v1/Namespace//{CONTROLPLANE}": {"metadata": {"name": CONTROLPLANE, **notes}}}, {})
-        return CONTROLPLANE in {each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"}
+        return CONTROLPLANE in {
+            document["metadata"]["name"] for document in documents if document["kind"] == "Namespace"
+        }
 
     assert (made("gpu-dev"), made("another"), made(None)) == (True, False, False)
 

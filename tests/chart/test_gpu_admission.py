@@ -33,7 +33,7 @@ def rendered(values: dict[str, Any], **more: Any) -> list[JsonObject]:
 
 def extender_of(documents: list[JsonObject]) -> JsonObject:
     containers = one(documents, "Deployment", "gpu-admission")["spec"]["template"]["spec"]["containers"]
-    (found,) = [each for each in containers if each["name"] == "gpu-admission"]
+    (found,) = [container for container in containers if container["name"] == "gpu-admission"]
     assert isinstance(found, dict)
     return found
 
@@ -52,7 +52,7 @@ def test_options_and_variables_are_known_to_the_extender(values: dict[str, Any])
     assert container["env"][0] == level
     check_variables({"env": container["env"][1:]}, AdmissionSettings)
     rules = applied(read_options(container["command"][3:]), AdmissionSettings()).admission
-    alone = any(each["kind"] == "Service" for each in rendered(values))
+    alone = any(manifest["kind"] == "Service" for manifest in rendered(values))
     assert rules.address == (":3456" if alone else "127.0.0.1:3456")
     assert rules.debug_address.startswith("127.0.0.1:")
     assert rules.leader_elect == alone
@@ -67,7 +67,7 @@ def test_who_writes_cards_on_pods_may_write_nothing_else_on_them() -> None:
     assert ours == json.loads(json.dumps(plain).replace("gpu-dev-system", "kube-system"))
     binding = one(documents, "ValidatingAdmissionPolicyBinding", "gpu-admission-marking")["spec"]
     assert binding == {"policyName": "gpu-admission-marking", "validationActions": ["Deny"]}
-    (others,) = [each["expression"] for each in ours["variables"] if each["name"] == "others"]
+    (others,) = [variable["expression"] for variable in ours["variables"] if variable["name"] == "others"]
     (names,) = re.findall(r"key in (\[[^\]]*\])", others)
     assert sorted(json.loads(names)) == sorted((ASKED_AGAIN, CARDS, ASSIGNED, NODE, TIME))
     assert f'key.startsWith("{INDEX_OF}")' in others
@@ -78,35 +78,37 @@ def test_whoever_may_patch_pods_is_held_by_the_policy(values: dict[str, Any]) ->
     documents = rendered(values)
     role = one(documents, "ClusterRole")
     patches = any("patch" in rule["verbs"] and "pods" in rule["resources"] for rule in role["rules"])
-    assert [each["kind"] for each in documents if each["kind"].startswith("ValidatingAdmission")] == (
+    assert [document["kind"] for document in documents if document["kind"].startswith("ValidatingAdmission")] == (
         ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] if patches else []
     )
     older = rendered(values, kube_version="v1.29.0")
-    assert not [each for each in older if each["kind"].startswith("ValidatingAdmission")]
+    assert not [manifest for manifest in older if manifest["kind"].startswith("ValidatingAdmission")]
 
 
 def test_words_for_types_are_those_that_are_given() -> None:
     container = extender_of(rendered({"extender": {"gpuTypes": {"NVIDIA-Odd-Card": "h100"}}}))
     check_variables({"env": container["env"][1:]}, AdmissionSettings)
-    (told,) = [each["value"] for each in container["env"] if each["name"] == "GPU_DEV_GPU__TYPES"]
+    (told,) = [variable["value"] for variable in container["env"] if variable["name"] == "GPU_DEV_GPU__TYPES"]
     assert json.loads(told) == {"NVIDIA-Odd-Card": "h100"}
 
 
 def test_beside_its_scheduler_nobody_else_reaches_it() -> None:
     documents = rendered({})
-    assert not [each for each in documents if each["kind"] in ("Service", "NetworkPolicy")]
+    assert not [document for document in documents if document["kind"] in ("Service", "NetworkPolicy")]
     spec = one(documents, "Deployment", "gpu-admission")["spec"]["template"]["spec"]
-    assert [each["name"] for each in spec["containers"]] == ["kube-scheduler", "gpu-admission"]
-    assert not [each for each in spec["containers"] if "ports" in each]
+    assert [container["name"] for container in spec["containers"]] == ["kube-scheduler", "gpu-admission"]
+    assert not [container for container in spec["containers"] if "ports" in container]
     said = configuration(documents)
     assert said["percentageOfNodesToScore"] == 100
     extenders = said["extenders"]
-    assert {each["urlPrefix"] for each in extenders} == {"http://127.0.0.1:3456/scheduler"}
+    assert {extender["urlPrefix"] for extender in extenders} == {"http://127.0.0.1:3456/scheduler"}
 
 
 def test_the_seeds_objects_have_its_names() -> None:
     documents = rendered(ADMISSION["the seed's names"])
-    assert {each["metadata"]["namespace"] for each in documents if "namespace" in each["metadata"]} == {"kube-system"}
+    assert {document["metadata"]["namespace"] for document in documents if "namespace" in document["metadata"]} == {
+        "kube-system"
+    }
     assert one(documents, "Deployment", "gpu-admission")["spec"]["template"]["metadata"]["labels"]["app"]
     service = one(documents, "Service", "gpu-admission")
     assert service["spec"]["ports"] == [{"name": "extender", "port": 3456, "targetPort": "extender"}]
@@ -164,7 +166,7 @@ def test_kube_scheduler_is_the_clusters_own_and_is_spoken_to_in_its_words(versio
     documents = rendered({}, kube_version=version)
     assert configuration(documents)["apiVersion"] == f"kubescheduler.config.k8s.io/{words}"
     images = {
-        each["name"]: each["image"] for spec in pod_specs(documents) for each in spec["containers"]
+        container["name"]: container["image"] for spec in pod_specs(documents) for container in spec["containers"]
     }  # as the registry calls it, without what a provider adds
     assert images["kube-scheduler"] == f"registry.k8s.io/kube-scheduler:{version.partition('-')[0]}"
 
@@ -206,13 +208,15 @@ def test_kube_scheduler_and_the_extender_agree_on_who_binds_whom(
     assert (rules.assume_at, rules.candidates) == (counting, told)
     if entries is not None:
         extenders = configuration(documents)["extenders"]
-        managed = [tuple(one["name"] for one in each["managedResources"]) for each in extenders]
-        assert [("bindVerb" in each, names) for each, names in zip(extenders, managed, strict=True)] == entries
+        managed = [tuple(one["name"] for one in extender["managedResources"]) for extender in extenders]
+        assert [("bindVerb" in extender, names) for extender, names in zip(extenders, managed, strict=True)] == entries
         # kube-scheduler takes one entry for each resource, and one that binds.
         assert len({*sum(managed, ())}) == len(sum(managed, ()))
-        alike = {json.dumps({**each, "bindVerb": "", "managedResources": []}, sort_keys=True) for each in extenders}
+        alike = {
+            json.dumps({**extender, "bindVerb": "", "managedResources": []}, sort_keys=True) for extender in extenders
+        }
         assert len(alike) == 1
-        assert not [each for each in extenders if "preemptVerb" in each]
+        assert not [extender for extender in extenders if "preemptVerb" in extender]
 
 
 def test_who_does_not_bind_may_not_and_who_writes_on_pods_may() -> None:
@@ -224,7 +228,10 @@ def test_who_does_not_bind_may_not_and_who_writes_on_pods_may() -> None:
         (ADMISSION["a scheduler of their own"], "v1.30.0", True, True),
     ):
         documents = rendered(values, kube_version=version)
-        may = {(each.resource, each.verb) for each in allowed_by(documents, "gpu-admission", "kube-system")}
+        may = {
+            (permission.resource, permission.verb)
+            for permission in allowed_by(documents, "gpu-admission", "kube-system")
+        }
         assert (("pods/binding", "create") in may) is binds
         assert (("pods", "patch") in may) is writes
         assert ("pods", "get") in may  # what became of a pod that counts is looked up
@@ -239,13 +246,13 @@ def test_it_may_do_what_the_manifests_let_it_do() -> None:
 
 
 def test_quotas_are_read_as_they_are_given() -> None:
-    assert not [each for each in rendered({}) if each["metadata"]["name"] == "gpuquota"]
+    assert not [manifest for manifest in rendered({}) if manifest["metadata"]["name"] == "gpuquota"]
     quotas = read_quotas(one(rendered({"quotas": QUOTAS}), "ConfigMap", "gpuquota")["data"]["gpu_quota"])
     team_a = quotas.of("team-a")
     assert team_a is not None
     assert (team_a.models, team_a.pools) == ({"H100": 8000, "A100-80GB": 4000}, {"public"})
     documents = rendered(ADMISSION["all on"], namespace="elsewhere")
-    where = {each["name"]: each["value"] for each in extender_of(documents)["env"] if "value" in each}
+    where = {variable["name"]: variable["value"] for variable in extender_of(documents)["env"] if "value" in variable}
     assert where["GPU_DEV_ADMISSION__QUOTA_NAMESPACE"] == "quotas"
     assert one(documents, "ConfigMap", "gpuquota")["metadata"]["namespace"] == "quotas"
     assert one(documents, "Role", "gpu-admission")["metadata"]["namespace"] == "quotas"
@@ -265,11 +272,11 @@ def test_the_certificate_is_one_for_the_service_and_its_authority_is_told() -> N
     container = extender_of(documents)
     assert mounted({"containers": [container]}, "gpu-admission") == ["certificates"]
     assert {"--tls-cert=/certificates/tls.crt", "--tls-key=/certificates/tls.key"} <= {*container["command"]}
-    assert {container[each]["httpGet"]["scheme"] for each in ("startupProbe", "livenessProbe", "readinessProbe")} == {
+    assert {container[probe]["httpGet"]["scheme"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
         "HTTPS"
     }
     theirs = rendered(ADMISSION["their certificate"])
-    assert not [each for each in theirs if each["kind"] == "Secret"]
+    assert not [manifest for manifest in theirs if manifest["kind"] == "Secret"]
 
 
 def test_a_scheduler_starts_anew_with_another_configuration() -> None:

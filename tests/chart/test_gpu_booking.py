@@ -35,7 +35,7 @@ def container_of(documents: list[JsonObject]) -> JsonObject:
 
 
 def variables(documents: list[JsonObject]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container_of(documents)["env"]}
+    return {variable["name"]: variable["value"] for variable in container_of(documents)["env"]}
 
 
 @pytest.mark.parametrize("values", BOOKING.values(), ids=list(BOOKING))
@@ -56,13 +56,15 @@ def test_the_seeds_values_and_names() -> None:
     assert base64.b64decode(token["data"]["token"]) == b"secret-token"
     told = variables(documents)
     assert told["GPU_DEV_WEBHOOK__API_URL"] == BOOKING["the seed's"]["apiUrl"]
-    assert "secret-token" not in json.dumps([each for each in documents if each["kind"] != "Secret"])
-    assert {each["metadata"]["namespace"] for each in documents if "namespace" in each["metadata"]} == {"gpu-booking"}
+    assert "secret-token" not in json.dumps([document for document in documents if document["kind"] != "Secret"])
+    assert {document["metadata"]["namespace"] for document in documents if "namespace" in document["metadata"]} == {
+        "gpu-booking"
+    }
 
 
 def test_it_can_live_elsewhere_than_its_release() -> None:
     documents = render("gpu-booking", {**GIVEN, "namespace": "elsewhere"}, namespace="default")
-    namespaces = {each["metadata"]["namespace"] for each in documents if "namespace" in each["metadata"]}
+    namespaces = {document["metadata"]["namespace"] for document in documents if "namespace" in document["metadata"]}
     assert namespaces == {"elsewhere"}
     (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
     assert webhook["clientConfig"]["service"]["namespace"] == "elsewhere"
@@ -89,7 +91,7 @@ def test_an_older_cluster_is_asked_about_every_update_and_has_no_policy() -> Non
     (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
     assert "matchConditions" not in webhook
     assert webhook["failurePolicy"] == "Fail"  # the namespaces were chosen for it
-    assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
+    assert not [document for document in documents if document["kind"].startswith("ValidatingAdmission")]
 
 
 def test_owners_and_policy_reach_the_webhook_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,14 +138,14 @@ def test_the_defaults_are_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_ends_pods_may_change_their_marks() -> None:
     """As deploy/ installs it and as the chart gpu-dev-server does, each in its own namespace."""
     installed = render("gpu-dev-server", {"reservationExpiry": {"enforcement": {"enabled": True}}})
-    bindings = [each for each in installed if each["kind"] == "ClusterRoleBinding"]
+    bindings = [manifest for manifest in installed if manifest["kind"] == "ClusterRoleBinding"]
     folder = CHARTS.parent / "deploy" / "enforcement"
-    bindings += [each for path in folder.iterdir() for each in read_all_yaml(path.read_text())]
+    bindings += [entry for path in folder.iterdir() for entry in read_all_yaml(path.read_text())]
     accounts = {
         f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
-        for each in bindings
-        if each["kind"] == "ClusterRoleBinding" and each["roleRef"]["name"] == "gpu-dev-pod-ending"
-        for subject in each["subjects"]
+        for binding in bindings
+        if binding["kind"] == "ClusterRoleBinding" and binding["roleRef"]["name"] == "gpu-dev-pod-ending"
+        for subject in binding["subjects"]
     }
     assert len(accounts) == 3
     assert accounts == set(variables(rendered(GIVEN))["GPU_DEV_WEBHOOK__MARK_KEEPERS"].split(","))
@@ -152,7 +154,7 @@ def test_whatever_ends_pods_may_change_their_marks() -> None:
 def test_the_policy_protects_each_mark_that_it_goes_by() -> None:
     """Else a new value of the map's GPUs would let a debugging container have them."""
     validations = one(rendered(GIVEN), "ValidatingAdmissionPolicy")["spec"]["validations"]
-    [rule] = [each["expression"] for each in validations if "can't be changed" in each["message"]]
+    [rule] = [validation["expression"] for validation in validations if "can't be changed" in validation["message"]]
     assert {*re.findall(r"'(gpu-dev/[-a-z]+)'", rule)} == {*ENFORCEMENT_MARKS, MAP_DEVICES}
 
 
@@ -161,10 +163,10 @@ def test_what_can_change_is_mounted_as_a_folder() -> None:
     spec = one(documents, "Deployment")["spec"]["template"]["spec"]
     assert mounted(spec, "webhook") == ["api-ca", "certificates", "client-ca", "owners", "token"]
     assert not any("subPath" in mount for mount in container_of(documents)["volumeMounts"])
-    volumes = {each["name"]: each for each in spec["volumes"]}
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert volumes["token"]["secret"]["items"] == [{"key": "api.key", "path": "token"}]
     assert volumes["owners"]["configMap"]["name"] == "their-owners"
-    assert not [each for each in documents if each["kind"] == "ConfigMap"]
+    assert not [document for document in documents if document["kind"] == "ConfigMap"]
 
 
 def test_every_variable_is_a_setting() -> None:
@@ -212,7 +214,7 @@ def test_what_is_mistyped_is_named(values: dict[str, Any], named: str) -> None:
 def test_the_network_policy_lets_the_question_out(url: str, ports: set[int]) -> None:
     documents = rendered({**GIVEN, "apiUrl": url})
     (egress,) = one(documents, "NetworkPolicy")["spec"]["egress"]
-    assert {each["port"] for each in egress["ports"]} == {53, *ports}
+    assert {port["port"] for port in egress["ports"]} == {53, *ports}
 
 
 def test_the_webhook_is_asked_by_the_api_server_alone_where_that_is_known() -> None:
@@ -225,7 +227,7 @@ def test_the_webhook_is_asked_by_the_api_server_alone_where_that_is_known() -> N
     spec = one(documents, "Deployment")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert "--client-ca=/client-ca/ca.crt" in container["command"]
-    (volume,) = [each for each in spec["volumes"] if each["name"] == "client-ca"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "client-ca"]
     assert volume["secret"]["secretName"] == "api-server"
     (rule,) = one(rendered(GIVEN), "NetworkPolicy")["spec"]["ingress"]
     assert "from" not in rule

@@ -23,7 +23,7 @@ def test_the_accounts_token_is_the_schedulers_alone() -> None:
     assert spec["automountServiceAccountToken"] is False
     assert mounted(spec, "scheduler") == ["api-access"]
     assert mounted(spec, "webhook") == ["certificates"]
-    (volume,) = [each for each in spec["volumes"] if each["name"] == "api-access"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "api-access"]
     paths = [source["serviceAccountToken"]["path"] for source in volume["projected"]["sources"][:1]]
     paths += [source[kind]["items"][0]["path"] for source in volume["projected"]["sources"][1:] for kind in source]
     # As programs look for them, ours and kubectl alike.
@@ -35,7 +35,7 @@ def test_the_accounts_token_is_the_schedulers_alone() -> None:
 def test_where_our_own_jobs_run_is_told() -> None:
     for values, expected in (({}, "gpu-dev"), ({"scheduler": {"jobsNamespace": "jobs"}}, "jobs")):
         container = one(render("gpu-scheduler", values), "Deployment")["spec"]["template"]["spec"]["containers"][0]
-        told = {each["name"]: each.get("value") for each in container["env"]}
+        told = {variable["name"]: variable.get("value") for variable in container["env"]}
         assert told["GPU_DEV_KUBERNETES__NAMESPACE"] == expected
 
 
@@ -48,8 +48,8 @@ def test_what_the_webhook_wrote_of_bookings_is_believed_where_it_looks(monkeypat
     ]
     for scheduler, booking in chosen:
         container = one(render("gpu-scheduler", scheduler), "Deployment")["spec"]["template"]["spec"]["containers"][0]
-        for each in container["env"]:
-            monkeypatch.setenv(each["name"], each["value"])
+        for variable in container["env"]:
+            monkeypatch.setenv(variable["name"], variable["value"])
         name, _, value = SchedulerSettings().scheduler.enforced_label.partition("=")
         (webhook,) = one(render("gpu-booking", booking), "MutatingWebhookConfiguration")["webhooks"]
         assert webhook["namespaceSelector"]["matchLabels"] == {name: value}
@@ -61,18 +61,18 @@ def test_the_names_of_the_setup_guide() -> None:
     assert deployment["spec"]["replicas"] == 2
     template = deployment["spec"]["template"]
     assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "gpu-scheduler"
-    assert [each["name"] for each in template["spec"]["containers"]] == ["scheduler", "webhook"]
+    assert [container["name"] for container in template["spec"]["containers"]] == ["scheduler", "webhook"]
     image = "registry.test/gpu-scheduler/gpu-scheduler:latest"
-    assert {each["image"] for each in template["spec"]["containers"]} == {image}
-    assert {each["imagePullPolicy"] for each in template["spec"]["containers"]} == {"Always"}
+    assert {container["image"] for container in template["spec"]["containers"]} == {image}
+    assert {container["imagePullPolicy"] for container in template["spec"]["containers"]} == {"Always"}
     assert one(documents, "Service", "gpu-scheduler")["spec"]["ports"][0]["port"] == 8080
     webhook = one(documents, "MutatingWebhookConfiguration", "gpu-scheduler-webhook")["webhooks"]
     assert len(webhook) == 1
     assert webhook[0]["clientConfig"]["caBundle"] == SCHEDULER["the guide's"]["webhook"]["caBundle"]
-    (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "certificates"]
+    (volume,) = [volume for volume in template["spec"]["volumes"] if volume["name"] == "certificates"]
     assert volume["secret"]["secretName"] == "gpu-scheduler-webhook-tls"
     # With an authority of one's own comes the certificate.
-    assert not [each for each in documents if each["kind"] in ("Secret", "CronJob")]
+    assert not [document for document in documents if document["kind"] in ("Secret", "CronJob")]
 
 
 def test_the_webhook_is_asked_as_it_has_to_be() -> None:
@@ -96,7 +96,7 @@ def test_pods_of_the_extender_are_asked_about_by_their_label_where_that_is_wante
     assert by_label["failurePolicy"] == "Fail"  # every cluster can tell these pods from others before it asks
     assert by_label["reinvocationPolicy"] == "IfNeeded"
     assert "matchConditions" not in by_label
-    assert [each["operations"] for each in by_label["rules"]] == [["CREATE"]]
+    assert [rule["operations"] for rule in by_label["rules"]] == [["CREATE"]]
     for shared in ("clientConfig", "namespaceSelector", "timeoutSeconds", "sideEffects"):
         assert by_label[shared] == by_map[shared]
 
@@ -106,7 +106,7 @@ def test_an_older_cluster_is_never_stopped_by_the_webhook_and_has_no_policy() ->
     (webhook,) = one(documents, "MutatingWebhookConfiguration")["webhooks"]
     assert webhook["failurePolicy"] == "Ignore"
     assert "matchConditions" not in webhook
-    assert not [each for each in documents if each["kind"].startswith("ValidatingAdmission")]
+    assert not [document for document in documents if document["kind"].startswith("ValidatingAdmission")]
 
 
 @pytest.mark.parametrize(

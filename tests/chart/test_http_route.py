@@ -25,8 +25,11 @@ def test_it_leads_where_the_ingress_leads() -> None:
     assert route["metadata"]["namespace"] == ingress["metadata"]["namespace"]
     assert (route["spec"]["parentRefs"], route["spec"]["hostnames"]) == (ROUTE["parentRefs"], ROUTE["hostnames"])
     (rule,), (there,) = route["spec"]["rules"], ingress["spec"]["rules"]
-    paths = [(each["path"]["type"].removeprefix("Path"), each["path"]["value"]) for each in rule["matches"]]
-    assert paths == [(each["pathType"], each["path"]) for each in there["http"]["paths"]]
+    paths = [
+        (match_of_rule["path"]["type"].removeprefix("Path"), match_of_rule["path"]["value"])
+        for match_of_rule in rule["matches"]
+    ]
+    assert paths == [(path["pathType"], path["path"]) for path in there["http"]["paths"]]
     (backend,) = rule["backendRefs"]
     service = one(documents, "Service", backend["name"])["spec"]
     assert backend["name"] == there["http"]["paths"][0]["backend"]["service"]["name"]
@@ -48,7 +51,7 @@ def test_streams_have_no_end_unless_the_values_give_them_one() -> None:
 
 def test_it_is_off_by_default_and_without_the_api() -> None:
     for values in ({}, over(VALUES, {"apiService": {"enabled": False}})):
-        assert not [each for each in rendered(values) if each["kind"] == "HTTPRoute"]
+        assert not [manifest for manifest in rendered(values) if manifest["kind"] == "HTTPRoute"]
 
 
 def test_people_know_the_server_by_its_first_name() -> None:

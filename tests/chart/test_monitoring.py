@@ -132,7 +132,7 @@ def test_processors_that_prometheus_is_not_led_to_are_not_missed() -> None:
 @pytest.mark.parametrize("chart", CHARTS)
 def test_nothing_of_the_operators_unless_asked_for(chart: str) -> None:
     values = {**CHARTS[chart], "monitoring": {}}
-    kinds = {each["kind"] for each in render(chart, values)}
+    kinds = {manifest["kind"] for manifest in render(chart, values)}
     assert kinds.isdisjoint({"PodMonitor", "ServiceMonitor", "PrometheusRule"})
 
 
@@ -145,8 +145,8 @@ def test_each_port_with_metrics_is_read_and_network_policies_let_it_be(chart: st
         labels = template["metadata"]["labels"]
         if not selects(monitor["selector"], labels):
             continue
-        ports = {port["name"] for each in template["spec"]["containers"] for port in each.get("ports", ())}
-        assert {each["port"] for each in monitor["podMetricsEndpoints"]} <= ports
+        ports = {port["name"] for container in template["spec"]["containers"] for port in container.get("ports", ())}
+        assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} <= ports
         seen += 1
         reached = set()
         for policy in documents:
@@ -154,14 +154,16 @@ def test_each_port_with_metrics_is_read_and_network_policies_let_it_be(chart: st
                 for rule in policy["spec"].get("ingress", ()):
                     if not rule.get("from"):
                         reached |= {port["port"] for port in rule["ports"]}
-        assert {each["port"] for each in monitor["podMetricsEndpoints"]} <= reached
+        assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} <= reached
     assert seen == (2 if chart == "gpu-dev-server" else 1)
 
 
 def test_a_webhook_is_believed_by_who_signed_its_certificate() -> None:
     for chart, values in (("gpu-booking", {**GIVEN, **ON}), ("gpu-scheduler", ON)):
         documents = render(chart, values, namespace="here")
-        (endpoint,) = [each for each in one(documents, "PodMonitor")["spec"]["podMetricsEndpoints"] if "scheme" in each]
+        (endpoint,) = [
+            endpoint for endpoint in one(documents, "PodMonitor")["spec"]["podMetricsEndpoints"] if "scheme" in endpoint
+        ]
         secret = endpoint["tlsConfig"]["ca"]["secret"]
         assert secret["key"] in one(documents, "Secret", secret["name"])["data"]
         assert (
@@ -186,16 +188,18 @@ def test_where_the_api_server_alone_may_ask_the_webhook_prometheus_is_named_besi
 
 def test_beside_kube_scheduler_the_extender_shows_its_metrics_and_nothing_else() -> None:
     template = one(render("gpu-admission", ON), "Deployment")["spec"]["template"]
-    (container,) = [each for each in template["spec"]["containers"] if each["name"] == "gpu-admission"]
+    (container,) = [container for container in template["spec"]["containers"] if container["name"] == "gpu-admission"]
     assert "--address=127.0.0.1:3456" in container["command"]
-    said = {each["name"]: each.get("value") for each in container["env"]}["GPU_DEV_ADMISSION__METRICS_ADDRESS"]
+    said = {variable["name"]: variable.get("value") for variable in container["env"]}[
+        "GPU_DEV_ADMISSION__METRICS_ADDRESS"
+    ]
     assert AdmissionRules(metrics_address=said).metrics_address == "0.0.0.0:9090"
     assert container["ports"] == [{"name": "metrics", "containerPort": 9090}]
 
 
 def test_backups_may_be_as_old_as_the_values_say() -> None:
     values = over(ALL_ON, {"monitoring": {"prometheusRule": {"backupAgeHours": 50}}})
-    (rule,) = [each for each in rules(render("gpu-dev-server", values)) if each["alert"] == "GpuDevBackupOld"]
+    (rule,) = [rule for rule in rules(render("gpu-dev-server", values)) if rule["alert"] == "GpuDevBackupOld"]
     assert rule["expr"].endswith("> 180000")
 
 
@@ -203,7 +207,7 @@ def test_the_api_s_metrics_are_read_at_a_port_of_their_own_where_they_have_one()
     values = over(ALL_ON, {"apiService": {"settings": {"GPU_DEV_METRICS_LISTEN": "0.0.0.0:9191"}}})
     documents = render("gpu-dev-server", values)
     assert one(documents, "ServiceMonitor")["spec"]["endpoints"][0]["port"] == "metrics"
-    assert {each["name"]: each["port"] for each in one(documents, "Service", "api-service")["spec"]["ports"]} == {
+    assert {port["name"]: port["port"] for port in one(documents, "Service", "api-service")["spec"]["ports"]} == {
         "http": 80, "metrics": 9191,
     }  # fmt: skip
     rule = one(documents, "NetworkPolicy", "into-the-api")["spec"]["ingress"][-1]
@@ -213,15 +217,15 @@ def test_the_api_s_metrics_are_read_at_a_port_of_their_own_where_they_have_one()
 def test_the_processor_asks_after_the_cron_jobs_that_its_role_names_and_the_chart_makes() -> None:
     documents = render("gpu-dev-server", ALL_ON)
     (container,) = one(documents, "Deployment", "reservation-processor")["spec"]["template"]["spec"]["containers"]
-    named = {each["name"]: each.get("value") for each in container["env"]}["GPU_DEV_CRON_JOBS"].split(",")
+    named = {variable["name"]: variable.get("value") for variable in container["env"]}["GPU_DEV_CRON_JOBS"].split(",")
     role = next(
-        each for each in documents
-        if each["kind"] == "Role" and each["rules"][0]["apiGroups"] == ["batch"]
+        document for document in documents
+        if document["kind"] == "Role" and document["rules"][0]["apiGroups"] == ["batch"]
     )  # fmt: skip
     assert role["rules"] == [
         {"apiGroups": ["batch"], "resources": ["cronjobs"], "resourceNames": named, "verbs": ["get"]}
     ]
-    made = {each["metadata"]["name"] for each in documents if each["kind"] == "CronJob"}
+    made = {document["metadata"]["name"] for document in documents if document["kind"] == "CronJob"}
     assert {*named} <= made
     alerted = re.findall(r'cron_job=~?"([^"]+)"', " ".join(rule["expr"] for rule in rules(documents)))
-    assert {name for each in alerted for name in each.split("|")} == {*named}
+    assert {name for text in alerted for name in text.split("|")} == {*named}

@@ -99,7 +99,7 @@ def test_all_pods_go_where_the_values_say_and_containers_are_told_more(name: str
             assert spread == PLACED["topologySpreadConstraints"][0]
         if kind != "Pod":  # helm test
             for container in containers(template):
-                told = {each["name"]: each for each in container.get("env", ())}
+                told = {variable["name"]: variable for variable in container.get("env", ())}
                 assert "PROBE" in told or container["name"] == UPLOAD, container["name"]
                 seen += 1
     assert seen

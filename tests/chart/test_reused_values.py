@@ -39,7 +39,7 @@ def without(values: dict[str, Any], gone: Callable[[int, Any], bool], depth: int
 
 def told(documents: list[JsonObject]) -> list[JsonObject]:
     """The documents without what is made by chance."""
-    return [each for each in documents if each["kind"] not in ("Secret", "MutatingWebhookConfiguration")]
+    return [document for document in documents if document["kind"] not in ("Secret", "MutatingWebhookConfiguration")]
 
 
 @pytest.mark.parametrize("chart", BARE)
@@ -62,12 +62,12 @@ def test_numbers_switches_and_lists_that_the_values_lack_are_the_defaults(chart:
 def test_what_a_user_has_taken_away_by_null_stays_away() -> None:
     agent: dict[str, Any] = {"enabled": True, "nodeSelector": None, "runtimeClassName": None, "resources": None}
     documents = render("gpu-dev-server", {"nodeAgent": agent, "storage": {"class": None}})
-    (pod,) = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "DaemonSet"]
+    (pod,) = [document["spec"]["template"]["spec"] for document in documents if document["kind"] == "DaemonSet"]
     assert {"nodeSelector", "runtimeClassName"}.isdisjoint(pod)
     assert pod["containers"][0]["resources"] is None
-    claims = [each["spec"] for each in documents if each["kind"] == "PersistentVolumeClaim"]
+    claims = [document["spec"] for document in documents if document["kind"] == "PersistentVolumeClaim"]
     assert claims
-    assert not [each for each in claims if "storageClassName" in each]
+    assert not [claim for claim in claims if "storageClassName" in claim]
 
 
 @pytest.mark.parametrize("chart", users_of_the_library())

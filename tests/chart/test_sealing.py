@@ -21,12 +21,12 @@ def sources(documents: list[JsonObject], kind: str, name: str) -> tuple[list[str
     """The Secrets that a program's settings come from, and where each of its containers is told the keys are."""
     spec = one(documents, kind, name)["spec"]
     pod = (spec["jobTemplate"]["spec"] if kind == "CronJob" else spec)["template"]["spec"]
-    [volume] = [each for each in pod["volumes"] if each["name"] == "settings"]
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "settings"]
     told = [
-        {each["name"]: each.get("value") for each in container["env"]}.get("GPU_DEV_SEAL_KEY_FILE")
+        {variable["name"]: variable.get("value") for variable in container["env"]}.get("GPU_DEV_SEAL_KEY_FILE")
         for container in pod["containers"]
     ]
-    return [each["secret"]["name"] for each in volume["projected"]["sources"]], told
+    return [source["secret"]["name"] for source in volume["projected"]["sources"]], told
 
 
 def test_where_a_cluster_answers_a_key_is_made_once_and_kept() -> None:
@@ -48,7 +48,9 @@ def test_where_a_cluster_answers_a_key_is_made_once_and_kept() -> None:
 )
 def test_where_nobody_is_asked_no_key_is_made_anew_each_time(values: dict[str, Any], name: str | None) -> None:
     documents = render("gpu-dev-server", values)
-    assert not [each for each in documents if each["kind"] == "Secret" and "seal" in each["metadata"]["name"]]
+    assert not [
+        document for document in documents if document["kind"] == "Secret" and "seal" in document["metadata"]["name"]
+    ]
     for program in PROGRAMS:
         names, told = sources(documents, *program)
         assert ("theirs" in names) is (name is not None)

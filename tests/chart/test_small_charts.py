@@ -40,7 +40,10 @@ def rendered(chart: str, values: dict[str, Any], **more: Any) -> list[JsonObject
 
 @pytest.mark.parametrize(
     ("chart", "name", "version"),
-    [*((*each, VERSIONS[-1]) for each in TRIED), *((*each, VERSIONS[0]) for each in of_the_oldest())],
+    [
+        *((*chart_and_values, VERSIONS[-1]) for chart_and_values in TRIED),
+        *((*chart_and_values, VERSIONS[0]) for chart_and_values in of_the_oldest()),
+    ],
 )
 def test_every_object_is_one_that_kubernetes_takes(chart: str, name: str, version: str) -> None:
     check_objects(rendered(chart, CHARTS[chart][name], kube_version=f"v{version}.0"), version)
@@ -52,7 +55,7 @@ def test_nothing_may_do_more_than_it_has_to(chart: str, name: str) -> None:
     check_pods(documents)
     check_roles(documents, OWN_SECRETS[chart])
     accounts = {spec.get("serviceAccountName") for spec in pod_specs(documents)} - {None}
-    assert accounts == {each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"}
+    assert accounts == {document["metadata"]["name"] for document in documents if document["kind"] == "ServiceAccount"}
 
 
 @pytest.mark.parametrize(
@@ -69,14 +72,14 @@ def test_the_certificate_that_helm_makes_is_one_for_the_service(
     documents = render(
         chart, {**values, "namespace": "elsewhere"} if chart == "gpu-admission" else values, namespace="elsewhere"
     )
-    secret = one([each for each in documents if "tls.crt" in each.get("data", {})], "Secret")["data"]
+    secret = one([document for document in documents if "tls.crt" in document.get("data", {})], "Secret")["data"]
     data = {name: base64.b64decode(value) for name, value in secret.items()}
     serving = read_serving(data["tls.crt"], data["ca.crt"])
     assert f"{service}.elsewhere.svc" in serving.names
     assert serving.authority
     assert key_fits(data["tls.crt"], data["tls.key"])
-    for each in documents:
-        for webhook in each.get("webhooks", ()):
+    for document in documents:
+        for webhook in document.get("webhooks", ()):
             assert webhook["clientConfig"]["caBundle"] == secret["ca.crt"]
     ssl.create_default_context(cadata=data["ca.crt"].decode())
 
@@ -96,9 +99,9 @@ def test_limits_for_connections_reach_each_server(
     extra = {path: {"extraEnv": [{"name": "GPU_DEV_HTTP__MAX_CONNECTIONS", "value": "77"}]}}
     documents = rendered(chart, {**(GIVEN if chart == "gpu-booking" else {}), **extra})
     [found] = [
-        each
-        for each in one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
-        if each["name"] == container
+        other_container
+        for other_container in one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+        if other_container["name"] == container
     ]
     for variable in found["env"]:
         monkeypatch.setenv(variable["name"], variable["value"])

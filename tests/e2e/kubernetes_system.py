@@ -136,7 +136,7 @@ class KubernetesSystem:
 
         def at_rest() -> bool:
             names = [name for job in jobs for name in self.kubelet.running() if name.startswith(job)]
-            services = [each for each in self.services() if each["metadata"]["name"].startswith(jobs)]
+            services = [service for service in self.services() if service["metadata"]["name"].startswith(jobs)]
             return not names and not services and not any(self.pods(job) for job in jobs)
 
         eventually_sync(at_rest, _SLOWEST_S)

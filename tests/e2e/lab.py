@@ -136,8 +136,8 @@ class Lab:
         """
         came = {(got.path.rpartition("/")[2], got.headers.get("x-gpu-dev-delivery", "")) for got in self.receiver.got}
         for mail, recipients in zip(self.mails.mails, self.mails.recipients, strict=True):
-            came |= {(each.partition("@")[0], str(mail["Message-ID"])) for each in recipients}
-        ids = {(who, int(found[1])) for who, each in came if (found := _DELIVERY.search(each)) is not None}
+            came |= {(recipient.partition("@")[0], str(mail["Message-ID"])) for recipient in recipients}
+        ids = {(who, int(found[1])) for who, delivery in came if (found := _DELIVERY.search(delivery)) is not None}
         events = {row["id"]: row for row in self.rows(_EVENTS)}
         return {(who, events[number]["kind"], events[number]["reservation_id"], number) for who, number in ids}
 
@@ -173,7 +173,7 @@ class Lab:
 
     async def _calm(self) -> bool:
         async with self.runtime.uow() as uow:
-            waiting = [each.queue for each in await uow.queue.metrics() if each.depth]
+            waiting = [metric.queue for metric in await uow.queue.metrics() if metric.depth]
         return not waiting and not await self.ask(_BUSY)
 
 

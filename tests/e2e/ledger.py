@@ -111,5 +111,5 @@ def _with(so_far: Used, row: dict[str, Any], ran: list[dict[str, Any]]) -> Used:
     """`ran`: what ran in it, on whichever card."""
     held = row["ends_at"] - row["starts_at"]
     used = [job["ends_at"] - max(job["starts_at"], job["started_at"]) for job in ran if job["gpu_id"] == row["gpu_id"]]
-    in_use = sum((max(each, timedelta(0)) for each in used), timedelta(0))
+    in_use = sum((max(duration, timedelta(0)) for duration in used), timedelta(0))
     return Used(so_far.held + held, so_far.used + in_use, so_far.wasted + (timedelta(0) if ran else held))

@@ -172,7 +172,7 @@ def test_a_cancelled_job_is_asked_to_end_and_then_made_to(system: KubernetesSyst
 def node_is_ready(system: KubernetesSystem, node: str) -> bool:
     """Whether the system believes so: what it gives out goes there then."""
     with system.http as http:
-        [found] = [each for each in http.get("/v1/nodes").json()["items"] if each["name"] == node]
+        [found] = [other_node for other_node in http.get("/v1/nodes").json()["items"] if other_node["name"] == node]
     return bool(found["ready"])
 
 
@@ -226,13 +226,13 @@ def test_a_gang_is_told_where_and_who_it_is_and_one_lost_pod_ends_it(system: Kub
     job = system.submit("while :; do sleep 0.05; done", gpus=1, nodes=2)
     system.reaches(job, "running")
     pods = system.pods(job)
-    [service] = [each for each in system.services() if each["metadata"]["name"] == f"{job}-1"]
+    [service] = [service for service in system.services() if service["metadata"]["name"] == f"{job}-1"]
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["publishNotReadyAddresses"] is True
     for rank, pod in enumerate(pods):
         assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
         assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == (f"{job}-1-{rank}", f"{job}-1")
-        env = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+        env = {variable["name"]: variable["value"] for variable in pod["spec"]["containers"][0]["env"]}
         assert (env["NNODES"], env["NODE_RANK"]) == ("2", str(rank))
         assert env["MASTER_ADDR"] == f"{job}-1-0.{job}-1"
         assert 20_000 <= int(env["MASTER_PORT"]) < 30_000

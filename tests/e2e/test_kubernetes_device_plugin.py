@@ -45,12 +45,12 @@ def test_a_pod_asks_by_the_resource_that_its_node_has(system: KubernetesSystem) 
     assert system.reaches(job, "succeeded")["allocations"][0]["node"] == "node3"
     gate = system.gate()
     jobs = [
-        system.submit(f'until [ -e "{gate}" ]; do sleep 0.05; done', gpus=1, gpu_type=each)
-        for each in ("mi300x", "h100")
+        system.submit(f'until [ -e "{gate}" ]; do sleep 0.05; done', gpus=1, gpu_type=gpu_type)
+        for gpu_type in ("mi300x", "h100")
     ]
-    for each, resource in zip(jobs, ("amd.com/gpu", RESOURCE), strict=True):
-        system.reaches(each, "running")
-        [pod] = system.pods(each)
+    for listed_job, resource in zip(jobs, ("amd.com/gpu", RESOURCE), strict=True):
+        system.reaches(listed_job, "running")
+        [pod] = system.pods(listed_job)
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
         assert {name: amount for name, amount in limits.items() if "/" in name} == {resource: "1"}
     gate.touch()

@@ -23,8 +23,8 @@ def system(tmp_path: Path) -> Iterator[Callable[[str | None], SystemProcess]]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.clear()
+    for process in made:
+        process.clear()
 
 
 def node_of(http: httpx.Client, job: str) -> str | None:
@@ -54,4 +54,4 @@ def test_a_policy_that_nobody_knows_is_refused_with_those_that_are(
     assert it.wait() == 2
     last = it.log.splitlines()[-1]
     assert "PLACEMENT" in last
-    assert all(each in last for each in ("binpack", "spread", "fgd", "priced"))
+    assert all(word in last for word in ("binpack", "spread", "fgd", "priced"))

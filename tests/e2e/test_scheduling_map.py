@@ -115,14 +115,14 @@ async def test_the_check_service_says_what_its_map_says(
     client: ApiClient, namespace: str, controllers: bool, api_server: ApiServer
 ) -> None:
     documents = list(read_all_yaml((FOLDER / "gpu-scheduler-check.yaml").read_text()))
-    (stateful_set,) = [each for each in documents if each["kind"] == "StatefulSet"]
+    (stateful_set,) = [document for document in documents if document["kind"] == "StatefulSet"]
     stateful_set["metadata"]["namespace"] = namespace
     pods = f"/api/v1/namespaces/{namespace}/pods"
     if controllers:
         await client.call("POST", f"/apis/apps/v1/namespaces/{namespace}/statefulsets", stateful_set)
     else:
-        for each in check_pods(stateful_set):
-            await client.call("POST", pods, each)
+        for pod in check_pods(stateful_set):
+            await client.call("POST", pods, pod)
     workers = {label: name for name, label in NODES.items()}
     for index, (node, devices) in enumerate(SEEN):
         name = f"gpu-scheduler-check-{index}"

@@ -71,8 +71,8 @@ def transcript(guide: str) -> Iterator[Step]:
             elif (told := _TOLD.fullmatch(line)) is not None:
                 yield from _ended(typed)
                 typed = None
-                for each in told[2].split(", "):
-                    kind, _, about = each.partition(" ")
+                for part in told[2].split(", "):
+                    kind, _, about = part.partition(" ")
                     yield Told(line, told[1], kind, about)
             elif (found := _TYPED.fullmatch(line)) is not None:
                 yield from _ended(typed)

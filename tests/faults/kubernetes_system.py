@@ -78,7 +78,7 @@ class KubernetesInstallation(System):
             await update_inventory(self.runtime.uow, self.runtime.cluster, self.runtime.clock)
 
         with self.processor(**settings):
-            tasks = [asyncio.create_task(_again_and_again(each, stop)) for each in (expire, update)]
+            tasks = [asyncio.create_task(_again_and_again(step, stop)) for step in (expire, update)]
             try:
                 yield
             finally:

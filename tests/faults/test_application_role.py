@@ -26,7 +26,7 @@ def roles(empty_database_url: str) -> Iterator[tuple[str, str]]:
     """An empty database's URL for its owner, who is no superuser, and for the role that the application works as."""
     url = make_url(empty_database_url)
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    owner, application = (f"{each}_{uuid4().hex[:12]}" for each in ("owner", "application"))
+    owner, application = (f"{word}_{uuid4().hex[:12]}" for word in ("owner", "application"))
     with psycopg.connect(plain, autocommit=True) as connection:
         for role in (owner, application):
             connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret'".encode())

@@ -65,7 +65,7 @@ def processors(system: System) -> Iterator[list[ProcessorProcess]]:
         program = ("tests.faults.stepped_program", "reservation_processor")
         started = [running.enter_context(system.processor(program=program, lease_s=3)) for _ in range(2)]
         yield started
-        assert [each.returncode() for each in started] == [None, None]
+        assert [process.returncode() for process in started] == [None, None]
 
 
 async def submit_load(system: System) -> tuple[list[str], list[str]]:

@@ -155,12 +155,12 @@ async def assert_on_time(deployment: Deployment, grace_s: float = GRACE_S, more_
         """Of the machine then, and just before and after: what is measured is a sample."""
         return deployment.reference.slowness(since_s - AROUND_S, until_s + AROUND_S)
 
-    too_late = [each for each in starts if each.late > (LATE_S + more_s) * slowness(each.due, each.at)]
-    too_long = [each for each in ends if each.late > grace_s + (LATE_S + more_s) * slowness(each.due, each.at)]
+    too_late = [start for start in starts if start.late > (LATE_S + more_s) * slowness(start.due, start.at)]
+    too_long = [end for end in ends if end.late > grace_s + (LATE_S + more_s) * slowness(end.due, end.at)]
     seen = {
-        "starts": len(starts), "latest": max(each.late for each in starts),
-        "close": sum(abs(each.late) <= GRACE_S for each in starts),
-        "ends": len(ends), "longest": max(each.late for each in ends),
+        "starts": len(starts), "latest": max(start.late for start in starts),
+        "close": sum(abs(start.late) <= GRACE_S for start in starts),
+        "ends": len(ends), "longest": max(end.late for end in ends),
         "slowness": slowness(0, time.time()),
     }  # fmt: skip
     print(seen)

@@ -67,7 +67,7 @@ async def test_a_restored_ledger_takes_up_what_runs_and_gives_no_card_twice(
 
     # What the backup has not seen: one ends, two start, one comes and goes, and one is submitted and runs.
     async with open_system(database_url, tmp_path, GPUS, pods_go_on=True) as system, system.working():
-        ran = {each: cards_of(await system.reaches(each, JobStatus.RUNNING)) for each in (single, gang)}
+        ran = {job_id: cards_of(await system.reaches(job_id, JobStatus.RUNNING)) for job_id in (single, gang)}
         await system.reaches(short, JobStatus.SUCCEEDED)
         await system.cancel(old)
         await system.reaches(old, JobStatus.CANCELLED)
@@ -79,8 +79,8 @@ async def test_a_restored_ledger_takes_up_what_runs_and_gives_no_card_twice(
         assert await system.cancel(short) is JobStatus.CANCELLED  # it would run once more: nothing tells that it has
         [eager] = await system.submit(system.new(system.records.workload(work=BUSY), gpus=1, priority=50))
         async with system.working():
-            for each, cards in ran.items():
-                view = await system.reaches(each, JobStatus.RUNNING)
+            for job_id, cards in ran.items():
+                view = await system.reaches(job_id, JobStatus.RUNNING)
                 assert (cards_of(view), view.reservation.attempt) == (cards, 1)
             lost = (await system.reaches(old, JobStatus.FAILED)).reservation
             assert lost.reason.code is ReasonCode.POD_LOST
@@ -105,8 +105,8 @@ async def test_a_restored_ledger_takes_up_what_runs_and_gives_no_card_twice(
                 return taken <= free
 
             await eventually(free_again)
-            for each in (single, gang, eager, waiting):
-                await system.cancel(each)
+            for job_id in (single, gang, eager, waiting):
+                await system.cancel(job_id)
             await eventually(system.all_final)
             await assert_nothing_left(system)
         await assert_never_doubled(system)

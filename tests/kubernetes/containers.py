@@ -107,7 +107,7 @@ class ProcessContainer:
             value = expanded(variable.get("value") or "", self._env)
             self._env[variable["name"]] = names.get(value, value)
         self._command = [
-            expanded(each, self._env) for each in [*(spec.get("command") or []), *(spec.get("args") or [])]
+            expanded(argument, self._env) for argument in [*(spec.get("command") or []), *(spec.get("args") or [])]
         ]
         wanted = spec.get("workingDir")
         self._cwd = Path(wanted) if wanted and Path(wanted).is_dir() else folder

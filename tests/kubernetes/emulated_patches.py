@@ -58,7 +58,7 @@ def _merged(old: Any, patch: Any, *, strategic: bool, name: str = "") -> Any:
                 base.pop(key, None)
             elif strategic and key.startswith(_DELETE_FROM):
                 name = key.removeprefix(_DELETE_FROM)
-                base[name] = [each for each in base.get(name, []) if each not in value]
+                base[name] = [kept for kept in base.get(name, []) if kept not in value]
             elif strategic and key.startswith("$"):
                 continue
             else:
@@ -66,7 +66,7 @@ def _merged(old: Any, patch: Any, *, strategic: bool, name: str = "") -> Any:
         return base
     if strategic and isinstance(patch, list) and isinstance(old, list):
         if name == "finalizers":
-            return [*old, *(each for each in patch if each not in old)]
+            return [*old, *(added for added in patch if added not in old)]
         if name in _MERGE_KEYS:
             return _merged_list(old, patch, _MERGE_KEYS[name])
     return patch

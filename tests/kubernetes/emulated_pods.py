@@ -56,7 +56,7 @@ def new_pod(pod: JsonObject) -> JsonObject:
         spec.setdefault(key, deepcopy(value))
     spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(each.get("key") in (key, None) for each in spec["tolerations"]):
+        if not any(toleration.get("key") in (key, None) for toleration in spec["tolerations"]):
             tolerated = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
             spec["tolerations"].append(tolerated)
     for index, container in enumerate([*containers, *spec.get("initContainers", [])]):
@@ -93,12 +93,13 @@ def _check_container(pod: str, path: str, container: JsonObject) -> None:
 
 def _qos(containers: list[JsonObject]) -> str:
     resources = [container.get("resources") or {} for container in containers]
-    if not any(each.get("requests") or each.get("limits") for each in resources):
+    if not any(resource.get("requests") or resource.get("limits") for resource in resources):
         return "BestEffort"
     kinds = ("cpu", "memory")
     full = all(
-        each.get("limits", {}).get(kind) and each.get("requests", each["limits"]).get(kind) == each["limits"][kind]
-        for each in resources
+        resource.get("limits", {}).get(kind)
+        and resource.get("requests", resource["limits"]).get(kind) == resource["limits"][kind]
+        for resource in resources
         for kind in kinds
     )
     return "Guaranteed" if full else "Burstable"
@@ -119,7 +120,7 @@ def check_pod_update(old: JsonObject, new: JsonObject) -> None:
     if all(gate in gates for gate in after.get("schedulingGates") or []):
         after.pop("schedulingGates", None)  # they can only be taken away
     old_tolerations, new_tolerations = before.pop("tolerations", []), after.pop("tolerations", [])
-    if before != after or any(each not in new_tolerations for each in old_tolerations):
+    if before != after or any(toleration not in new_tolerations for toleration in old_tolerations):
         why = (
             "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
             "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing"
@@ -150,7 +151,9 @@ def bound_pod(pod: JsonObject, binding: JsonObject) -> JsonObject:
     bound["spec"]["nodeName"] = node
     if meant.get("annotations"):
         bound["metadata"]["annotations"] = {**(bound["metadata"].get("annotations") or {}), **meant["annotations"]}
-    conditions = [each for each in bound["status"].get("conditions", []) if each["type"] != "PodScheduled"]
+    conditions = [
+        condition for condition in bound["status"].get("conditions", []) if condition["type"] != "PodScheduled"
+    ]
     now = stamp(utc_now())
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     bound["status"]["conditions"] = [*conditions, scheduled]

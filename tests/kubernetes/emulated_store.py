@@ -121,9 +121,9 @@ class Store:
         if (resource, version) not in self._snapshots:
             message = "The provided continue parameter is too old to display a consistent list result."
             raise ApiError(410, "Expired", message)
-        for each in self._snapshots[resource, version]:
-            if namespace is None or each["metadata"].get("namespace") == namespace:
-                yield each
+        for snapshot in self._snapshots[resource, version]:
+            if namespace is None or snapshot["metadata"].get("namespace") == namespace:
+                yield snapshot
 
     def find(self, resource: Resource, namespace: str | None, name: str) -> JsonObject | None:
         """The object, not to be changed by the caller."""

@@ -33,7 +33,7 @@ class Tokens:
         spec = review.get("spec") or {}
         wanted = spec.get("audiences") or [_OWN_AUDIENCE]
         namespace, name, audiences = self._issued.get(spec.get("token", ""), ("", "", ()))
-        fitting = [each for each in wanted if each in audiences]
+        fitting = [audience for audience in wanted if audience in audiences]
         if not fitting or not exists(namespace, name):
             return {**review, "status": {"user": {}, "error": "invalid bearer token"}}
         user = {"username": f"system:serviceaccount:{namespace}:{name}", "uid": "emulated", "groups": []}

@@ -26,15 +26,15 @@ def page(store: Store, resource: Resource, namespace: str | None, query: Mapping
     items: list[JsonObject] = []
     metadata: JsonObject = {"resourceVersion": str(version)}
     remaining = 0
-    for each in objects:
-        if after and _place(each) <= after:
+    for manifest in objects:
+        if after and _place(manifest) <= after:
             continue
-        if not lets_through(each):
+        if not lets_through(manifest):
             continue
         if limit and len(items) == limit:
             remaining += 1
             continue
-        items.append(each)
+        items.append(manifest)
     if remaining:
         place = json.dumps({"rv": version if token else store.snapshot(resource), "after": _place(items[-1])})
         metadata |= {"continue": base64.urlsafe_b64encode(place.encode()).decode()}
@@ -45,7 +45,10 @@ def page(store: Store, resource: Resource, namespace: str | None, query: Mapping
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
             "metadata": metadata,
-            "items": [{key: each[key] for key in each if key not in ("kind", "apiVersion")} for each in items],
+            "items": [
+                {key: listed_resource[key] for key in listed_resource if key not in ("kind", "apiVersion")}
+                for listed_resource in items
+            ],
         }
     )
 
@@ -73,7 +76,9 @@ async def watch(store: Store, resource: Resource, namespace: str | None, raw: we
     version = store.version
     if asked in ("", "0") or initial:
         there = filter(lets_through, store.objects(resource, namespace))
-        lines += [json.dumps({"type": "ADDED", "object": each}).encode() + b"\n" for each in there]
+        lines += [
+            json.dumps({"type": "ADDED", "object": listed_resource}).encode() + b"\n" for listed_resource in there
+        ]
         if initial:
             lines.append(_bookmark(resource, version, {"k8s.io/initial-events-end": "true"}))
     else:

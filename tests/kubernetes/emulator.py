@@ -168,9 +168,9 @@ class Emulator(KubernetesScaffold):
         if asked.name is not None:
             return self._delete(asked, asked.name, options)
         lets_through = selector(asked.query)
-        for each in [*self.store.objects(asked.resource, asked.namespace)]:
-            if lets_through(each):
-                self._delete(asked, each["metadata"]["name"], options)
+        for manifest in [*self.store.objects(asked.resource, asked.namespace)]:
+            if lets_through(manifest):
+                self._delete(asked, manifest["metadata"]["name"], options)
         return _SUCCESS
 
     def _create(self, asked: Asked, new: JsonObject) -> JsonObject:
@@ -252,7 +252,9 @@ class Emulator(KubernetesScaffold):
         nodes = self._known["", "v1", "nodes"]
         status: Any = (self.store.find(nodes, None, node_name) or {}).get("status", {})
         port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")
-        address = next((each["address"] for each in status.get("addresses", []) if each["type"] == "InternalIP"), None)
+        address = next(
+            (address["address"] for address in status.get("addresses", []) if address["type"] == "InternalIP"), None
+        )
         if not port or not address:
             raise ApiError(500, "InternalError", f"no preferred addresses found for node {node_name}")
         url = f"http://{address}:{port}/containerLogs/{asked.namespace}/{name}/{container}"

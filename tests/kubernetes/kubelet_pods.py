@@ -83,7 +83,9 @@ class PodWorker:
     @property
     def cards(self) -> set[str]:
         """What CUDA_VISIBLE_DEVICES names."""
-        env = {each["name"]: each.get("value", "") for each in self.pod["spec"]["containers"][0].get("env", [])}
+        env = {
+            variable["name"]: variable.get("value", "") for variable in self.pod["spec"]["containers"][0].get("env", [])
+        }
         return {card for card in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if card}
 
     def see(self, pod: JsonObject) -> None:
@@ -170,7 +172,7 @@ class PodWorker:
             message = f"{why}{self.node.spec.resource}, which is unexpected"
             return pod_bodies.refused(self.pod, "UnexpectedAdmissionError", message)
         resource = self.node.spec.resource
-        used = sum(_requested(each.pod, resource) for each in self._neighbours())
+        used = sum(_requested(neighbour.pod, resource) for neighbour in self._neighbours())
         wanted = _requested(self.pod, resource)
         if wanted and used + wanted > self.node.spec.gpus:
             why = f"Node didn't have enough resource: {resource}, requested: {wanted}, used: {used}, "

@@ -32,16 +32,16 @@ class Permission:
 
 def granted(account: str, *, enforcing: bool = True) -> set[Permission]:
     """What the manifests allow an account of the system's namespace, where bookings are enforced or not."""
-    return allowed_by([each for _, each in manifests(enforcing=enforcing)], account, "gpu-dev-system")
+    return allowed_by([manifest for _, manifest in manifests(enforcing=enforcing)], account, "gpu-dev-system")
 
 
 def allowed_by(documents: list[JsonObject], account: str, system: str) -> set[Permission]:
     """What the roles and bindings among these allow an account of the namespace `system`."""
-    return {each for kind in ("Role", "ClusterRole") for each in _bound(documents, kind, account, system)}
+    return {permission for kind in ("Role", "ClusterRole") for permission in _bound(documents, kind, account, system)}
 
 
 def _bound(documents: list[JsonObject], kind: str, account: str, system: str) -> Iterator[Permission]:
-    roles = {_place(each): each for each in documents if each["kind"] == kind}
+    roles = {_place(document): document for document in documents if document["kind"] == kind}
     for binding in documents:
         subject = {"kind": "ServiceAccount", "name": account, "namespace": system}
         if binding["kind"] == f"{kind}Binding" and subject in binding.get("subjects", ()):

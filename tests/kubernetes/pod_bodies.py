@@ -56,7 +56,7 @@ def _status(pod: JsonObject, phase: str, state: JsonObject, *, ready: bool) -> J
     started = "running" in state
     said = "True" if ready else "False"
     why = None if ready else ("PodCompleted" if phase == "Succeeded" else "ContainersNotReady")
-    kept = [each for each in pod["status"].get("conditions", []) if each["type"] == "PodScheduled"]
+    kept = [condition for condition in pod["status"].get("conditions", []) if condition["type"] == "PodScheduled"]
     return {
         "phase": phase,
         "hostIP": "127.0.0.1",

@@ -47,13 +47,13 @@ class Scheduler(Background):
 
     async def _follow(self, path: str, known: dict[str, JsonObject]) -> None:
         assert self._client is not None
-        async for kind, each in self._client.follow(path):
+        async for kind, pod in self._client.follow(path):
             if kind == "RELIST":
                 known.clear()
             elif kind == "DELETED":
-                known.pop(each["metadata"]["uid"], None)
+                known.pop(pod["metadata"]["uid"], None)
             elif kind != "LISTED":
-                known[each["metadata"]["uid"]] = each
+                known[pod["metadata"]["uid"]] = pod
             self._news.set()
 
     def _is_ours(self, pod: JsonObject) -> bool:
@@ -68,7 +68,9 @@ class Scheduler(Background):
         node = next((name for name, objection in sorted(objections.items()) if objection is None), None)
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         if node is None:
-            await self._say_unschedulable(pod, path, [each for each in objections.values() if each is not None])
+            await self._say_unschedulable(
+                pod, path, [objection for objection in objections.values() if objection is not None]
+            )
             return
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"metadata": {"name": metadata["name"], "uid": metadata["uid"]}, "target": target}
@@ -77,7 +79,7 @@ class Scheduler(Background):
 
     async def _say_unschedulable(self, pod: JsonObject, path: str, objections: list[str]) -> None:
         assert self._client is not None
-        counted = [f"{objections.count(each)} {each}" for each in sorted(set(objections))]
+        counted = [f"{objections.count(objection)} {objection}" for objection in sorted(set(objections))]
         none = f"0/{len(self._nodes)} nodes are available"
         unhelpful = f"preemption: {none}: {len(self._nodes)} Preemption is not helpful for scheduling."
         message = f"{none}: {', '.join(counted)}. no new claims to deallocate, {unhelpful}"
@@ -109,13 +111,13 @@ class Scheduler(Background):
                 return "node(s) had untolerated taint(s)"
         allocatable = node["status"].get("allocatable") or {}
         there = [
-            each
-            for each in self._pods.values()
-            if each["spec"].get("nodeName") == node["metadata"]["name"]
-            and each["status"].get("phase") not in ("Succeeded", "Failed")
+            known_pod
+            for known_pod in self._pods.values()
+            if known_pod["spec"].get("nodeName") == node["metadata"]["name"]
+            and known_pod["status"].get("phase") not in ("Succeeded", "Failed")
         ]
         for resource, wanted in _requests(pod).items():
-            used = sum(_requests(each).get(resource, 0.0) for each in there)
+            used = sum(_requests(known_pod).get(resource, 0.0) for known_pod in there)
             if used + wanted > _quantity(allocatable.get(resource, "0")):
                 return f"Insufficient {resource}"
         return None
@@ -130,8 +132,8 @@ def _affine(spec: JsonObject, node: JsonObject) -> bool:
     if required is None:
         return True
     return any(
-        all(_holds(each, {"metadata.name": name}) for each in term.get("matchFields") or [])
-        and all(_holds(each, labels) for each in term.get("matchExpressions") or [])
+        all(_holds(field, {"metadata.name": name}) for field in term.get("matchFields") or [])
+        and all(_holds(expression, labels) for expression in term.get("matchExpressions") or [])
         for term in required["nodeSelectorTerms"]
     )
 
@@ -150,10 +152,10 @@ def _holds(expression: JsonObject, values: JsonObject) -> bool:
 
 def _tolerated(taint: JsonObject, tolerations: list[JsonObject]) -> bool:
     return any(
-        each.get("effect") in (None, "", taint["effect"])
-        and each.get("key") in (None, "", taint["key"])
-        and (each.get("operator") == "Exists" or each.get("value", "") == taint.get("value", ""))
-        for each in tolerations
+        toleration.get("effect") in (None, "", taint["effect"])
+        and toleration.get("key") in (None, "", taint["key"])
+        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""))
+        for toleration in tolerations
     )
 
 

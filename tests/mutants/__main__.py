@@ -144,7 +144,7 @@ def main() -> int:
     if given.table:
         print(table(MUTANTS), end="")
         return 0
-    mutants = [each for each in MUTANTS if not given.names or any(word in each.name for word in given.names)]
+    mutants = [mutant for mutant in MUTANTS if not given.names or any(word in mutant.name for word in given.names)]
     try:
         verdicts = run(mutants, given.parallel, given.bound_s, baseline=not given.no_baseline)
     except RuntimeError as error:

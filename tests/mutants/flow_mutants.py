@@ -140,7 +140,7 @@ FLOWS = (
         "gone without the pod lock",
         "Pods are taken for gone only under the pod lock, when no create is under way",
         CODE + "running/observe.py",
-        "if not each.says_gone or i in held.ids}",
+        "if not report.says_gone or i in held.ids}",
         "}",
         (USECASES + "running/test_observe.py::test_nothing_is_concluded_while_somebody_is_busy_with_the_pods",),
     ),
@@ -148,7 +148,7 @@ FLOWS = (
         "what was seen before a change",
         "What the cluster answered is applied only to rows that are as they were when it was asked",
         CODE + "running/observe.py",
-        "if each.row is not None and (each.row.version, each.row.attempt) != (row.version, row.attempt):",
+        "if report.row is not None and (report.row.version, report.row.attempt) != (row.version, row.attempt):",
         "if False:",
         (
             USECASES

@@ -103,10 +103,10 @@ class Watch:
 
     def assert_well(self) -> None:
         """Nothing was found but what was expected, and that was."""
-        found = [each for each in self._found if not any(re.search(pattern, each) for pattern in self._expected)]
+        found = [fault for fault in self._found if not any(re.search(pattern, fault) for pattern in self._expected)]
         assert not found, "\n".join(found)
         for pattern in self._expected:
-            assert any(re.search(pattern, each) for each in self._found), f"nothing was like {pattern}"
+            assert any(re.search(pattern, fault) for fault in self._found), f"nothing was like {pattern}"
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not message.text.startswith(_SAID_OF_ANSWERS):
@@ -185,7 +185,7 @@ async def axe(page: Page) -> list[dict[str, Any]]:
     if not await page.evaluate("typeof axe !== 'undefined'"):
         await page.evaluate(AXE.read_text())
     found = await page.evaluate(_RUN_AXE)
-    return [each for each in found if each["impact"] in _SERIOUS]
+    return [violation for violation in found if violation["impact"] in _SERIOUS]
 
 
 async def assert_accessible(page: Page) -> None:
@@ -227,5 +227,6 @@ def _size(pixels: tuple[int, int]) -> Any:
 
 def _told(found: Iterable[dict[str, Any]]) -> str:
     return "\n".join(
-        f"{each['id']} ({each['impact']}): {each['help']}\n  " + "\n  ".join(each["nodes"]) for each in found
+        f"{violation['id']} ({violation['impact']}): {violation['help']}\n  " + "\n  ".join(violation["nodes"])
+        for violation in found
     )

@@ -250,8 +250,8 @@ async def test_on_a_row_of_another_node_it_moves_there_and_elsewhere_it_is_said_
     now = now_is(system, "alice", booking)
     assert (now["node"], now["start"]) == ("titus", said(start))
     assert now_is(system, "alice", wide)["start"] == said(start + timedelta(days=2))
-    for each in (booking, wide):
-        system.rest("alice").delete(f"/v1/bookings/{each['id']}").raise_for_status()
+    for booking_shown in (booking, wide):
+        system.rest("alice").delete(f"/v1/bookings/{booking_shown['id']}").raise_for_status()
 
 
 async def test_everything_is_there_without_scripts(people: People, system: WebSystem) -> None:

@@ -74,4 +74,4 @@ class WebSystem:
     def _unfinished(self) -> list[str]:
         query: dict[str, Any] = {"limit": 100, "status": ["queued", "starting", "running", "ending"]}
         found = self.rest("root").get("/v1/jobs", params=query).raise_for_status().json()
-        return [each["id"] for each in found["items"]]
+        return [job["id"] for job in found["items"]]

@@ -133,7 +133,7 @@ async def list_bookings(services: Served, caller: Caller, query: Annotated[Booki
     shown = found[: query.limit]
     last = shown[-1] if len(found) > query.limit else None
     page = Page[BookingOut](
-        items=[bookings.booking(each, sight) for each in shown],
+        items=[bookings.booking(booking, sight) for booking in shown],
         next_cursor=None if last is None else encode(_LIST, (to_micros(last.span.start), last.id)),
     )
     return Response(page.model_dump_json(), media_type=_JSON)
@@ -214,7 +214,7 @@ async def delete_booking(
             return await cancel_booking(uow, caller, booking_id, series, expected)
 
     cancelled = await until_not_lost(act)
-    asked = next(each for each in cancelled if each.id == booking_id)
+    asked = next(booking for booking in cancelled if booking.id == booking_id)
     freed = BackgroundTask(services.look_at_waitlist)
     if series == "this" or asked.series_id is None:
         response = _answer(asked, caller, 200).response()
@@ -222,7 +222,7 @@ async def delete_booking(
         return response
     shown = BookingSeries(
         series_id=asked.series_id,
-        items=[bookings.booking(each, Sight(caller)) for each in cancelled],
+        items=[bookings.booking(booking, Sight(caller)) for booking in cancelled],
         skipped=[],
     )
     return Response(shown.model_dump_json(), media_type=_JSON, background=freed)

@@ -60,7 +60,7 @@ async def list_events(services: Served, caller: Caller, query: Annotated[EventsQ
         sight = await sight_of(uow, caller, services.settings.holders)
     on = found.goes_on_before
     page = Page[EventOut](
-        items=[jobs_and_nodes.recorded(each, sight) for each in found.events],
+        items=[jobs_and_nodes.recorded(event, sight) for event in found.events],
         next_cursor=None if on is None else encode(_LIST, (to_micros(on[0]), on[1])),
     )
     return Response(page.model_dump_json(), media_type="application/json")

@@ -79,7 +79,7 @@ async def list_windows(services: Served, caller: Caller, query: Annotated[Window
         )
     shown = found[: query.limit]
     page = Page[MaintenanceOut](
-        items=[maintenance.window(each, caller) for each in shown],
+        items=[maintenance.window(window, caller) for window in shown],
         next_cursor=encode(_LIST, (shown[-1].seq,)) if len(found) > query.limit else None,
     )
     return Response(page.model_dump_json(), media_type="application/json")

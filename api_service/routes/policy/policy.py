@@ -79,10 +79,10 @@ async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuer
     after = "" if key is None else str(key[0])
     async with services.runtime.uow() as uow:
         stored = await change_policy.visible(uow, caller)
-    found = sorted((each for each in stored if str(each.rule.scope) > after), key=lambda each: str(each.rule.scope))
+    found = sorted((rule for rule in stored if str(rule.rule.scope) > after), key=lambda rule: str(rule.rule.scope))
     page = found[: query.limit]
     shown = Page[RuleOut](
-        items=[policy.rule(each) for each in page],
+        items=[policy.rule(rule) for rule in page],
         next_cursor=encode(_LIST, (str(page[-1].rule.scope),)) if len(found) > query.limit else None,
     )
     return Response(shown.model_dump_json(), media_type="application/json")

@@ -57,7 +57,7 @@ async def list_projects(services: Served, caller: Caller, query: Annotated[PageQ
         found = await projects.page(uow, caller, after=None if key is None else str(key[0]), limit=query.limit + 1)
     page = found[: query.limit]
     shown = Page[ProjectOut](
-        items=[policy.project(each) for each in page],
+        items=[policy.project(project) for project in page],
         next_cursor=encode(_LIST, (page[-1].name,)) if len(found) > query.limit else None,
     )
     return Response(shown.model_dump_json(), media_type="application/json")

@@ -112,13 +112,13 @@ def events(found: Iterable[SeenEntry], rows: Sequence[Row], window: DayWindow) -
     wall = cache(window.wall)
     sizes = {row.id: len(row.cards) for row in rows}
     drawn: list[dict[str, Any]] = []
-    for number, each in enumerate(found):
-        behind = [row for row, count in each.rows.items() if _is_behind(each, count, sizes[row])]
-        before = [row for row in each.rows if row not in behind]
+    for number, seen_entry in enumerate(found):
+        behind = [row for row, count in seen_entry.rows.items() if _is_behind(seen_entry, count, sizes[row])]
+        before = [row for row in seen_entry.rows if row not in behind]
         if before:
-            drawn.append(_event(each, number, before, wall, behind=False))
+            drawn.append(_event(seen_entry, number, before, wall, behind=False))
         if behind:
-            drawn.append(_event(each, number, behind, wall, behind=True))
+            drawn.append(_event(seen_entry, number, behind, wall, behind=True))
     return drawn
 
 

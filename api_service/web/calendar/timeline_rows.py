@@ -61,7 +61,7 @@ def usual_rows(cards: Sequence[BookableCard]) -> By:
 def rows_of(cards: Iterable[BookableCard], by: By) -> list[Row]:
     """The rows, in order."""
     groups: dict[tuple[str, int], list[BookableCard]] = {}
-    for card in sorted(cards, key=lambda each: (each.node, each.index)):
+    for card in sorted(cards, key=lambda place: (place.node, place.index)):
         match by:
             case By.TYPE:
                 key = (card.gpu_type, 0)

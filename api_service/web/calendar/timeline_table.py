@@ -60,15 +60,17 @@ def table(
 ) -> list[TableRow]:
     """The rows of the table."""
     bounds = [to_micros(column.start) for column in shown] + [to_micros(shown[-1].end)]
-    own = [each for each in found if each.mine and each.entry.kind is ReservationKind.BOOKING]
+    own = [entry for entry in found if entry.mine and entry.entry.kind is ReservationKind.BOOKING]
     made = []
     for row in rows:
-        here = [each for each in own if row.id in each.rows]
+        here = [entry for entry in own if row.id in entry.rows]
         cells = (
             Cell(
                 None if column.end <= now else free,
                 tuple(
-                    each for each in here if each.entry.span.start < column.end and column.start < each.entry.span.end
+                    entry
+                    for entry in here
+                    if entry.entry.span.start < column.end and column.start < entry.entry.span.end
                 ),
             )
             for column, free in zip(shown, free_between(row.cards, bounds), strict=True)
@@ -80,9 +82,9 @@ def table(
 def heat(rows: Sequence[Row], window: DayWindow, now: datetime) -> dict[str, list[tuple[str, str, int]]]:
     """For each row, runs of equal free counts: from and to by the clock on the wall, and the count. None is over."""
     bounds = window.bounds(window.heat_hours)
-    micros = [to_micros(each) for each in bounds]
+    micros = [to_micros(bound) for bound in bounds]
     first = next((number for number, end in enumerate(bounds[1:]) if end > now), len(bounds) - 1)
-    walls = [window.wall(each) for each in bounds[:-1]] + [f"{window.last.isoformat()}T00:00:00"]
+    walls = [window.wall(bound) for bound in bounds[:-1]] + [f"{window.last.isoformat()}T00:00:00"]
     made: dict[str, list[tuple[str, str, int]]] = {}
     for row in rows:
         runs: list[tuple[str, str, int]] = []

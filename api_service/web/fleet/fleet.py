@@ -177,7 +177,7 @@ def counts(fleet: FleetPicture, user_id: int) -> list[TypeCount]:
             fleet.held[user_id, kind],
             states[TileState.OTHERS] - fleet.held[user_id, kind],
             states[TileState.MAINTENANCE],
-            sum(states[each] for each in OUT_OF_USE),
+            sum(states[state] for state in OUT_OF_USE),
             fleet.openings.get(kind),
             kind not in fleet.full or kind in fleet.openings,
         )

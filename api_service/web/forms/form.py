@@ -34,7 +34,7 @@ class Form:
 
     def all(self, name: str) -> list[str]:
         """Every value of a field that may be given several times."""
-        return [value for each in self._fields.get(name, ()) if (value := each.strip())]
+        return [value for field in self._fields.get(name, ()) if (value := field.strip())]
 
     def has(self, name: str) -> bool:
         """Whether a box was ticked."""

@@ -156,7 +156,8 @@ def exceptions_of(rules: RulesIn | None) -> list[TypedException]:
     """The rows of a scope's exceptions, and an empty one where there can be more."""
     relaxed = [] if rules is None else rules.relaxed_if_starts_within or []
     return _with_an_empty_one(
-        TypedException(number, _typed(each.within), tuple(sorted(each.lifts))) for number, each in enumerate(relaxed)
+        TypedException(number, _typed(relaxation.within), tuple(sorted(relaxation.lifts)))
+        for number, relaxation in enumerate(relaxed)
     )
 
 
@@ -176,9 +177,9 @@ def said(rules: RulesIn) -> list[Said]:
     ]
     if rules.relaxed_if_starts_within == []:
         found.append(Said("Exceptions for bookings that start soon", "none"))
-    for each in rules.relaxed_if_starts_within or []:
-        lifted = ", ".join(LIFTED[name] for name in RULES if name in each.lifts)
-        found.append(Said(f"Bookings that start within {_typed(each.within)} are free of", lifted))
+    for relaxation in rules.relaxed_if_starts_within or []:
+        lifted = ", ".join(LIFTED[name] for name in RULES if name in relaxation.lifts)
+        found.append(Said(f"Bookings that start within {_typed(relaxation.within)} are free of", lifted))
     if rules.booking_required is not None:
         found.append(
             Said("GPUs of clusters that ask", "only with a booking" if rules.booking_required else "without one, too")
@@ -207,9 +208,11 @@ def rule_called(code: str) -> str:
 
 def _by_words(rules: RulesIn) -> dict[str, str]:
     found: dict[str, str] = {}
-    for each in said(rules):
+    for rule_words in said(rules):
         # Two exceptions for the same time are one thing to say.
-        found[each.words] = f"{found[each.words]}; {each.value}" if each.words in found else each.value
+        found[rule_words.words] = (
+            f"{found[rule_words.words]}; {rule_words.value}" if rule_words.words in found else rule_words.value
+        )
     return found
 
 

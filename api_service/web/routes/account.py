@@ -98,7 +98,7 @@ async def _refused(visit: Visit, problem: RestProblemError) -> Response:
 async def _tokens(visit: Visit) -> list[dict[str, Any]]:
     """One's own that work, or might."""
     found = await visit.rest.all("/v1/tokens", {"user": visit.principal.user}, at_most=1000)
-    return [each for each in found if each["revoked_at"] is None]
+    return [token for token in found if token["revoked_at"] is None]
 
 
 async def _page(
@@ -121,7 +121,7 @@ async def _page(
         problem=problem,
         kinds=preferences["kinds"],
         channels=[channel.value for channel in NoticeChannel],
-        targets=[each for each in targets if each["user"] == visit.principal.user],
+        targets=[user for user in targets if user["user"] == visit.principal.user],
     )
 
 

@@ -32,7 +32,7 @@ async def list_page(visit: Visit) -> Response:
     }
     found = await visit.rest.get("/v1/bookings", asked)
     final = {status.value for status in FINAL_BOOKINGS}
-    items = found["items"] if past else [each for each in found["items"] if each["status"] not in final]
+    items = found["items"] if past else [booking for booking in found["items"] if booking["status"] not in final]
     return visit.page(
         "bookings.html",
         title="Your bookings",
@@ -148,7 +148,7 @@ async def _page(
         dates=await _dates(visit, booking),
         steps=life_of_booking(record["items"], visit.zone, visit.now),
         older_steps=record["next_cursor"] is not None,
-        over=booking["status"] in {each.value for each in FINAL_BOOKINGS},
+        over=booking["status"] in {final_status.value for final_status in FINAL_BOOKINGS},
         begun=booking["status"] == BookingStatus.ACTIVE,
         usable=booking["status"] in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
         mine=booking["user"] == visit.principal.user,
@@ -176,7 +176,7 @@ async def _dates(visit: Visit, booking: Any) -> list[Any]:
         return []
     query: Query = {"mine": True, "from": (visit.now - _PAST).isoformat()}
     found = await visit.rest.all("/v1/bookings", query, at_most=10 * _MOST_DATES)
-    return [each for each in found if each["series_id"] == booking["series_id"]][:_MOST_DATES]
+    return [occurrence for occurrence in found if occurrence["series_id"] == booking["series_id"]][:_MOST_DATES]
 
 
 ROUTES = (

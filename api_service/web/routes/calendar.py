@@ -184,7 +184,7 @@ async def _page(
         repeats=list(Repeats),
         fields={**_first_fields(visit, asked), **fields},
         verdict=found,
-        projects=[each["name"] for each in await visit.rest.all("/v1/projects")],
+        projects=[project["name"] for project in await visit.rest.all("/v1/projects")],
     )
 
 

@@ -27,7 +27,7 @@ _WITHOUT_LOG = frozenset({JobStatus.QUEUED, JobStatus.STARTING})
 
 async def list_page(visit: Visit) -> Response:
     """Jobs, newest first: one's own, for administrators everybody's."""
-    statuses = [each for each in visit.request.query_params.getlist("status") if each]
+    statuses = [status for status in visit.request.query_params.getlist("status") if status]
     asked = {
         "status": statuses or None,
         "user": visit.query("user") or None,
@@ -40,7 +40,7 @@ async def list_page(visit: Visit) -> Response:
         "next_cursor": found["next_cursor"],
         "statuses": statuses,
         "user": visit.query("user"),
-        "all_statuses": [each.value for each in JobStatus],
+        "all_statuses": [status.value for status in JobStatus],
         "first": not visit.query("cursor"),
     }
     if visit.partial:

@@ -17,7 +17,7 @@ async def queue_page(visit: Visit) -> Response:
         "totals": found["totals"],
         "next_cursor": found["next_cursor"],
         "cursor": cursor,
-        "first": next((each for each in found["items"] if each["user"] == visit.principal.user), None),
+        "first": next((job for job in found["items"] if job["user"] == visit.principal.user), None),
     }
     if visit.partial:
         return visit.part("_queue.html", **context)

@@ -89,7 +89,7 @@ def _kept(cookie: str | None) -> tuple[Begun, str]:
     try:
         *said, wanted = json.loads(urlsafe_b64decode((cookie or "").encode()))
         # What another wrote there may be no text, and none that can be compared.
-        state, nonce, verifier = (str.encode(each, "ascii").decode() for each in said)
+        state, nonce, verifier = (str.encode(name, "ascii").decode() for name in said)
     except (ValueError, TypeError, RecursionError) as error:
         raise ProblemError(403, "no_sign_in", f"This browser has begun no sign-in, or long ago. {_ANEW}") from error
     return Begun("", state, nonce, verifier), safe_return(str(wanted))

@@ -73,8 +73,8 @@ async def _form_page(
         fields={name: fields.get(name, "") for name in FIELDS},
         problem=problem,
         gpu_types=sorted({name for node in nodes for name in node["gpu_types"]}),
-        projects=[each["name"] for each in projects],
-        bookings=[each for each in bookings if each["status"] in ("booked", "active")],
+        projects=[project["name"] for project in projects],
+        bookings=[booking for booking in bookings if booking["status"] in ("booked", "active")],
         templates=_distinct(jobs),
         **await _verdict(visit, typed),
     )

@@ -54,7 +54,7 @@ async def usage_page(visit: Visit) -> Response:
         title="Usage",
         asked=asked,
         by_words=_BY[asked.by],
-        by_all=[(each.value, words) for each, words in _BY.items()],
+        by_all=[(grouping.value, words) for grouping, words in _BY.items()],
         spans=list(_NAMES.items()),
         plot=column_plot(held, used, _labels(visit, asked, len(held))),
         step_words={3600: "an hour", 86_400: "a day", 604_800: "a week"}[int(asked.step.total_seconds())],
@@ -97,7 +97,7 @@ def begin(span: str, now: datetime, zone: ZoneInfo) -> datetime:
 def _asked(visit: Visit) -> UsageChoice:
     """What the address says. Raises ProblemError (422)."""
     by, span = visit.query("by") or UsageBy.USER.value, visit.query("span") or "week"
-    if by not in [each.value for each in UsageBy] or (span not in _SPANS and span != "dates"):
+    if by not in [grouping.value for grouping in UsageBy] or (span not in _SPANS and span != "dates"):
         raise ProblemError(422, "invalid_request", "Choose what to sum by, and a span, from the lists of the page.")
     if span != "dates":
         return UsageChoice(UsageBy(by), span, begin(span, visit.now, visit.zone), visit.now)
@@ -113,8 +113,8 @@ def _asked(visit: Visit) -> UsageChoice:
 def _labels(visit: Visit, asked: UsageChoice, count: int) -> list[str]:
     places = [(asked.start + asked.step * number).astimezone(visit.zone) for number in range(count)]
     if asked.step < timedelta(days=1):
-        return [f"{each:%H:%M}" for each in places]
-    return [f"{each.day} {each:%b}" for each in places]
+        return [f"{place:%H:%M}" for place in places]
+    return [f"{place.day} {place:%b}" for place in places]
 
 
 def _summed(series: Sequence[Mapping[str, Any]], name: str) -> list[float]:

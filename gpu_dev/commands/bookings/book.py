@@ -233,7 +233,7 @@ def cancel(
     reach: Reach = "following" if following else "all" if series else "this"
     with client_for(ctx) as client:
         cancelled = [
-            one for each in booking_ids for one in client.bookings.cancel(whole_booking_id(each), series=reach)
+            one for given in booking_ids for one in client.bookings.cancel(whole_booking_id(given), series=reach)
         ]
     if output is not None:
         put(show_list(cancelled, BOOKING, output))
@@ -379,7 +379,7 @@ def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -
 
 def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:
     if output is not None and isinstance(made, SeriesVerdict):
-        skipped = [each.model_dump(mode="json") for each in made.skipped]
+        skipped = [date.model_dump(mode="json") for date in made.skipped]
         put(show_list(made.items, VERDICT, output, skipped=skipped))
     elif output is not None and isinstance(made, BookingSeries):
         put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))

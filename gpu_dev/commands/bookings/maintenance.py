@@ -96,13 +96,13 @@ def cancel(
 
 def read_places(where: list[str]) -> dict[str, Any]:
     """Nodes, or cards of nodes (`n1:0,2`), as the request's fields. Raises UsageError for a mixture or no number."""
-    if not any(":" in each for each in where):
+    if not any(":" in place for place in where):
         return {"nodes": where}
     cards = []
-    for each in where:
-        node, _, indices = each.partition(":")
+    for place in where:
+        node, _, indices = place.partition(":")
         if not all(one.isascii() and one.isdigit() for one in indices.split(",")):
-            raise UsageError(f"{each!r}: name cards as n1:0,2, of every node, or nodes only.")
+            raise UsageError(f"{place!r}: name cards as n1:0,2, of every node, or nodes only.")
         cards += [{"node": node, "index": int(one)} for one in indices.split(",")]
     return {"gpus": cards}
 

@@ -109,7 +109,7 @@ def read_preference(word: str) -> tuple[NoticeKind, list[NoticeChannel]]:
     kind, _, text = word.partition("=")
     try:
         # Without an equals sign there is no channel of the name "".
-        channels = [] if text == _NOBODY else [NoticeChannel(each) for each in text.split(",")]
+        channels = [] if text == _NOBODY else [NoticeChannel(part) for part in text.split(",")]
         return NoticeKind(kind), channels
     except ValueError as error:
         kinds, ways = ", ".join(NoticeKind), ", ".join(NoticeChannel)

@@ -226,8 +226,8 @@ def _finished_at(pod: Mapping[str, Any]) -> datetime | None:
         return None
     status = as_mapping(pod.get("status"))
     ends = [
-        read_time(as_mapping(as_mapping(each.get("state")).get("terminated")).get("finishedAt"))
-        for each in map(as_mapping, as_list(status.get("containerStatuses")))
+        read_time(as_mapping(as_mapping(container_status.get("state")).get("terminated")).get("finishedAt"))
+        for container_status in map(as_mapping, as_list(status.get("containerStatuses")))
     ]
     known = [end for end in ends if end is not None]
     created = read_time(as_mapping(pod.get("metadata")).get("creationTimestamp"))

@@ -135,7 +135,7 @@ def _use(seen: SeenObject, rules: SightRules) -> DeviceUse | None:
     group = repr((seen.namespace, *owner, annotations.get(MAP_DIGEST)))
     if devices is None and seen.namespace == rules.jobs_namespace and pod_name_of(seen.thing) is not None:
         devices, group = annotations.get(GPU_INDICES), f"job/{seen.uid}"
-    named = tuple(dict.fromkeys(each.strip() for each in (devices or "").split(",") if each.strip()))
+    named = tuple(dict.fromkeys(part.strip() for part in (devices or "").split(",") if part.strip()))
     if any(is_gpu_resource(name, rules.gpu_resources) for name in pod_requests(as_mapping(seen.thing.get("spec")))):
         named, group = (_SOME_CARD,), f"pod/{seen.uid}"
     return DeviceUse(named, group, f"{seen.namespace}/{seen.name}") if named else None
@@ -169,12 +169,12 @@ def _terms(spec: Mapping[str, Any]) -> Terms:
         alternatives = tuple(_term(term) for term in map(as_mapping, as_list(required.get("nodeSelectorTerms"))))
     tolerations = tuple(
         Tolerated(
-            str(each.get("key") or ""),
-            str(each.get("operator") or "Equal"),
-            str(each.get("value") or ""),
-            str(each.get("effect") or ""),
+            str(toleration.get("key") or ""),
+            str(toleration.get("operator") or "Equal"),
+            str(toleration.get("value") or ""),
+            str(toleration.get("effect") or ""),
         )
-        for each in map(as_mapping, as_list(spec.get("tolerations")))
+        for toleration in map(as_mapping, as_list(spec.get("tolerations")))
     )
     return Terms(selector, alternatives, tolerations)
 
@@ -182,11 +182,11 @@ def _terms(spec: Mapping[str, Any]) -> Terms:
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
     return tuple(
         Requirement(
-            str(each.get("key")),
-            str(each.get("operator")),
-            tuple(str(value) for value in as_list(each.get("values"))),
+            str(requirement.get("key")),
+            str(requirement.get("operator")),
+            tuple(str(value) for value in as_list(requirement.get("values"))),
             field,
         )
         for part, field in (("matchExpressions", False), ("matchFields", True))
-        for each in map(as_mapping, as_list(term.get(part)))
+        for requirement in map(as_mapping, as_list(term.get(part)))
     )

@@ -31,7 +31,9 @@ def _part(spec: Mapping[str, Any], name: str) -> object:
     """What counts of a part of the spec, in a form that is the same for all of whom the same counts."""
     said = spec.get(name)
     if isinstance(said, list):
-        return [[each.get(of) for of in _OF_A_CONTAINER] if isinstance(each, dict) else None for each in said]
+        return [
+            [container.get(of) for of in _OF_A_CONTAINER] if isinstance(container, dict) else None for container in said
+        ]
     return said
 
 
@@ -40,7 +42,7 @@ def _of(known: bytes, resources: CardResources) -> Requested:
     said = dict(zip(_OF_A_POD, msgspec.json.decode(known), strict=True))
     for name in ("containers", "initContainers"):
         if isinstance(said[name], list):
-            said[name] = [each and dict(zip(_OF_A_CONTAINER, each, strict=True)) for each in said[name]]
+            said[name] = [container and dict(zip(_OF_A_CONTAINER, container, strict=True)) for container in said[name]]
     return _read(said, resources)
 
 

@@ -108,7 +108,7 @@ def read_answer(body: bytes, question: StandingQuestion, shape: QuestionShape) -
 
 
 def _own(answer: _OwnAnswer, question: StandingQuestion) -> Standing:
-    reason = "".join(each if each.isprintable() else " " for each in answer.reason)
+    reason = "".join(character if character.isprintable() else " " for character in answer.reason)
     if answer.schedulable:
         other = _other_type(answer.gpu_type, question)
         if other is not None:

@@ -203,7 +203,7 @@ def _take_gpus(changes: PodChanges, resources: Sequence[str]) -> None:
             path: Path = ("spec", kind, position)
             asked = container.get("resources") or {}
             for part in ("limits", "requests"):
-                for name in [each for each in asked.get(part) or () if is_gpu_resource(each, resources)]:
+                for name in [resource for resource in asked.get(part) or () if is_gpu_resource(resource, resources)]:
                     changes.remove((*path, "resources", part, name))
             _hide_gpus(changes, path, container.get("env"))
 
@@ -213,7 +213,7 @@ def _hide_gpus(changes: PodChanges, path: Path, env: object) -> None:
     if not isinstance(env, list) or not env:
         changes.add((*path, "env"), [hidden])
         return
-    there = [position for position, each in enumerate(env) if each.get("name") == hidden["name"]]
+    there = [position for position, variable in enumerate(env) if variable.get("name") == hidden["name"]]
     for position in there:
         if env[position] != hidden:
             changes.replace((*path, "env", position), hidden)

@@ -38,9 +38,9 @@ def need_of(
     spec = members(pod.get("spec"))
     devices = annotations_of(pod).get(MAP_DEVICES)
     if devices is not None and spec.get("schedulerName") == map_scheduler:
-        cards = len([each for each in devices.split(",") if each])
+        cards = len([part for part in devices.split(",") if part])
         return GpuNeed(cards, _type_of(spec, type_labels, words), by_map=True)
-    running = sum(_asked(each, resources) for each in _containers(spec, "containers"))
+    running = sum(_asked(container, resources) for container in _containers(spec, "containers"))
     beside = most = 0
     for container in _containers(spec, "initContainers"):
         asked = _asked(container, resources)
@@ -84,7 +84,7 @@ def _type_of(spec: Mapping[str, Any], type_labels: Sequence[str], words: TypeWor
 
 
 def _named_in(term: Mapping[str, Any], type_labels: Sequence[str]) -> set[str]:
-    for each in map(members, items(term.get("matchExpressions"))):
-        if each.get("key") in type_labels and each.get("operator") == "In":
-            return {str(value) for value in items(each.get("values"))}
+    for expression in map(members, items(term.get("matchExpressions"))):
+        if expression.get("key") in type_labels and expression.get("operator") == "In":
+            return {str(value) for value in items(expression.get("values"))}
     return set()

@@ -98,7 +98,7 @@ class KnownStandings:
             for question, heard in self._all()
             if at_s - heard.at_s >= self._rules.fresh_s / 2 and at_s - heard.wanted_s <= self._rules.kept_s
         ]
-        return [question for _, question in sorted(aged, key=lambda each: each[0])]
+        return [question for _, question in sorted(aged, key=lambda aged_question: aged_question[0])]
 
     def _all(self) -> Iterator[tuple[StandingQuestion, _Heard]]:
         for of_user in self._users.values():

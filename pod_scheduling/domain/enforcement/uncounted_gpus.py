@@ -30,19 +30,24 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shar
     spec = members(review.pod.get("spec"))
     match review.operation:
         case Operation.CREATE if not review.subresource:
-            containers = [each for kind in ("initContainers", "containers", _EPHEMERAL) for each in _named(spec, kind)]
+            containers = [
+                container for kind in ("initContainers", "containers", _EPHEMERAL) for container in _named(spec, kind)
+            ]
             if (reason := _by_devices(review.pod, spec, allow_claims=allow_claims)) is not None:
                 return reason
-            if shares is not None and any(_asks_for(each, shares) for each in containers):
+            if shares is not None and any(_asks_for(container, shares) for container in containers):
                 return (
                     f"the pod asks for {shares}, and shares of cards can't be compared with a booking. Ask for whole"
                     " GPUs with resources.limits"
                 )
         case Operation.UPDATE if review.subresource == "ephemeralcontainers":
             before = {
-                str(each.get("name")) for each in _named(members(members(review.old_pod).get("spec")), _EPHEMERAL)
+                str(container.get("name"))
+                for container in _named(members(members(review.old_pod).get("spec")), _EPHEMERAL)
             }
-            containers = [each for each in _named(spec, _EPHEMERAL) if str(each.get("name")) not in before]
+            containers = [
+                container for container in _named(spec, _EPHEMERAL) if str(container.get("name")) not in before
+            ]
         case _:
             return None
     counted = {*_NO_CARDS, annotations_of(review.pod).get(MAP_DEVICES)} if need.by_map else _NO_CARDS

@@ -109,7 +109,7 @@ def _added_up(
     containers: tuple[_Container, ...], inits: tuple[_Container, ...], resources: CardResources
 ) -> AskedCards:
     refusals = (_refusal(name, amounts, resources) for name, _, amounts in (*inits, *containers))
-    refused = next((each for each in refusals if each is not None), None)
+    refused = next((refusal for refusal in refusals if refusal is not None), None)
     beside: list[Part] = []
     earlier: list[Earlier] = []
     plugin = plugin_beside = milli = milli_beside = 0
@@ -163,10 +163,10 @@ def _cards(core: int) -> int:
 
 
 def _of(spec: Mapping[str, Any], kind: str, resources: CardResources) -> Iterator[_Container]:
-    for number, each in enumerate(map(members, items(spec.get(kind)))):
-        goes_on = kind == "initContainers" and each.get("restartPolicy") == "Always"
-        name = each.get("name")
-        yield (name[:63] if isinstance(name, str) else f"number {number}"), goes_on, _amounts(each, resources)
+    for number, container in enumerate(map(members, items(spec.get(kind)))):
+        goes_on = kind == "initContainers" and container.get("restartPolicy") == "Always"
+        name = container.get("name")
+        yield (name[:63] if isinstance(name, str) else f"number {number}"), goes_on, _amounts(container, resources)
 
 
 def _amounts(container: Mapping[str, Any], resources: CardResources) -> _Amounts:

@@ -264,6 +264,6 @@ def _whole_task(pod: CardPod) -> Task:
     asked = pod.asked
     if asked.plugin:
         return Task(pod.cpu_milli, pod.memory_mib, asked.plugin)
-    parts = [*asked.parts, *(each.part for each in asked.earlier)]
+    parts = [*asked.parts, *(earlier_part.part for earlier_part in asked.earlier)]
     part = max(parts, key=lambda part: (part.cards * part.milli, part.memory))
     return Task(pod.cpu_milli, pod.memory_mib, part.cards, part.milli, part.memory)

@@ -241,8 +241,8 @@ class CardsInUse:
             index
             for index, reserved in self.reserved.get(node, {}).items()
             if all(
-                each.reservation_id == pod.booking_id or (pod.ends_at is not None and each.starts_at >= pod.ends_at)
-                for each in reserved
+                card.reservation_id == pod.booking_id or (pod.ends_at is not None and card.starts_at >= pod.ends_at)
+                for card in reserved
             )
         }
 
@@ -321,9 +321,9 @@ class CardsInUse:
             for taken in held.footprint:
                 free.take(taken)
         reserved = self.reserved.get(node.name, {})
-        for held in sorted(unknown, key=lambda each: each.pod.uid):
+        for held in sorted(unknown, key=lambda holder: holder.pod.uid):
             own = self._exempt(held.pod, node.name)
-            found[held.pod.uid] = lay_out(held.pod.asked, free, [each for each in reserved if each not in own], own)
+            found[held.pod.uid] = lay_out(held.pod.asked, free, [card for card in reserved if card not in own], own)
         for index in reserved:
             if index not in exempt:
                 free.take(Taken(index, WHOLE))

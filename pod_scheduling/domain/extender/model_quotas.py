@@ -133,13 +133,13 @@ def _models(where: str, said: object) -> Mapping[str, int]:
 def _pools(where: str, said: object) -> frozenset[str]:
     if said is None:
         return frozenset()
-    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+    if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
         raise BadQuotasError(f'{where}: it must be a list of names, like ["public"]')
     if len(said) > MOST_POOLS:
         raise BadQuotasError(f"{where}: it lists {len(said)} pools; {MOST_POOLS} are the most")
-    for each in said:
-        if not _VALUE.fullmatch(each):
-            raise BadQuotasError(f"{where}: {_shown(each)} is no value that a node's label can have")
+    for name in said:
+        if not _VALUE.fullmatch(name):
+            raise BadQuotasError(f"{where}: {_shown(name)} is no value that a node's label can have")
     return frozenset(said)
 
 

@@ -125,7 +125,7 @@ class ModelUsage:
     def claimed(self, namespace: str, counts: Callable[[Model], bool], but_for: str | None = None) -> int:
         """How much is only claimed in a namespace, of the models that count; without the pod `but_for`."""
         claims = (self._claims[uid] for uid in self._claimed.get(namespace, ()) if uid != but_for)
-        return sum(claim.milli for claim in claims if any(counts(each) for each in claim.until_s))
+        return sum(claim.milli for claim in claims if any(counts(model) for model in claim.until_s))
 
     def total(self, namespace: str, counts: Callable[[Model], bool], but_for: str | None = None) -> int:
         """How much a namespace uses, and has claimed, of the models that count; without the pod `but_for`."""
@@ -192,4 +192,4 @@ def shown(milli: int) -> str:
 
 def _listed(names: Collection[str]) -> str:
     found = sorted(names)
-    return ", ".join(each or '""' for each in found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+    return ", ".join(name or '""' for name in found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")

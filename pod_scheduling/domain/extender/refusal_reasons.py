@@ -25,11 +25,11 @@ def never_fits(asked: AskedCards, node: CardNode) -> str | None:
     if not node.share_cards:
         return "the node offers no shares of GPUs"
     most = max((part.cards for part in asked.parts), default=0)
-    most = max(most, *(each.part.cards for each in asked.earlier), 0)
+    most = max(most, *(earlier_part.part.cards for earlier_part in asked.earlier), 0)
     if most > node.share_cards:
         return f"the node has {node.share_cards} GPUs, and a container of the pod asks for {most}"
     memory = max((part.memory for part in asked.parts), default=0)
-    memory = max(memory, *(each.part.memory for each in asked.earlier), 0)
+    memory = max(memory, *(earlier_part.part.memory for earlier_part in asked.earlier), 0)
     if memory > node.card_memory:
         return f"a GPU of the node has {node.card_memory} units of memory, and a container of the pod asks for {memory}"
     return _never_together(asked, node)

@@ -44,11 +44,11 @@ class ShareClaims:
         there = self._on_node.get(node)
         if there is None:
             return ()
-        for over in [each for each in there if not self._usage.has_claim(each)]:
+        for over in [claimed_uid for claimed_uid in there if not self._usage.has_claim(claimed_uid)]:
             del there[over]
         if not there:
             del self._on_node[node]
-        return [there[each] for each in sorted(there) if each != uid]
+        return [there[claimed_uid] for claimed_uid in sorted(there) if claimed_uid != uid]
 
 
 def fit_in_any_order(pods: Sequence[AskedCards], free: FreeOnNode) -> bool:

@@ -75,7 +75,7 @@ def _told(pod: Mapping[str, Any], spec: Mapping[str, Any], rules: VisibleCardsRu
     if not names:
         warnings.append(f"{_TOLD} does nothing: no container asks for {rules.resources.share} alone")
         return Untouched(tuple(warnings))
-    changes.remove_annotations([each for each in annotations_of(pod) if each.startswith(INDEX_OF)])
+    changes.remove_annotations([annotation for annotation in annotations_of(pod) if annotation.startswith(INDEX_OF)])
     if not changes.operations:
         return Untouched(tuple(warnings))
     told = f"{map_marks.CUDA_VISIBLE_DEVICES} is what the binding will say for {', '.join(names)}"

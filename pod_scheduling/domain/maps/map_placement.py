@@ -233,9 +233,11 @@ class Board:
             return None
         mine = _canonical(use.devices, node)
         others = [
-            each.use
-            for each in self._burdens.get(node.name, {}).values()
-            if each.use is not None and each.use.group != use.group and _meet(mine, _canonical(each.use.devices, node))
+            burden.use
+            for burden in self._burdens.get(node.name, {}).values()
+            if burden.use is not None
+            and burden.use.group != use.group
+            and _meet(mine, _canonical(burden.use.devices, node))
         ]
         if not others:
             return None
@@ -251,9 +253,9 @@ class Board:
         for index, reserved in sorted(self.reserved.get(node.name, {}).items()):
             if not mine or not _meet(mine, {str(index)}):
                 continue
-            for each in reserved:
-                if each.reservation_id != booking_id and (ends_at is None or each.starts_at < ends_at):
-                    yield BindObstacle.DEVICE_RESERVED, each.detail
+            for reservation in reserved:
+                if reservation.reservation_id != booking_id and (ends_at is None or reservation.starts_at < ends_at):
+                    yield BindObstacle.DEVICE_RESERVED, reservation.detail
                     break
 
     def _not_enough(self, pod: MappedPod, node: MapNode) -> Iterable[Found]:
@@ -265,7 +267,7 @@ class Board:
                 yield BindObstacle.NOT_ENOUGH, text
 
     def _ports(self, pod: MappedPod, node: MapNode) -> Iterable[Found]:
-        used = {port for each in self._burdens.get(node.name, {}).values() for port in each.ports}
+        used = {port for burden in self._burdens.get(node.name, {}).values() for port in burden.ports}
         for port in pod.burden.ports:
             if any(_same_port(port, other) for other in used):
                 yield BindObstacle.PORT_IN_USE, f"The host port {port} is in use on {node.name}."

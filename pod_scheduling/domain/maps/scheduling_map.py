@@ -169,7 +169,7 @@ def _entry(match: re.Match[str], line: int) -> MapEntry:
     node = match["node"]
     if re.fullmatch(_LABEL, node) is None:
         raise SchedulingMapError(f"{_shown(node)} is not the name of a node", line)
-    return MapEntry(index, node, _devices([each.strip(" \t") for each in match["devices"].split(",")], line))
+    return MapEntry(index, node, _devices([part.strip(" \t") for part in match["devices"].split(",")], line))
 
 
 def _devices(words: list[str], line: int) -> tuple[str, ...]:

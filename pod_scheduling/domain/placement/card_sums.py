@@ -20,7 +20,7 @@ class CardSums:
 
     def __init__(self, tables: dict[str, Table]) -> None:
         different = {id(table): table for table in tables.values()}
-        starts = {each: number * (WHOLE + 1) for number, each in enumerate(different)}
+        starts = {table_id: number * (WHOLE + 1) for number, table_id in enumerate(different)}
         self._start_of_type = {kind: starts[id(table)] for kind, table in tables.items()}
         self._table: Table = np.ascontiguousarray(np.vstack(list(different.values())))
         self._fleet: Fleet | None = None
@@ -55,6 +55,6 @@ class CardSums:
 
     def _starts(self, fleet: Fleet, at: Positions) -> NDArray[np.intp]:
         unnamed = self._start_of_type[""]
-        by_type = np.array([self._start_of_type.get(each, unnamed) for each in fleet.gpu_types], np.intp)
+        by_type = np.array([self._start_of_type.get(gpu_type, unnamed) for gpu_type in fleet.gpu_types], np.intp)
         starts: NDArray[np.intp] = by_type[fleet.gpu_type[at]]
         return starts

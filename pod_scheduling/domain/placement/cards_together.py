@@ -22,7 +22,7 @@ class Together:
     def __init__(self, arrived: Mapping[Task, int]) -> None:
         total = sum(task.cards * task.card_milli * times for task, times in arrived.items())
         several = [(task, task.cards * WHOLE * times / total) for task, times in arrived.items() if task.cards > 1]
-        most = sorted(several, key=lambda each: -each[1])[:_KINDS]
+        most = sorted(several, key=lambda weighted: -weighted[1])[:_KINDS]
         self._needs = np.array([(t.cards, max(1, t.cpu_milli), max(1, t.memory_mib)) for t, _ in most]).reshape(-1, 3)
         self._counts: NDArray[np.float64] = np.array([part * task.cards * WHOLE for task, part in most])
 

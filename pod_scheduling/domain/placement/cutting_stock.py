@@ -50,7 +50,7 @@ def _best_way(sizes: list[int], prices: NDArray[np.float64]) -> NDArray[np.float
     """How many of each size to cut from a card so that the prices add up to the most."""
     best = np.zeros(WHOLE + 1)
     last = np.full(WHOLE + 1, -1)
-    for each, (size, price) in enumerate(zip(sizes, prices.tolist(), strict=True)):
+    for position, (size, price) in enumerate(zip(sizes, prices.tolist(), strict=True)):
         if price <= 0:
             continue
         for start in range(size, WHOLE + 1, size):
@@ -58,7 +58,7 @@ def _best_way(sizes: list[int], prices: NDArray[np.float64]) -> NDArray[np.float
             with_it = best[start - size : here.stop - size] + price
             better = with_it > best[here] + 1e-12
             best[here] = np.where(better, with_it, best[here])
-            last[here] = np.where(better, each, last[here])
+            last[here] = np.where(better, position, last[here])
     way = np.zeros(len(sizes))
     level = int(np.argmax(best))
     while last[level] >= 0 and level > 0:

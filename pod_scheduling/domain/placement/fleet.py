@@ -115,8 +115,8 @@ class Fleet:
         self.layout += 1
         self.shapes[position] = None
         self.alive[position] = False
-        for each in (self.cpu, self.memory, self.cards, self.card_memory, self.cpu_free, self.memory_free):
-            each[position] = 0
+        for array in (self.cpu, self.memory, self.cards, self.card_memory, self.cpu_free, self.memory_free):
+            array[position] = 0
         self.whole_free[position] = 0
         self.milli_free[position] = 0
         self.card_memory_free[position] = 0
@@ -200,7 +200,7 @@ class Fleet:
         else:
             able = np.asarray(self.cards_for_share(task, at).any(axis=1))
         if task.gpu_types is not None:
-            taken = np.array([each in task.gpu_types for each in self.gpu_types], bool)
+            taken = np.array([gpu_type in task.gpu_types for gpu_type in self.gpu_types], bool)
             able = able & taken[self.gpu_type[at]]
         return able
 
@@ -289,9 +289,9 @@ class Fleet:
         self.cpu_free[position] = max(cpu, 0)
         self.memory_free[position] = max(memory, 0)
         self.milli_free[position] = 0
-        self.milli_free[position, : shape.cards] = [max(each, 0) for each in milli]
+        self.milli_free[position, : shape.cards] = [max(amount, 0) for amount in milli]
         self.card_memory_free[position] = 0
-        self.card_memory_free[position, : shape.cards] = [max(each, 0) for each in card_memory]
+        self.card_memory_free[position, : shape.cards] = [max(amount, 0) for amount in card_memory]
         self.whole_free[position] = milli.count(WHOLE)
         self.changes[position] += 1
 

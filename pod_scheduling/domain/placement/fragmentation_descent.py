@@ -56,7 +56,7 @@ def usual_tasks(arrived: Mapping[Task, int]) -> list[tuple[Task, float]]:
     enough = USUAL_PART * sum(arrived.values())
     usual: list[tuple[Task, int]] = []
     so_far = 0
-    for task, times in sorted(arrived.items(), key=lambda each: -each[1])[:_MOST]:
+    for task, times in sorted(arrived.items(), key=lambda counted: -counted[1])[:_MOST]:
         if so_far >= enough:
             break
         usual.append((task, times))

@@ -44,8 +44,8 @@ def outcomes(fleet: Fleet, task: Task, at: Positions) -> Outcomes:
         levels = fleet.milli_free[at]
         able = fleet.cards_for_share(task, at)
         # Cards with the same amount free come to the same, so one of them is enough.
-        for each in range(1, levels.shape[1]):
-            able[:, each] &= ~((levels[:, :each] == levels[:, each : each + 1]) & able[:, :each]).any(axis=1)
+        for number in range(1, levels.shape[1]):
+            able[:, number] &= ~((levels[:, :number] == levels[:, number : number + 1]) & able[:, :number]).any(axis=1)
         node, card = np.nonzero(able)
         before = levels[node, card]
         after = before - task.card_milli

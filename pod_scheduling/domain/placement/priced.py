@@ -50,7 +50,7 @@ class Priced(WorthRanking):
         together = self._together.worth(whole, fleet.cpu_free[at], fleet.memory_free[at])
         left = whole[after.node] - after.cards * (after.before == WHOLE)
         gained += _TOGETHER * (self._together.worth(left, after.cpu, after.memory) - together[after.node])
-        wanted = np.array([self._wanted.get(each, 0.0) for each in fleet.gpu_types])
+        wanted = np.array([self._wanted.get(gpu_type, 0.0) for gpu_type in fleet.gpu_types])
         gained -= (after.cards * _TYPE_PRICE * wanted)[fleet.gpu_type[at]][after.node] * (after.before - after.after)
         # Below a thousandth of a card, differences are noise; then the first node is filled first.
         gains: Scores = np.round(gained, 1)
@@ -62,7 +62,7 @@ def _wanted(arrived: Mapping[Task, int], fleet: Fleet) -> dict[str, float]:
 
     That is worked out as if as much were asked for as there is, and everybody spread over all the types that they take.
     """
-    there = {kind: int(fleet.cards[fleet.gpu_type == each].sum()) for each, kind in enumerate(fleet.gpu_types)}
+    there = {kind: int(fleet.cards[fleet.gpu_type == gpu_type].sum()) for gpu_type, kind in enumerate(fleet.gpu_types)}
     asked = sum(task.cards * task.card_milli * times for task, times in arrived.items())
     wanted = dict.fromkeys(there, 0.0)
     for task, times in arrived.items():

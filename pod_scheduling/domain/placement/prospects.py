@@ -53,7 +53,7 @@ class Prospects:
         for kind in ("", *gpu_types):
             taken = frozenset(i for i, task in enumerate(tasks) if task.gpu_types is None or kind in task.gpu_types)
             if taken not in tables:
-                offers = [[each for each in future if each in taken] for future in futures]
+                offers = [[task_index for task_index in future if task_index in taken] for future in futures]
                 tables[taken] = _table(offers, tasks, earned, self._rates)
             by_type[kind] = tables[taken]
         self.cards = CardSums(by_type)
@@ -112,10 +112,10 @@ def _table(futures: Sequence[Sequence[int]], tasks: Sequence[Task], earned: Rate
     table = np.zeros((len(rates), len(futures), WHOLE + 1), np.float32)
     for future, offers in enumerate(futures):
         best = table[:, future]
-        for each in offers:
-            task = tasks[each]
+        for offer in offers:
+            task = tasks[offer]
             needs = np.array([task.cpu_milli, task.memory_mib]) / task.cards
-            profit = (earned[each] - rates @ needs).astype(np.float32)[:, None]
+            profit = (earned[offer] - rates @ needs).astype(np.float32)[:, None]
             # Shares of one size can be taken again and again: each stretch of the table builds on the one before.
             for start in range(task.card_milli, WHOLE + 1, task.card_milli):
                 stop = min(start + task.card_milli, WHOLE + 1)

@@ -61,7 +61,9 @@ class WorthRanking(Ranking):
         self.arrived[task] += times
         self._total += times
         if len(self.arrived) > _LEARNT_TASKS:
-            self.arrived = Counter({each: count // 2 for each, count in self.arrived.items() if count > 1})
+            self.arrived = Counter(
+                {arrived_task: count // 2 for arrived_task, count in self.arrived.items() if count > 1}
+            )
             self._total = self._considered = self.arrived.total()
 
     def reconsider(self, fleet: Fleet, /) -> None:

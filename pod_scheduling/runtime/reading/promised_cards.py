@@ -24,12 +24,12 @@ async def _promised(connection: AsyncConnection) -> ReservedCards:
 def by_card(found: Iterable[PromisedCard]) -> ReservedCards:
     """Promised cards, by node and index, those that begin first first."""
     cards: dict[str, dict[int, list[Reserved]]] = {}
-    for each in found:
-        times = f"from {each.starts_at:%Y-%m-%d %H:%M} to {each.ends_at:%Y-%m-%d %H:%M} UTC"
-        detail = f"Card {each.index} of {each.node} is {each.reservation_id}'s {times}."
-        reserved = Reserved(each.reservation_id, each.starts_at, detail)
-        cards.setdefault(each.node, {}).setdefault(each.index, []).append(reserved)
+    for card in found:
+        times = f"from {card.starts_at:%Y-%m-%d %H:%M} to {card.ends_at:%Y-%m-%d %H:%M} UTC"
+        detail = f"Card {card.index} of {card.node} is {card.reservation_id}'s {times}."
+        reserved = Reserved(card.reservation_id, card.starts_at, detail)
+        cards.setdefault(card.node, {}).setdefault(card.index, []).append(reserved)
     return {
-        node: {index: tuple(sorted(each, key=lambda one: one.starts_at)) for index, each in of_node.items()}
+        node: {index: tuple(sorted(promises, key=lambda one: one.starts_at)) for index, promises in of_node.items()}
         for node, of_node in cards.items()
     }

@@ -78,7 +78,7 @@ def read_serving(certificate: bytes, authorities: bytes) -> Serving:
     Raises BadCertificateError for what is no certificate in PEM.
     """
     first = _certificates(certificate)[0]
-    signer = next((each for each in _certificates(authorities) if _signed(first, each)), None)
+    signer = next((authority for authority in _certificates(authorities) if _signed(first, authority)), None)
     return Serving(
         names=frozenset(_names(first)),
         made_at=first.not_valid_before_utc + _BACKDATED,
@@ -89,17 +89,19 @@ def read_serving(certificate: bytes, authorities: bytes) -> Serving:
 
 def read_authorities(bundle: bytes) -> tuple[Authority, ...]:
     """The authorities in a bundle, in its order. Raises BadCertificateError for what is no bundle in PEM."""
-    return tuple(Authority(_fingerprint(each), each.not_valid_after_utc) for each in _certificates(bundle))
+    return tuple(
+        Authority(_fingerprint(certificate), certificate.not_valid_after_utc) for certificate in _certificates(bundle)
+    )
 
 
 def chosen_authorities(bundle: bytes, fingerprints: Iterable[str]) -> bytes:
     """Those authorities of a bundle, each once, in its order. Raises BadCertificateError."""
     wanted = set(fingerprints)
     kept = b""
-    for each in _certificates(bundle):
-        if _fingerprint(each) in wanted:
-            wanted.discard(_fingerprint(each))
-            kept += each.public_bytes(serialization.Encoding.PEM)
+    for certificate in _certificates(bundle):
+        if _fingerprint(certificate) in wanted:
+            wanted.discard(_fingerprint(certificate))
+            kept += certificate.public_bytes(serialization.Encoding.PEM)
     return kept
 
 

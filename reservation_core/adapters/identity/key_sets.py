@@ -94,11 +94,11 @@ class KeySet:
         if not isinstance(keys, list) or len(keys) > _MOST_KEYS:
             raise ProofUnavailableError(f"{url} holds no key set, or one with more than {_MOST_KEYS} keys.")
         usable: dict[tuple[str | None, str], Any] = {}
-        for each in keys:
+        for jwk in keys:
             for algorithm in self._issuer.algorithms:
-                key = _key(each, algorithm)
+                key = _key(jwk, algorithm)
                 if key is not None:
-                    usable[each.get("kid"), algorithm] = key
+                    usable[jwk.get("kid"), algorithm] = key
         return usable
 
     async def _json(self, url: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class OidcProofs:
     def __init__(
         self, issuers: Sequence[IssuerRules], outside: Outside, clock: Clock, keys: KeySetRules, max_age: timedelta
     ) -> None:
-        self._issuers = {each.url: (each, KeySet(each, outside, keys)) for each in issuers}
+        self._issuers = {issuer.url: (issuer, KeySet(issuer, outside, keys)) for issuer in issuers}
         self._clock = clock
         self._max_age = max_age
 

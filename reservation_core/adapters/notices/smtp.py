@@ -81,7 +81,7 @@ def mail(notice: Notice, *, sender: str, to: str) -> EmailMessage:
 def _refusal(error: aiosmtplib.SMTPRecipientsRefused | aiosmtplib.SMTPResponseException) -> Exception:
     """Its 4xx means later, its 5xx never; but a server that does not let us in at all is an operator's matter."""
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
-        codes = [each.code for each in error.recipients]
+        codes = [recipient.code for recipient in error.recipients]
         if codes and all(code >= 500 for code in codes):
             return NeverTakenError(f"The mail server refuses this address (status {codes[0]}).")
         return NotTakenError("The mail server does not take mail for this address now.")

@@ -109,7 +109,7 @@ def choose(
     if keep:
         able = {card.gpu_id for nodes in by_node(cards, wanted).values() for here in nodes.values() for card in here}
         busy = {card.gpu_id: card.busy for card in cards}
-        if all(each.gpu_id in able and _is_free(busy[each.gpu_id], start, end) for each in keep):
+        if all(card.gpu_id in able and _is_free(busy[card.gpu_id], start, end) for card in keep):
             return tuple(keep)
     best: tuple[int, list[list[BookableCard]]] | None = None
     for _, nodes in sorted(by_node(cards, wanted).items()):
@@ -121,8 +121,8 @@ def choose(
     if best is None:
         return None
     picked = [(len(free), *_pick_joined(free, wanted.gpus, start, end)) for free in best[1]]
-    picked.sort(key=lambda each: (*each[:3], each[3][0].node))
-    chosen = sorted((each[3] for each in picked[: wanted.nodes]), key=lambda here: here[0].node)
+    picked.sort(key=lambda ranked: (*ranked[:3], ranked[3][0].node))
+    chosen = sorted((ranked[3] for ranked in picked[: wanted.nodes]), key=lambda here: here[0].node)
     return tuple(ChosenCard(card.gpu_id, rank) for rank, here in enumerate(chosen) for card in here)
 
 
@@ -130,7 +130,7 @@ def with_booked(
     cards: Iterable[BookableCard], chosen: Collection[ChosenCard], start: int, end: int
 ) -> list[BookableCard]:
     """The same cards when these are booked for [start, end)."""
-    taken = {each.gpu_id for each in chosen}
+    taken = {card.gpu_id for card in chosen}
     return [
         BookableCard(
             card.gpu_id,
@@ -219,7 +219,7 @@ def _pick_joined(
     here = sum(1 << card.index for card in free)
     slack = {1 << card.index: _slack(card.busy, start, end) for card in free}
     around, best = min(
-        ((sum(slack[bit] for bit in bits(each)), each) for each in sets.best(here, gpus)), key=itemgetter(0)
+        ((sum(slack[bit] for bit in bits(mask)), mask) for mask in sets.best(here, gpus)), key=itemgetter(0)
     )
     weakest, total = sets.best_quality(here, gpus)
     return (-weakest, -total), around, [card for card in free if best >> card.index & 1]

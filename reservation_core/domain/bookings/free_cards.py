@@ -57,7 +57,7 @@ class FreeCards:
         after = object.__new__(FreeCards)
         after._position, after._groups, after._type_of_group = self._position, self._groups, self._type_of_group
         after._group, after._available = self._group, self._available
-        positions = [self._position[each.gpu_id] for each in chosen]
+        positions = [self._position[card.gpu_id] for card in chosen]
         after.cards = list(self.cards)
         for at, card in zip(
             positions, with_booked([self.cards[at] for at in positions], chosen, start, end), strict=True

@@ -102,10 +102,10 @@ def _same_calendar(year: int) -> int:
     """The last year from which on the years around are like those around `year`."""
 
     def pattern(of: int) -> list[tuple[bool, int]]:
-        return [(isleap(each), date(each, 1, 1).weekday()) for each in range(of - 1, of + 3)]
+        return [(isleap(number), date(number, 1, 1).weekday()) for number in range(of - 1, of + 3)]
 
     wanted = pattern(year)
-    return next(each for each in range(MAXYEAR - 2, year - 1, -1) if pattern(each) == wanted)
+    return next(number for number in range(MAXYEAR - 2, year - 1, -1) if pattern(number) == wanted)
 
 
 _TOO_FAR = f"reaches more than {FARTHEST_START.days} days beyond its first date; book it in parts"

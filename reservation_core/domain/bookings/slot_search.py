@@ -56,7 +56,7 @@ def nearest_slots(
     step = length_micros(length)
     starts: dict[int, set[str]] = {}
     for gpu_type, windows in start_ranges(cards, wanted, length, start, end):
-        for at in {to_micros(each) for each in aims} | {aim}:
+        for at in {to_micros(moment) for moment in aims} | {aim}:
             for first, last in windows:
                 nearest = min(max(at, first), last)
                 for candidate in range(nearest - (count - 1) * step, nearest + count * step, step):

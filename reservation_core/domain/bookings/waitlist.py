@@ -102,13 +102,13 @@ class WaitlistState:
         """A pass over those who may be served by now, in the order of the line; with `everybody` over all."""
         freed = Freed(self._cards, cards)
         asked = [
-            each
-            for each in requests
+            request
+            for request in requests
             if everybody
-            or self._known.get(each.id) != each
-            or (freed and freed.concerns(each.wanted, to_micros(each.span.start), to_micros(each.span.end)))
+            or self._known.get(request.id) != request
+            or (freed and freed.concerns(request.wanted, to_micros(request.span.start), to_micros(request.span.end)))
         ]
-        self._known = {each.id: each for each in requests}
+        self._known = {request.id: request for request in requests}
         return WaitlistPass(asked, cards, now)
 
     def end(self, turns: WaitlistPass) -> None:

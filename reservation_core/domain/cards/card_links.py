@@ -125,11 +125,11 @@ class CardSets:
                 self._tables.clear()
             tables = self._tables[cards] = _tables_of(self._links, cards)
         here = sum(1 << number for number, card in enumerate(cards) if card & free)
-        able = [each for each in _subsets(here) if each.bit_count() == gpus]
-        best = max(tables.quality[each] for each in able)
-        found = [each for each in able if tables.quality[each] == best]
-        found.sort(key=lambda each: (-tables.worth[here ^ each], *_shape(tables.masks[each], free)))
-        return tuple(tables.masks[each] for each in found)
+        able = [subset for subset in _subsets(here) if subset.bit_count() == gpus]
+        best = max(tables.quality[subset] for subset in able)
+        found = [subset for subset in able if tables.quality[subset] == best]
+        found.sort(key=lambda subset: (-tables.worth[here ^ subset], *_shape(tables.masks[subset], free)))
+        return tuple(tables.masks[subset] for subset in found)
 
     def _among_grown(self, free: int, gpus: int) -> tuple[int, ...]:
         positions = [bit.bit_length() - 1 for bit in bits(free)]
@@ -138,29 +138,29 @@ class CardSets:
         # Of cards that are all joined as well, some of each end of the row: groups are mostly neighbours.
         seeds = seeds[: _SEEDS // 2] + seeds[-_SEEDS // 2 :]
         grown = {self._grown(seed, positions, gpus) for seed in seeds} | {pick_cards(free, gpus)}
-        rated = {each: self.quality(each) for each in grown}
+        rated = {cards: self.quality(cards) for cards in grown}
         best = max(rated.values())
-        found = [each for each in grown if rated[each] == best]
-        found.sort(key=lambda each: (-self.quality(free & ~each)[1], *_shape(each, free)))
+        found = [cards for cards in grown if rated[cards] == best]
+        found.sort(key=lambda cards: (-self.quality(free & ~cards)[1], *_shape(cards, free)))
         return tuple(found)
 
     def _grown(self, seed: int, positions: Iterable[int], gpus: int) -> int:
         """A set that grows from one card, always by the card that is joined best with all that are in."""
-        rest = [each for each in positions if each != seed]
-        weakest = {each: self._links[seed][each] for each in rest}
+        rest = [position for position in positions if position != seed]
+        weakest = {position: self._links[seed][position] for position in rest}
         total = dict(weakest)
         # The card joined least with those left out is missed least by them.
-        outside = {each: sum(self._links[each][other] for other in rest) for each in rest}
+        outside = {position: sum(self._links[position][other] for other in rest) for position in rest}
         chosen = 1 << seed
         for _ in range(gpus - 1):
-            best = max(rest, key=lambda each: (weakest[each], total[each], -outside[each], -each))
+            best = max(rest, key=lambda position: (weakest[position], total[position], -outside[position], -position))
             rest.remove(best)
             chosen |= 1 << best
-            for each in rest:
-                link = self._links[best][each]
-                weakest[each] = min(weakest[each], link)
-                total[each] += link
-                outside[each] -= link
+            for position in rest:
+                link = self._links[best][position]
+                weakest[position] = min(weakest[position], link)
+                total[position] += link
+                outside[position] -= link
         return chosen
 
 
@@ -197,7 +197,7 @@ def _tables_of(links: Links, cards: Sequence[int]) -> _Tables:
             found = [max(pair) for pair in zip(found, strongest[members ^ bit], strict=True)]
         found[members.bit_count()] = quality[members][0]
         strongest.append(found)
-    return _Tables(masks, quality, [sum(each) for each in strongest])
+    return _Tables(masks, quality, [sum(strengths) for strengths in strongest])
 
 
 def _subsets(members: int) -> Iterator[int]:

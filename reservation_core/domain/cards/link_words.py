@@ -48,7 +48,7 @@ def written_links(links: Links) -> str:
 
 def link_words(links: Links) -> list[list[str]]:
     """The matrix in the words of `nvidia-smi topo -m`."""
-    return [[link_word(each) for each in row] for row in links]
+    return [[link_word(strength) for strength in row] for row in links]
 
 
 def link_word(strength: int) -> str:

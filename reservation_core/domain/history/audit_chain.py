@@ -34,7 +34,7 @@ class AuditedEvent:
     data: Mapping[str, Any]
 
 
-_FIELDS = tuple(each.name for each in fields(AuditedEvent))
+_FIELDS = tuple(event_field.name for event_field in fields(AuditedEvent))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,18 @@ class AskedAgain:
 
     def due(self, stuck: Collection[str], now: datetime) -> list[str]:
         """Those of `stuck` whose turn it is. They count as asked; who is not stuck any more is forgotten."""
-        for each in self._tries.keys() - set(stuck):
-            del self._tries[each]
-        due = [each for each in stuck if each not in self._tries or self._is_due(each, now)]
-        for each in due:
-            pause = min(2 * self._tries[each][1], _LONGEST) if each in self._tries else self.patience
-            self._tries[each] = (now, pause)
+        for reservation_id in self._tries.keys() - set(stuck):
+            del self._tries[reservation_id]
+        due = [
+            reservation_id
+            for reservation_id in stuck
+            if reservation_id not in self._tries or self._is_due(reservation_id, now)
+        ]
+        for reservation_id in due:
+            pause = (
+                min(2 * self._tries[reservation_id][1], _LONGEST) if reservation_id in self._tries else self.patience
+            )
+            self._tries[reservation_id] = (now, pause)
         return due
 
     def _is_due(self, each: str, now: datetime) -> bool:

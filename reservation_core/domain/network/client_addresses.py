@@ -85,7 +85,7 @@ def _parsed(text: str) -> Address | None:
 
 
 def _is_of(address: Address, networks: Sequence[Network]) -> bool:
-    return any(address.version == each.version and address in each for each in networks)
+    return any(address.version == network.version and address in network for network in networks)
 
 
 def _key(address: Address) -> str:

@@ -86,7 +86,7 @@ def next_step(holdings: Holdings | None, trusted: bool, rules: RenewalRules, now
 
 def authorities_alive(holdings: Holdings, now: datetime) -> frozenset[str]:
     """The fingerprints of the authorities that have not ended."""
-    return frozenset(each.fingerprint for each in holdings.authorities if each.ends_at > now)
+    return frozenset(authority.fingerprint for authority in holdings.authorities if authority.ends_at > now)
 
 
 def _usable(serving: Serving | None, living: AbstractSet[str], now: datetime) -> bool:

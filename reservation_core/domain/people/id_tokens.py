@@ -53,14 +53,14 @@ def identity_of(
         if claim == "email":  # a rule sees it as `email`, where it is verified
             continue
         values = value if isinstance(value, list) else [value]
-        seen[f"claim:{claim}"] = tuple(each for each in values[:_MOST_VALUES] if _is_word(each))
+        seen[f"claim:{claim}"] = tuple(word for word in values[:_MOST_VALUES] if _is_word(word))
     return ProvedIdentity(SignInMethod.OIDC, f"{name} of {issuer.url}", seen)
 
 
 def _check_audience(claims: Mapping[str, Any], issuer: IssuerRules) -> None:
     given = claims.get("aud")
     audiences = [given] if isinstance(given, str) else given
-    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
+    if not isinstance(audiences, list) or not all(isinstance(audience, str) for audience in audiences):
         raise _refused("It is for nobody (aud).")
     if not issuer.audiences & set(audiences):
         ours = " or ".join(sorted(issuer.audiences))

@@ -80,7 +80,7 @@ class BookingPool:
         self._end = to_moment(max(row[1] for row in cards.values()))
         if self._end <= now:
             return None
-        rows = [each for its in self.rows.values() for each in its]
+        rows = [row for its in self.rows.values() for row in its]
         for gpu_id, (start, _, _, _) in cards.items():
             if start > at:
                 rows.append(Commitment(_BEFORE, gpu_id, now, to_moment(start), False))
@@ -89,7 +89,7 @@ class BookingPool:
             for gpu_id, (start, end, _, owner) in holds
             if owner not in self.rows
         ]
-        edges = [to_micros(edge) for each in rows for edge in (each.start, each.end)]
+        edges = [to_micros(edge) for row in rows for edge in (row.start, row.end)]
         self._look_again_at = min((edge for edge in [*edges, to_micros(self._end)] if edge > at), default=FOREVER)
         part = [
             replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.id in cards))
@@ -102,7 +102,7 @@ class BookingPool:
 
     def plan_starts(self, state: PlanningState, now: datetime, limit: int) -> list[Start]:
         """Decide which jobs start now; the starts are noted here, too."""
-        starts = [self._cut(each) for each in state.plan_starts(now, limit)]
+        starts = [self._cut(start) for start in state.plan_starts(now, limit)]
         for start in starts:
             del self.waiting[start.id]
             self.rows[start.id] = tuple(
@@ -117,16 +117,16 @@ class BookingPool:
         """Slots for those who wait in it; none for who could start only when it is over."""
         slots: list[PlannedSlot] = []
         plan = state.plan_slots(now, len(self.waiting), limit)
-        for each in plan.slots:
-            if each.start < self._end or not each.gpus:
-                slot = self._cut(each)
+        for job_slot in plan.slots:
+            if job_slot.start < self._end or not job_slot.gpus:
+                slot = self._cut(job_slot)
                 slots.append(slot)
                 self.rows[slot.id] = tuple(
                     Commitment(slot.id, g.gpu_id, slot.start, slot.end, False, planned=True, booking_id=self.booking_id)
                     for g in slot.gpus
                 )
         self.slots_wanted = plan.more
-        edges = [to_micros(each.start) for each in slots if each.gpus]
+        edges = [to_micros(free_slot.start) for free_slot in slots if free_slot.gpus]
         self._look_again_at = min([self._look_again_at, *edges])
         return slots
 
@@ -139,11 +139,11 @@ class BookingPool:
             jobs = sorted(self.waiting.values(), key=lambda job: job.key)
             return [WaitEstimate(job.id, place, self._over(), None) for place, job in enumerate(jobs, 1)]
         answer = []
-        for each in state.estimates(now, len(self.waiting)):
-            if each.estimated_start_at is None or each.estimated_start_at >= self._end:
-                answer.append(replace(each, reason=self._over(), estimated_start_at=None))
+        for estimate in state.estimates(now, len(self.waiting)):
+            if estimate.estimated_start_at is None or estimate.estimated_start_at >= self._end:
+                answer.append(replace(estimate, reason=self._over(), estimated_start_at=None))
             else:
-                answer.append(each)
+                answer.append(estimate)
         return answer
 
     def _over(self) -> Reason:

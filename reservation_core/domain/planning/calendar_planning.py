@@ -36,8 +36,8 @@ class CalendarPicture:
         jobs = list(waiting)
         self._common = PlanningState(
             self._nodes,
-            [each for each in rows if each.booking_id is None or each.held],
-            [each for each in jobs if each.booking_id is None],
+            [row for row in rows if row.booking_id is None or row.held],
+            [job for job in jobs if job.booking_id is None],
             complete_types,
             policy,
         )
@@ -83,16 +83,18 @@ class CalendarPicture:
             self._note_cards_of(reservation_id, commitments)
         if reservation_id in self._bookings:
             self._bookings[reservation_id].forget()
-        within = [each for each in commitments if each.booking_id is not None]
+        within = [commitment for commitment in commitments if commitment.booking_id is not None]
         if within or reservation_id in self._booking_of or (waiting is not None and waiting.booking_id is not None):
             self._set_within(reservation_id, waiting, within)
             waiting = None if waiting is not None and waiting.booking_id is not None else waiting
-            commitments = [each for each in commitments if each.booking_id is None or each.held]
+            commitments = [commitment for commitment in commitments if commitment.booking_id is None or commitment.held]
         self._common.set_reservation(reservation_id, waiting, commitments)
 
     def _note_cards_of(self, reservation_id: str, commitments: Sequence[Commitment]) -> None:
         """A job that comes to a booking's card or leaves it concerns those that wait for it."""
-        cards = {gpu_id for gpu_id, _ in self._common.rows_of(reservation_id)} | {each.gpu_id for each in commitments}
+        cards = {gpu_id for gpu_id, _ in self._common.rows_of(reservation_id)} | {
+            commitment.gpu_id for commitment in commitments
+        }
         for booking_id, pool in self._bookings.items():
             if cards.intersection(gpu_id for gpu_id, _ in self._common.rows_of(booking_id)):
                 pool.forget()
@@ -114,7 +116,11 @@ class CalendarPicture:
 
     def slotted(self, ids: Iterable[str]) -> list[str]:
         """Those of these reservations that have a slot as far as is known."""
-        return [each for each in ids if each in self._booking_of or self._common.has_slot(each)]
+        return [
+            reservation_id
+            for reservation_id in ids
+            if reservation_id in self._booking_of or self._common.has_slot(reservation_id)
+        ]
 
     @property
     def in_line(self) -> Mapping[str, Waiting]:

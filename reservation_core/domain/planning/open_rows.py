@@ -37,11 +37,14 @@ class Ledger:
             return []
         rows = tuple(
             sorted(
-                (each.gpu_id, (to_micros(each.start), to_micros(each.end), each.held, reservation_id))
-                for each in commitments
+                (
+                    commitment.gpu_id,
+                    (to_micros(commitment.start), to_micros(commitment.end), commitment.held, reservation_id),
+                )
+                for commitment in commitments
             )
         )
-        planned = bool(commitments) and all(each.planned for each in commitments)
+        planned = bool(commitments) and all(commitment.planned for commitment in commitments)
         return self.set_rows(reservation_id, rows, planned=planned)
 
     def set_rows(self, reservation_id: str, after: tuple[tuple[int, Row], ...], *, planned: bool) -> list[int]:
@@ -95,7 +98,9 @@ class Ledger:
             return
         heappush(self._slot_starts, (start, reservation_id))
         if len(self._slot_starts) > 4 * len(self.slots) + _STALE_EDGES:
-            self._slot_starts = [(start, each) for each, (start, _) in self.slots.items() if each not in self.due]
+            self._slot_starts = [
+                (start, waiting_id) for waiting_id, (start, _) in self.slots.items() if waiting_id not in self.due
+            ]
             heapify(self._slot_starts)
 
     def edges_until(self, now: int) -> list[int]:

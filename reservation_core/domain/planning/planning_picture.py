@@ -95,7 +95,7 @@ class Picture:
         self._nodes = nodes
         self._capacity = Capacity(nodes)
         by_type: dict[str, list[list[Gpu]]] = {}
-        for node in sorted(nodes, key=lambda each: each.name):
+        for node in sorted(nodes, key=lambda node_state: node_state.name):
             usable: dict[str, list[Gpu]] = {}
             for gpu in node.gpus if node.available else ():
                 if gpu.condition is GpuCondition.USABLE:
@@ -299,9 +299,9 @@ class Picture:
         wanted: list[tuple[str | None, Key | None]] = []
         for gpu_type, end in self._line.ends.items():
             shape_lines = self._line.shape_lines(gpu_type)
-            placeable = sum(len(each) for each in shape_lines if self._reach.pools_for(gpu_type, each.shape))
+            placeable = sum(len(line) for line in shape_lines if self._reach.pools_for(gpu_type, line.shape))
             in_reach = gpu_type in self._pools if gpu_type is not None else bool(self._pools)
-            count = placeable if in_reach else sum(len(each) for each in shape_lines)
+            count = placeable if in_reach else sum(len(line) for line in shape_lines)
             if count < low_water:
                 wanted.append((gpu_type, end))
         return wanted

@@ -71,9 +71,9 @@ class SlotPlanning(Picture):
             found = self._look_at(entry[3], at)
             if found is not None:
                 decided.append(found)
-        for each in decided:
-            if each.id in self._line.jobs:
-                self._set_slotted(self._line.jobs[each.id], bool(each.gpus))
+        for slot in decided:
+            if slot.id in self._line.jobs:
+                self._set_slotted(self._line.jobs[slot.id], bool(slot.gpus))
         for job_id in self._line.barred - self._line.held:
             self._line.hold_back(job_id)
         self._go_on(looked_at, over=over)
@@ -131,12 +131,12 @@ class SlotPlanning(Picture):
         given_up = []
         if self._doubtful:
             self._doubtful = False
-            unusable = [each for each in self._line.slotted if self._slot_pool(each) is None]
-            given_up += [(self._line.jobs[each], UNUSABLE) for each in unusable]
-        for each in self._ledger.due & self._line.slotted:
-            if self._ledger.slots[each][1] <= at and self._slot_pool(each) is not None:
-                given_up.append((self._line.jobs[each], LAPSED))
-        given_up.sort(key=lambda each: self._line.order(each[0]))
+            unusable = [job_id for job_id in self._line.slotted if self._slot_pool(job_id) is None]
+            given_up += [(self._line.jobs[job_id], UNUSABLE) for job_id in unusable]
+        for job_id in self._ledger.due & self._line.slotted:
+            if self._ledger.slots[job_id][1] <= at and self._slot_pool(job_id) is not None:
+                given_up.append((self._line.jobs[job_id], LAPSED))
+        given_up.sort(key=lambda dropped: self._line.order(dropped[0]))
         for job, _ in given_up:
             self._drop_slot(job)
         return given_up
@@ -174,7 +174,7 @@ class SlotPlanning(Picture):
     def _unpromised(self, line: ShapeLine, slotted: list[ShapeLine], promises: int) -> Iterator[Entry]:
         """Those of a line whose turn it is to get a slot: `promises` in all, and who comes before one that has one."""
         room = promises - len(self._line.slotted)
-        last = max((each.entries[-1][:3] for each in slotted), default=None)
+        last = max((shape_line.entries[-1][:3] for shape_line in slotted), default=None)
         # A job that a quota would never let start is promised nothing, and takes nobody's turn.
         able = (entry for entry in line if entry[3].id not in self._line.barred)
         for number, entry in enumerate(able):

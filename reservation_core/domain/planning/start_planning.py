@@ -94,22 +94,22 @@ class PlanningState(SlotPlanning):
 
     def _pass(self, this: _Round) -> None:
         """Go through the lines of the pools in which something changed, from the start."""
-        any_type = [each for each in self._line.shape_lines(None) if self._reach.pools_for(None, each.shape)]
+        any_type = [line for line in self._line.shape_lines(None) if self._reach.pools_for(None, line.shape)]
         # A job that asks for any type ties the pools together: where it goes depends on all of them. And where somebody
         # arrived meanwhile, they are looked at in the same pass, so that all start in the order of the line.
         arrived = {job.gpu_type for job in self._arrivals.values()}
-        types = {each for each in self._pools if any_type or each in self._dirty or each in arrived}
+        types = {gpu_type for gpu_type in self._pools if any_type or gpu_type in self._dirty or gpu_type in arrived}
         self._dirty = types
         self._arrivals = {}
         last_heads = {gpu_type: self._heads.pop(gpu_type) for gpu_type in types if gpu_type in self._heads}
-        shape_lines = [each for gpu_type in sorted(types) for each in self._line.shape_lines(gpu_type)] + any_type
+        shape_lines = [line for gpu_type in sorted(types) for line in self._line.shape_lines(gpu_type)] + any_type
         cursors = [
-            _Cursor(each, pools, each.first)
-            for each in shape_lines
-            if (pools := self._reach.pools_for(each.gpu_type, each.shape))
+            _Cursor(line, pools, line.first)
+            for line in shape_lines
+            if (pools := self._reach.pools_for(line.gpu_type, line.shape))
         ]
         entries: list[tuple[int, int, int, int, _Cursor | Waiting]] = [
-            (*each.line.entries[each.index][:3], number, each) for number, each in enumerate(cursors)
+            (*cursor.line.entries[cursor.index][:3], number, cursor) for number, cursor in enumerate(cursors)
         ]
         entries += [(*self._line.order(job), -number, job) for number, job in enumerate(self._own_way(types), 1)]
         heapify(entries)
@@ -162,8 +162,8 @@ class PlanningState(SlotPlanning):
 
     def _own_way(self, types: set[str]) -> list[Waiting]:
         """Jobs that may start where others may not: their slot has come, or comes next on a card that is free."""
-        ids = self._ledger.due.union(*(self._pools[each].near for each in types))
-        return [self._line.jobs[each] for each in ids if each in self._line.jobs]
+        ids = self._ledger.due.union(*(self._pools[gpu_type].near for gpu_type in types))
+        return [self._line.jobs[reservation_id] for reservation_id in ids if reservation_id in self._line.jobs]
 
     def _consider_own_way(self, job: Waiting, this: _Round) -> bool:
         """Start a job in its slot, or elsewhere as if it had none. True when it starts."""
@@ -207,12 +207,12 @@ class PlanningState(SlotPlanning):
         pool = self._slot_pool(job.id)
         calendars = [self._ledger.calendars[gpu_id] for gpu_id, _ in rows]
         slot_end = self._ledger.slots[job.id][1]
-        if pool is None or slot_end <= this.at or any(each.held_by_others(job.id) for each in calendars):
+        if pool is None or slot_end <= this.at or any(calendar.held_by_others(job.id) for calendar in calendars):
             return False
         # The next use of the cards may be far off: then being late costs the job nothing.
-        following = [start for each in calendars for start, _, _, other in each.rows if other != job.id]
+        following = [start for calendar in calendars for start, _, _, other in calendar.rows if other != job.id]
         end = min(
-            this.at + length_micros(job.length), min((each for each in following if each > this.at), default=FOREVER)
+            this.at + length_micros(job.length), min((start for start in following if start > this.at), default=FOREVER)
         )
         # The next that its owner was promised may begin on other cards as this slot ends.
         if end > slot_end and not self._within_quotas(job, pool, this.at, end - this.at):
@@ -364,7 +364,7 @@ class PlanningState(SlotPlanning):
             if job.id in self._ledger.slots
         }
         told = forecast(jobs, self._pools, self._capacity, self._reach, slots, at)
-        return [self._told_of_quotas(each, at) if each.id in self._line.held else each for each in told]
+        return [self._told_of_quotas(estimate, at) if estimate.id in self._line.held else estimate for estimate in told]
 
     def _told_of_quotas(self, told: WaitEstimate, at: int) -> WaitEstimate:
         """Estimate for a job that is held back: which quota holds it, and no start before that quota allows one."""
@@ -376,8 +376,8 @@ class PlanningState(SlotPlanning):
         gpus, length = job.gpus * job.nodes, length_micros(job.length)
         reason = self._quotas.why_not(askers[0], gpus, length, at, job.id)
         if job.id not in self._ledger.slots:
-            times = [self._quotas.earliest(each, gpus, length, at, job.id) for each in askers]
-            first = min((each for each in times if each is not None), default=None)
+            times = [self._quotas.earliest(asker, gpus, length, at, job.id) for asker in askers]
+            first = min((time for time in times if time is not None), default=None)
             start = None if first is None else max(to_moment(first), told.estimated_start_at)
             told = replace(told, estimated_start_at=start)
         return told if reason is None else replace(told, reason=reason)

@@ -226,7 +226,7 @@ class Line:
 
     def shape_lines(self, gpu_type: str | None) -> list[ShapeLine]:
         """The lines by shape of one requested type, without those who are held back."""
-        return [each for each in self.shapes.get(gpu_type, {}).values() if not each.held]
+        return [shape_line for shape_line in self.shapes.get(gpu_type, {}).values() if not shape_line.held]
 
     def pieces(self, gpu_type: str | None) -> Counter[int]:
         """Demand per node of the jobs that wait for one requested type: how many pieces of so many cards."""

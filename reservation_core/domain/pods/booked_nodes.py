@@ -37,7 +37,7 @@ def put_on(changes: PodChanges, nodes: Sequence[str], booking: str) -> str | Non
     if not asked:
         _write(changes, [{"matchFields": [_is(node)]} for node in nodes])
         return None
-    pinned = [each for term in asked for each in _on(term, nodes)]
+    pinned = [node for term in asked for node in _on(term, nodes)]
     if any(map(_matches_any, asked)) and not any(map(_matches_any, pinned)):
         return f"the pod's required node affinity names other nodes, and {room}. Leave it away, or name such a node."
     if len(pinned) > len(asked) and len(json.dumps(pinned)) > _MOST_WRITTEN:
@@ -67,9 +67,9 @@ def _on(term: Any, nodes: Sequence[str]) -> list[Any]:
     if not _matches_any(term):
         return [term]
     fields = items(term.get("matchFields"))
-    asked = [_requirement(each) for each in map(members, fields)]
-    left = [node for node in nodes if all(each.holds(node, {}) for each in asked)]
-    if left and any(each.operator == "In" and len(each.values) == 1 for each in asked):
+    asked = [_requirement(field) for field in map(members, fields)]
+    left = [node for node in nodes if all(requirement.holds(node, {}) for requirement in asked)]
+    if left and any(requirement.operator == "In" and len(requirement.values) == 1 for requirement in asked):
         return [term]
     return [{**term, "matchFields": [*fields, _is(node)]} for node in left]
 

@@ -24,14 +24,14 @@ def counted_anew(devices: str) -> str:
     named = devices.split(",")
     if not _are_indices(named):
         return devices
-    numbers = {card: str(number) for number, card in enumerate(sorted({int(each) for each in named}))}
-    return ",".join(numbers[int(each)] for each in named)
+    numbers = {card: str(number) for number, card in enumerate(sorted({int(index) for index in named}))}
+    return ",".join(numbers[int(index)] for index in named)
 
 
 def cuda_devices(container: Mapping[str, Any], devices: str) -> str:
     """What CUDA_VISIBLE_DEVICES of a container has to say so that it is the node's cards `devices`."""
     given = _said(container, NVIDIA_VISIBLE_DEVICES)
-    only_these = bool(devices) and bool(given) and all(each == devices for each in given)
+    only_these = bool(devices) and bool(given) and all(devices_given == devices for devices_given in given)
     return counted_anew(devices) if only_these and not _privileged(container) else devices
 
 
@@ -46,8 +46,8 @@ def node_devices(container: Mapping[str, Any]) -> list[str | None]:
     said = _said(container, CUDA_VISIBLE_DEVICES)
     if not _are_indices(cards):
         return said
-    there = sorted({int(each) for each in cards})
-    return [None if each is None else _of_node(each, there) for each in said]
+    there = sorted({int(card) for card in cards})
+    return [None if devices is None else _of_node(devices, there) for devices in said]
 
 
 def _of_node(said: str, there: list[int]) -> str:
@@ -66,7 +66,7 @@ def _said(container: Mapping[str, Any], name: str) -> list[str | None]:
 
 
 def _are_indices(named: list[str]) -> bool:
-    return bool(named) and all(each.isascii() and each.isdigit() and len(each) <= 4 for each in named)
+    return bool(named) and all(index.isascii() and index.isdigit() and len(index) <= 4 for index in named)
 
 
 def _privileged(container: Mapping[str, Any]) -> bool:

@@ -60,13 +60,13 @@ def tell(
 ) -> list[str]:
     """Give a container its variables; returns warnings about what was overwritten. Raises RefusedPodError."""
     env = container.get("env")
-    if env is not None and not (isinstance(env, list) and all(isinstance(each, Mapping) for each in env)):
+    if env is not None and not (isinstance(env, list) and all(isinstance(variable, Mapping) for variable in env)):
         raise RefusedPodError(f"the env of {container_named(path, container)} is not a list of variables")
     if not env:
-        changes.add((*path, "env"), [each.as_json for each in wanted])
+        changes.add((*path, "env"), [variable.as_json for variable in wanted])
         return []
     warnings: list[str] = []
-    by_name = {each.name: each for each in wanted}
+    by_name = {variable.name: variable for variable in wanted}
     for position, variable in enumerate(env):
         meant = by_name.get(str(variable.get("name")))
         if meant is None or meant.is_(variable):
@@ -85,6 +85,6 @@ def tell(
             )
         changes.replace((*path, "env", position), meant.as_json)
     there = {str(variable.get("name")) for variable in env}
-    for each in reversed([each for each in wanted if each.name not in there]):
-        changes.add((*path, "env", 0), each.as_json)
+    for missing in reversed([variable for variable in wanted if variable.name not in there]):
+        changes.add((*path, "env", 0), missing.as_json)
     return warnings

@@ -91,7 +91,7 @@ def pod_specs(
             grace=grace,
             user_id=reservation.user_id,
             pods=len(ranks),
-            starts_at=min(each.starts_at for each in gpus),
+            starts_at=min(gpu.starts_at for gpu in gpus),
             ends_at=ends_at,
             gpu_resource=gpus[0].gpu_resource,
         )

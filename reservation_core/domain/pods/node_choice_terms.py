@@ -72,7 +72,7 @@ class Requirement:
 
     def _compares(self, found: str | None) -> bool:
         numbers = [found or "", *self.values]
-        if len(numbers) != 2 or not all(_INTEGER.fullmatch(each) for each in numbers):
+        if len(numbers) != 2 or not all(_INTEGER.fullmatch(number) for number in numbers):
             return False
         left, right = map(int, numbers)
         return left > right if self.operator == "Gt" else left < right
@@ -92,9 +92,9 @@ class Terms:
             return False
         if self.alternatives is None:
             return True
-        return any(term and all(each.holds(name, labels) for each in term) for term in self.alternatives)
+        return any(term and all(requirement.holds(name, labels) for requirement in term) for term in self.alternatives)
 
     def untolerated(self, taints: Sequence[Taint]) -> list[Taint]:
         """The taints that keep the pod away."""
         forbidding = [taint for taint in taints if taint.effect in FORBIDDING]
-        return [taint for taint in forbidding if not any(each.covers(taint) for each in self.tolerations)]
+        return [taint for taint in forbidding if not any(toleration.covers(taint) for toleration in self.tolerations)]

@@ -32,13 +32,13 @@ def too_many(cards: int, occupants: Iterable[Occupant]) -> tuple[str, ...]:
     """
     taken, known = 0, set[tuple[str, int]]()
     going = []
-    for each in sorted(occupants, key=_oldest_first):
-        more = each.gpus if each.cards is None else len(each.cards - known)
-        if each.goes and taken + more > cards:
-            going.append(each.uid)
+    for occupant in sorted(occupants, key=_oldest_first):
+        more = occupant.gpus if occupant.cards is None else len(occupant.cards - known)
+        if occupant.goes and taken + more > cards:
+            going.append(occupant.uid)
             continue
         taken += more
-        known |= each.cards or set()
+        known |= occupant.cards or set()
     return tuple(reversed(going))
 
 

@@ -19,7 +19,7 @@ def containers_of(spec: Mapping[str, Any], *kinds: str) -> Iterator[tuple[Path, 
         listed = spec.get(kind)
         if listed is None:
             continue
-        if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+        if not isinstance(listed, list) or not all(isinstance(container, Mapping) for container in listed):
             raise RefusedPodError(f"spec.{kind} is not a list of containers")
         for position, container in enumerate(listed):
             yield ("spec", kind, position), container

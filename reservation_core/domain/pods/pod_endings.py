@@ -182,7 +182,7 @@ def _end(pod: GuardedPod, before: Memory, booking: BookedTime | None, now: datet
     """When it has to go, and why then. Another's booking says nothing."""
     if booking is not None and booking.user == before.owner:
         return _end_of(booking, before, now)
-    known = [each for each in (before.end, pod.marked_end) if each is not None]
+    known = [end for end in (before.end, pod.marked_end) if end is not None]
     if not known:
         return None, "Nobody has said when it has to go."
     return min(known), f"Its time was over at {min(known):%Y-%m-%d %H:%M} UTC."

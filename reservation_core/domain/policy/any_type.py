@@ -39,7 +39,7 @@ def never_on_any(request: RuleRequest, policy: Policy, now: datetime) -> list[Ru
     if request.gpu_type is not None:
         return never_possible(request, policy, now)
     verdicts = _verdicts(request, policy, now)
-    quotas = min(([rule for rule in each if rule.code not in _ASKED_ONCE] for _, each in verdicts), key=len)
+    quotas = min(([rule for rule in verdict if rule.code not in _ASKED_ONCE] for _, verdict in verdicts), key=len)
     return _in_order([*quotas, *_asked_once(verdicts)])
 
 
@@ -58,13 +58,13 @@ def judged(
         broken = [rule for rule in check(asked, policy, usage, now) if rule.code not in known]
         earliest = None if everywhere else possible_from(asked, policy, usage, now)
         found.append(TypeVerdict(gpu_type, tuple(_in_order([*broken, *everywhere])), earliest))
-    return min(found, key=lambda each: (len(each.broken), each.possible_from or _NEVER))
+    return min(found, key=lambda verdict: (len(verdict.broken), verdict.possible_from or _NEVER))
 
 
 def _verdicts(request: RuleRequest, policy: Policy, now: datetime) -> list[tuple[str | None, list[RuleBreach]]]:
     """What a job would never be allowed, on a type of which no rule speaks (None) and on each of the others."""
     types = (None, *sorted(policy.gpu_types))
-    return [(each, never_possible(replace(request, gpu_type=each), policy, now)) for each in types]
+    return [(gpu_type, never_possible(replace(request, gpu_type=gpu_type), policy, now)) for gpu_type in types]
 
 
 def _asked_once(verdicts: Iterable[tuple[str | None, list[RuleBreach]]]) -> list[RuleBreach]:

@@ -58,20 +58,22 @@ def affected_by(
     """
     usages = _Usages(opened, holdings)
     found = []
-    for each in opened:
-        limits = [policy.limits(each.user, each.project, each.gpu_type) for policy in (before, after)]
+    for reservation in opened:
+        limits = [
+            policy.limits(reservation.user, reservation.project, reservation.gpu_type) for policy in (before, after)
+        ]
         if limits[0] == limits[1]:
             continue
-        usage = NOTHING_HELD if each.start is None else usages.of(each, limits)
-        request = _request(each)
+        usage = NOTHING_HELD if reservation.start is None else usages.of(reservation, limits)
+        request = _request(reservation)
         kept = {rule.code for rule in check(request, before, usage, now)}
         broken = tuple(
             rule
             for rule in check(request, after, usage, now)
-            if rule.code not in kept and (each.start is not None or rule.code in QUOTAS)
+            if rule.code not in kept and (reservation.start is not None or rule.code in QUOTAS)
         )
         if broken:
-            found.append(AffectedByPolicy(each, broken))
+            found.append(AffectedByPolicy(reservation, broken))
     return found
 
 
@@ -99,11 +101,11 @@ class _Usages:
         for holding in holdings:
             for whose in _whose(holding.user, holding.project):
                 self._holdings.setdefault(whose, []).append(holding)
-        for each in opened:
-            if each.kind is ReservationKind.BOOKING and each.start is not None:
-                end = each.start + each.duration
-                booking = OpenBooking(each.id, each.user, each.project, each.gpu_type, end)
-                for whose in _whose(each.user, each.project):
+        for reservation in opened:
+            if reservation.kind is ReservationKind.BOOKING and reservation.start is not None:
+                end = reservation.start + reservation.duration
+                booking = OpenBooking(reservation.id, reservation.user, reservation.project, reservation.gpu_type, end)
+                for whose in _whose(reservation.user, reservation.project):
                     self._bookings.setdefault(whose, []).append(booking)
 
     def of(self, each: OpenReservation, limits: Iterable[Limits]) -> UsageView:
@@ -118,11 +120,11 @@ class _Usages:
         whose = _whose(each.user, each.project)
         held = {
             id(one): one
-            for each in whose
-            for one in self._holdings.get(each, ())
+            for key in whose
+            for one in self._holdings.get(key, ())
             if one.start < until and since < one.end
         }
-        bookings = {one.reservation_id: one for each in whose for one in self._bookings.get(each, ())}
+        bookings = {one.reservation_id: one for key in whose for one in self._bookings.get(key, ())}
         return UsageView(tuple(held.values()), tuple(bookings.values()))
 
 

@@ -143,7 +143,7 @@ class Rules:
     @property
     def is_empty(self) -> bool:
         """Whether it says nothing at all."""
-        return all(getattr(self, each.name) is None for each in fields(self))
+        return all(getattr(self, field.name) is None for field in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Limits:
             limit = getattr(self, name.value)
             if limit is not None:
                 yield name, limit
-            yield from (each for each in self.of_project if each[0] is name)
+            yield from (named_limit for named_limit in self.of_project if named_limit[0] is name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +218,10 @@ class Policy:
             rules = self._by_scope.get(scope)
             if rules is None:
                 continue
-            for each in fields(rules):
-                value = getattr(rules, each.name)
-                if value is not None and each.name not in chosen:
-                    chosen[each.name] = Limit(None if value is UNLIMITED else value, scope)
+            for field in fields(rules):
+                value = getattr(rules, field.name)
+                if value is not None and field.name not in chosen:
+                    chosen[field.name] = Limit(None if value is UNLIMITED else value, scope)
             if scope.project is not None:
                 of_project |= _quotas(scope, rules, but=of_project)
         # Where the user has no rule of their own, the project's is the most specific and among those that were chosen.

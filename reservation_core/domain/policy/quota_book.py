@@ -125,10 +125,10 @@ class QuotaBook:
         Of those who are `waiting` it is known already.
         """
         claims: dict[str, list[QuotaClaim]] = {}
-        for each in holdings:
-            claims.setdefault(each.reservation_id, []).append(_claim(each))
+        for holding in holdings:
+            claims.setdefault(holding.reservation_id, []).append(_claim(holding))
         freed = False
-        for gone in [each for each in self._claims if each not in claims and each not in waiting]:
+        for gone in [claim for claim in self._claims if claim not in claims and claim not in waiting]:
             freed |= self.put(gone, ())
         for reservation_id, its in claims.items():
             if reservation_id not in waiting:
@@ -158,8 +158,8 @@ class QuotaBook:
     def _meter(self, key: _Key) -> Meter:
         if key not in self._meters:
             meter: Meter = AtOnce() if key.at_once else InWeeks()
-            for each in self._ids.get((key.user, key.project), ()):
-                for claim in self._claims[each]:
+            for claim_id in self._ids.get((key.user, key.project), ()):
+                for claim in self._claims[claim_id]:
                     if key.gpu_type in (None, claim.gpu_type) and _is_of(claim, key):
                         meter.add(claim.amount)
             self._meters[key] = meter
@@ -228,5 +228,7 @@ def _told(bound: _Bound, gpus: int, start: int, length: int) -> str:
     if bound.key.at_once:
         beside = f" while {most} are held at that time" if most else ""
         return f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {bound.limit} at once are allowed ({whose})."
-    asked, used, limit = (said_hours(timedelta(hours=each / _HOUR)) for each in (gpus * length, most, bound.limit))
+    asked, used, limit = (
+        said_hours(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)
+    )
     return f"{asked} GPU-hours are asked for in a week where {used} are taken; {limit} are allowed ({whose})."

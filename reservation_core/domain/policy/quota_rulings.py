@@ -22,12 +22,12 @@ _QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK)
 
 def limits_starts(policy: Policy) -> bool:
     """Whether any rule bounds what may run at once or in a week."""
-    return any(getattr(each.rules, name.value) is not None for each in policy.rules for name in _QUOTAS)
+    return any(getattr(rule.rules, name.value) is not None for rule in policy.rules for name in _QUOTAS)
 
 
 def counts_hours(policy: Policy) -> bool:
     """Whether any rule bounds GPU-hours: then what was given back counts, too."""
-    return any(each.rules.max_gpu_hours_per_week is not None for each in policy.rules)
+    return any(rule.rules.max_gpu_hours_per_week is not None for rule in policy.rules)
 
 
 def spent(user: str, project: str | None, gpu_type: str, time: timedelta, since: datetime, now: datetime) -> Holding:
@@ -47,7 +47,7 @@ class Ruling:
         self._policy = policy
         self._names = names
         self._holdings = holdings
-        self._slots = {each.reservation_id: each for each in holdings if each.planned}
+        self._slots = {holding.reservation_id: holding for holding in holdings if holding.planned}
         self._book = self._book_of(holdings)
 
     def in_slot(self, start: Start) -> bool:
@@ -63,7 +63,7 @@ class Ruling:
         reason = self._book.why_not(*asked)
         if reason is not None and self.in_slot(start):
             given = self._slots[start.id].made_at
-            earlier = [each for each in self._holdings if _is_before(each.made_at, given)]
+            earlier = [holding for holding in self._holdings if _is_before(holding.made_at, given)]
             reason = self._book_of(earlier).why_not(*asked)
         if reason is None:
             self._count(start, start.asker)

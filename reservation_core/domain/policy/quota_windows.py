@@ -39,10 +39,10 @@ def overlap(start: datetime, end: datetime, first: datetime, last: datetime) -> 
 def levels(held: Sequence[Held]) -> list[tuple[datetime, int]]:
     """(from when on, GPUs held) at each moment at which it changes, in order. Before the first it is 0."""
     steps: dict[datetime, int] = {}
-    for each in held:
-        if each.end > each.start:
-            steps[each.start] = steps.get(each.start, 0) + each.gpus
-            steps[each.end] = steps.get(each.end, 0) - each.gpus
+    for holding in held:
+        if holding.end > holding.start:
+            steps[holding.start] = steps.get(holding.start, 0) + holding.gpus
+            steps[holding.end] = steps.get(holding.end, 0) - holding.gpus
     found, level = [], 0
     for moment in sorted(steps):
         level += steps[moment]
@@ -52,12 +52,12 @@ def levels(held: Sequence[Held]) -> list[tuple[datetime, int]]:
 
 def peak(held: Sequence[Held], start: datetime, end: datetime) -> int:
     """The most GPUs held at one instant of [start, end)."""
-    return max((each[1] for each in levels([_clipped(each, start, end) for each in held])), default=0)
+    return max((level[1] for level in levels([_clipped(holding, start, end) for holding in held])), default=0)
 
 
 def gpu_time(held: Sequence[Held], first: datetime, last: datetime) -> timedelta:
     """The GPU-time held in [first, last)."""
-    return sum((each.gpus * overlap(each.start, each.end, first, last) for each in held), timedelta(0))
+    return sum((holding.gpus * overlap(holding.start, holding.end, first, last) for holding in held), timedelta(0))
 
 
 def weeks_of(start: datetime, end: datetime) -> list[datetime]:
@@ -95,10 +95,10 @@ def earliest_in_weeks(
     `start` itself counts whether it is a whole minute or not. None when it is never possible.
     """
     used: dict[datetime, timedelta] = {}
-    for each in held:
-        for week in weeks_of(each.start, each.end):
-            used[week] = used.get(week, timedelta(0)) + gpu_time([each], week, week + WEEK)
-    last = max((each.end for each in held), default=start)
+    for holding in held:
+        for week in weeks_of(holding.start, holding.end):
+            used[week] = used.get(week, timedelta(0)) + gpu_time([holding], week, week + WEEK)
+    last = max((holding.end for holding in held), default=start)
     at = start
     # Beyond the last week in which anything is held all weeks are alike: two starts tell for all.
     while at <= max(last, start) + 2 * WEEK:

@@ -130,7 +130,7 @@ class _Question:
 
     def counted(self, scope: Scope) -> list[Held]:
         """What counts against a quota that this scope sets."""
-        return [Held(each.gpus, each.start, each.end) for each in self.usage.holdings if self.counts(each, scope)]
+        return [Held(held.gpus, held.start, held.end) for held in self.usage.holdings if self.counts(held, scope)]
 
     def counts(self, holding: Holding, scope: Scope) -> bool:
         """Whether it counts against a quota that this scope sets."""
@@ -143,11 +143,11 @@ class _Question:
     def open_bookings(self, scope: Scope) -> list[OpenBooking]:
         """The open bookings that count against a limit that this scope sets."""
         return [
-            each
-            for each in self.usage.open_bookings
-            if each.reservation_id != self.request.replaces
-            and _counts(scope, self.request, each.user, each.project)
-            and scope.gpu_type in (None, each.gpu_type)
+            booking
+            for booking in self.usage.open_bookings
+            if booking.reservation_id != self.request.replaces
+            and _counts(scope, self.request, booking.user, booking.project)
+            and scope.gpu_type in (None, booking.gpu_type)
         ]
 
 
@@ -175,8 +175,8 @@ def possible_from(request: RuleRequest, policy: Policy, usage: UsageView, now: d
         broken = check(replace(request, start=start), policy, usage, now)
         if not broken:
             return start
-        starts = [each.possible_from for each in broken]
-        later = max((each for each in starts if each is not None), default=None)
+        starts = [breach.possible_from for breach in broken]
+        later = max((moment for moment in starts if moment is not None), default=None)
         if None in starts or later is None:
             return None
         start = later
@@ -246,7 +246,7 @@ def _lifted(question: _Question) -> frozenset[RuleName]:
     if question.request.kind is not ReservationKind.BOOKING or relaxed is None or relaxed.value is None:
         return frozenset()
     notice = question.start - question.now
-    return frozenset(name for each in relaxed.value if notice <= each.starts_within for name in each.lifts)
+    return frozenset(name for waiver in relaxed.value if notice <= waiver.starts_within for name in waiver.lifts)
 
 
 def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
@@ -273,16 +273,16 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
 def _promised(q: _Question, scope: Scope) -> str:
     """The owner whose waiting jobs' slots are part of what is held in the request's time."""
     slots = [
-        each
-        for each in q.usage.holdings
-        if each.planned and each.start < q.end and q.start < each.end and q.counts(each, scope)
+        holding
+        for holding in q.usage.holdings
+        if holding.planned and holding.start < q.end and q.start < holding.end and q.counts(holding, scope)
     ]
     if not slots:
         return ""
     # Within a project they can be other members', whose jobs are not everybody's to know.
-    named = [each.reservation_id for each in slots if each.user == q.request.user][:_NAMED]
+    named = [slot.reservation_id for slot in slots if slot.user == q.request.user][:_NAMED]
     whose = filter(None, (", ".join(named), "others" if len(slots) > len(named) else ""))
-    return f", {sum(each.gpus for each in slots)} of them promised to {' and '.join(whose)}"
+    return f", {sum(slot.gpus for slot in slots)} of them promised to {' and '.join(whose)}"
 
 
 def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | None:
@@ -343,7 +343,7 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | N
     open_bookings = q.open_bookings(scope)
     if len(open_bookings) < limit:
         return None
-    over = sorted(each.end for each in open_bookings)
+    over = sorted(booking.end for booking in open_bookings)
     ask_from = max(over[len(over) - limit], q.now) if limit else None
     advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {said_moment(ask_from)} on"
     return RuleBreach(
@@ -356,12 +356,12 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | N
 def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
     """It lies after one's booking of a type: between the last one and this one, and between this one and the next."""
     mine = sorted(
-        (each.start, each.end)
-        for each in q.usage.holdings
-        if each.kind is ReservationKind.BOOKING
-        and each.user == q.request.user
-        and each.reservation_id != q.request.replaces
-        and q.request.gpu_type in (None, each.gpu_type)
+        (holding.start, holding.end)
+        for holding in q.usage.holdings
+        if holding.kind is ReservationKind.BOOKING
+        and holding.user == q.request.user
+        and holding.reservation_id != q.request.replaces
+        and q.request.gpu_type in (None, holding.gpu_type)
     )
     at = q.start
     for start, end in mine:

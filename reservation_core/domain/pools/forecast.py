@@ -54,16 +54,16 @@ class PoolForecast:
                 del self._windows[next(iter(self._windows))]
             known = self._windows[key] = [None] * len(self._busy)
         windows = [
-            each if each is not None else node_windows(self._busy[position], gpus, length, self._now)
-            for position, each in enumerate(known)
+            windows if windows is not None else node_windows(self._busy[position], gpus, length, self._now)
+            for position, windows in enumerate(known)
         ]
         known[:] = windows
         if never:
-            windows = [[] if never >> position & 1 else each for position, each in enumerate(windows)]
+            windows = [[] if never >> position & 1 else window for position, window in enumerate(windows)]
         start = earliest_start(windows, nodes, self._now)
         if start is None:
             return None
-        able = [p for p, each in enumerate(windows) if any(first <= start <= last for first, last in each)]
+        able = [p for p, window in enumerate(windows) if any(first <= start <= last for first, last in window)]
         return start, able[:nodes]
 
     def _earliest_on_one_node(self, gpus: int, length: int, never: int) -> tuple[int, list[int]] | None:
@@ -90,8 +90,8 @@ class PoolForecast:
             start = node_windows(self._busy[position], gpus, length, self._now)[0][0]
             if best is None or (start, position) < best:
                 best = (start, position)
-        for each in looked_at:
-            heappush(bounds, each)
+        for seen_bound in looked_at:
+            heappush(bounds, seen_bound)
         return None if best is None else (best[0], [best[1]])
 
     def _bound(self, position: int, gpus: int) -> int:
@@ -150,7 +150,7 @@ def forecast(
             chosen, start = _reserve(job, [(forecasts[pool.gpu_type], reach.avoided(pool, job).never) for pool in able])
         else:
             chosen, start = slot[0], max(slot[1], now)
-        headless = [each for each in types if each not in headed]
+        headless = [gpu_type for gpu_type in types if gpu_type not in headed]
         if headless:
             headed.add(chosen if chosen in headless else headless[0])
         reason = waiting_for_gpus(*shape) if headless else behind_in_line(job.gpu_type)
@@ -162,9 +162,9 @@ def _reserve(job: Waiting, forecasts: list[tuple[PoolForecast, int]]) -> tuple[s
     """Reserve a job's place where it starts first; answers the type and the start."""
     length = length_micros(job.length)
     fits = [
-        (found, each)
-        for each, never in forecasts
-        if (found := each.earliest(job.gpus, job.nodes, length, never)) is not None
+        (found, forecast)
+        for forecast, never in forecasts
+        if (found := forecast.earliest(job.gpus, job.nodes, length, never)) is not None
     ]
     (start, positions), chosen = min(fits, key=lambda fit: (fit[0][0], fit[1].gpu_type))
     chosen.reserve(start, length, job.gpus, positions)

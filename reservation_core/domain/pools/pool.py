@@ -207,10 +207,10 @@ class Pool:
         self._set_free(node, free)
 
     def _set_near(self, node: NodeCards, near: set[str]) -> None:
-        for each in node.near:
-            self.near[each] -= 1
-            if not self.near[each]:
-                del self.near[each]
+        for reservation_id in node.near:
+            self.near[reservation_id] -= 1
+            if not self.near[reservation_id]:
+                del self.near[reservation_id]
         self.near.update(near)
         node.near = list(near)
 
@@ -232,7 +232,7 @@ class Pool:
 
     def could_run(self, gpus: int, nodes: int, avoided: int) -> bool:
         """Whether the nodes that are not `avoided` would be enough if nobody held anything."""
-        able = sum(len(each.cards) >= gpus for each in self.nodes if not avoided >> each.position & 1)
+        able = sum(len(node.cards) >= gpus for node in self.nodes if not avoided >> node.position & 1)
         return able >= nodes
 
     def has_room(self, gpus: int, nodes: int, never: int = 0) -> bool:
@@ -314,7 +314,7 @@ class Pool:
                 card.calendar.add(row)
                 placed.append(card.placed_at(rank))
             if node.upcoming:
-                node.upcoming = [each for each in node.upcoming if not each[0] & mask]
+                node.upcoming = [upcoming for upcoming in node.upcoming if not upcoming[0] & mask]
                 if not node.upcoming:
                     self._upcoming &= ~(1 << node.position)
             self._set_free(node, node.free & ~mask)
@@ -332,8 +332,11 @@ class Pool:
             return None
         able = [
             node
-            for node, each in zip(self.nodes, windows, strict=True)
-            if each and (each[0][0] <= start if len(each) == 1 else any(a <= start <= b for a, b in each))
+            for node, free_windows in zip(self.nodes, windows, strict=True)
+            if free_windows
+            and (
+                free_windows[0][0] <= start if len(free_windows) == 1 else any(a <= start <= b for a, b in free_windows)
+            )
         ]
         able.sort(key=lambda node: (node.free.bit_count(), node.position))
         taken: dict[int, int] = {}
@@ -359,7 +362,7 @@ class Pool:
                     known[node.position] = windows
             answer.append(windows)
         if never:
-            return [[] if never >> position & 1 else each for position, each in enumerate(answer)]
+            return [[] if never >> position & 1 else found_windows for position, found_windows in enumerate(answer)]
         return answer
 
 

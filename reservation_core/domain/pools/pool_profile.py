@@ -47,9 +47,9 @@ class _Firsts:
         self._starts.fill(FOREVER)
         self._lengths.fill(0)
         self.unseen = 0
-        self.windows: list[list[Range] | None] = [None if each else [] for each in able]
-        for position, each in enumerate(able):
-            if each:
+        self.windows: list[list[Range] | None] = [None if is_able else [] for is_able in able]
+        for position, is_able in enumerate(able):
+            if is_able:
                 self.forget(position)
 
     def forget(self, position: int) -> None:
@@ -167,7 +167,7 @@ class PoolProfile:
         if not positions:
             return None
         end = start + length
-        chosen = [(self.nodes[each], search.timeline(each)) for each in positions]
+        chosen = [(self.nodes[position], search.timeline(position)) for position in positions]
         return Fit(start, tuple([(node, timeline.pick(gpus, start, end, node.sets)) for node, timeline in chosen]))
 
 
@@ -197,7 +197,7 @@ class _Search:
         self._pending: list[tuple[int, int, int]] = []  # (start, node, last start)
         if never:
             self._bounds[[place.bit_length() - 1 for place in bits(never)]] = FOREVER
-            self._instead = {each: timeline for each, timeline in instead.items() if not never >> each & 1}
+            self._instead = {position: timeline for position, timeline in instead.items() if not never >> position & 1}
         for position in self._instead:
             self._bounds[position] = FOREVER
             self._await(position, after)
@@ -235,15 +235,15 @@ class _Search:
             upcoming = pending[0][0] if pending else FOREVER
             if at < FOREVER and (min(nearest, upcoming) > at or len(opened) >= nodes + _TIED):
                 # A card that has been free for long is of more use to others meanwhile.
-                return at, sorted(sorted(opened, key=lambda each: (-opened[each][0], each))[:nodes])
+                return at, sorted(sorted(opened, key=lambda at_node: (-opened[at_node][0], at_node))[:nodes])
             if min(upcoming, nearest) >= before:
                 return before, []
             if upcoming <= nearest:
                 start, opening, last = heappop(pending)
                 opened[opening] = (start, last)
-                for each in [each for each, (_, closing) in opened.items() if closing < start]:
-                    del opened[each]
-                    self._await(each, start)
+                for past in [at_node for at_node, (_, closing) in opened.items() if closing < start]:
+                    del opened[past]
+                    self._await(past, start)
                 if len(opened) >= nodes:
                     at = start
             else:

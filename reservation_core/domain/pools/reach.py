@@ -45,7 +45,11 @@ class Reach:
 
     def _find(self, gpu_type: str | None, shape: Shape) -> _Place:
         types = self._pools if gpu_type is None else (gpu_type,)
-        able = [self._pools[each] for each in types if self._capacity.could_run_on(each, shape.gpus, shape.nodes)]
+        able = [
+            self._pools[pool_type]
+            for pool_type in types
+            if self._capacity.could_run_on(pool_type, shape.gpus, shape.nodes)
+        ]
         if not shape.avoid:
             return _Place(able, {})
         masks = {pool.gpu_type: pool.positions_of(shape.avoid) for pool in able}

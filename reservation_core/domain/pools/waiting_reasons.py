@@ -120,7 +120,7 @@ def behind_in_line(gpu_type: str | None) -> Reason:
 def _said_of(away: Sequence[Node]) -> str:
     """What there is to say about nodes that get nothing new, of the first few."""
     said = [f"{node.name}: {node.unavailable_detail[:_SAID]}" for node in away if node.unavailable_detail]
-    return "".join(f" {each}" for each in said[:_NAMED])
+    return "".join(f" {sentence}" for sentence in said[:_NAMED])
 
 
 def _cards(gpus: int, of_type: str) -> str:

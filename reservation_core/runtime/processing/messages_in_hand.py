@@ -101,12 +101,12 @@ class MessagesInHand:
 
     async def _keep_hidden(self, beat_s: float) -> None:
         now = asyncio.get_running_loop().time()
-        due = [each for each, at in self._hidden_at.items() if now - at >= beat_s]
+        due = [message_id for message_id, at in self._hidden_at.items() if now - at >= beat_s]
         if not due:
             return
         async with self._uow(one_statement=True) as uow:
             await uow.queue.postpone(self._queue, due, self._visibility)
-        self._hidden_at |= {each: now for each in due if each in self._hidden_at}
+        self._hidden_at |= {message_id: now for message_id in due if message_id in self._hidden_at}
 
     async def _forget(self) -> None:
         await self._some_handled.wait()
@@ -125,5 +125,5 @@ class MessagesInHand:
             self._handled += ids
             self._some_handled.set()
             raise
-        for each in ids:
-            self._hidden_at.pop(each, None)
+        for message_id in ids:
+            self._hidden_at.pop(message_id, None)

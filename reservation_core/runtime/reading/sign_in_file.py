@@ -143,7 +143,7 @@ def parse(raw: bytes, source: str) -> SignInFile:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
         raise SettingsError(f"{source}: {where}: {problem['msg'].removeprefix('Value error, ')}.") from error
-    urls = [each.url for each in found.issuer]
+    urls = [issuer.url for issuer in found.issuer]
     if len(set(urls)) != len(urls):
         raise SettingsError(f"{source}: issuer: one address stands twice.")
     rules: list[SignInRule] = []
@@ -153,15 +153,15 @@ def parse(raw: bytes, source: str) -> SignInFile:
         SignInMethod.KUBERNETES: found.kubernetes,
     }
     for method, listed in by_method.items():
-        for place, each in enumerate(listed):
-            conditions = _conditions(each)
+        for place, rule in enumerate(listed):
+            conditions = _conditions(rule)
             if "issuer" in conditions and conditions["issuer"] not in urls:
                 raise SettingsError(f"{source}: oidc.{place}: its issuer is not among the [[issuer]]s.")
             try:
-                rules.append(SignInRule(method, conditions, each.user, each.role, each.create))
+                rules.append(SignInRule(method, conditions, rule.user, rule.role, rule.create))
             except ValueError as error:
                 raise SettingsError(f"{source}: {method}.{place}: {error}.") from error
-    return SignInFile(tuple(each.rules() for each in found.issuer), tuple(rules))
+    return SignInFile(tuple(issuer.rules() for issuer in found.issuer), tuple(rules))
 
 
 def _conditions(rule: _Rule) -> dict[str, str]:

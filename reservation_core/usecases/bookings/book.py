@@ -98,7 +98,7 @@ async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBr
     cards = bookable(await uow.bookings.cards(judge.now, ahead, without=without), judge.now)
     nearest = slots_near(judge, cards, span, broken)
     following = "Take one of `nearest_slots`, or change what you ask for." if nearest else "Change what you ask for."
-    reasons = " ".join(each.detail for each in broken)
+    reasons = " ".join(breach.detail for breach in broken)
     return NotBookableError(f"{reasons} {following}", broken, nearest)
 
 

@@ -81,10 +81,10 @@ async def book_series(
             raise _refusal(skipped, len(dates))
         series = NewSeries(series_id, who.user_id, recurrence.rrule, zone_name(request.series_zone), now)
         if await uow.bookings.add(plan.new, series):
-            await spend(uow, principal, [booking_ask(each.booking) for each in plan.new], now)
+            await spend(uow, principal, [booking_ask(booking.booking) for booking in plan.new], now)
             told(uow)
-            booked = [await uow.bookings.view(each.booking.id) for each in plan.new]
-            return SeriesOutcome(series_id, tuple(each for each in booked if each is not None), tuple(skipped))
+            booked = [await uow.bookings.view(booking.booking.id) for booking in plan.new]
+            return SeriesOutcome(series_id, tuple(booking for booking in booked if booking is not None), tuple(skipped))
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
 
 
@@ -98,13 +98,13 @@ async def _plan(
     now: datetime,
 ) -> _Plan:
     wanted = wanted_of(request)
-    spans = [each.span for each in dates if each.span is not None]
+    spans = [day.span for day in dates if day.span is not None]
     start = max(min((span.start for span in spans), default=now), this_minute(now))
     end = max(start, max((span.end for span in spans), default=now))
     cards = bookable(await uow.bookings.cards(start - AROUND, end + AROUND), now)
     plan = _Plan(cards, await judge_for(uow, who, wanted, cards, now), [], [])
-    for each in dates:
-        _plan_date(plan, each, request, who, wanted, series_id, ids, now)
+    for day in dates:
+        _plan_date(plan, day, request, who, wanted, series_id, ids, now)
     return plan
 
 
@@ -138,8 +138,8 @@ async def _skipped(uow: UnitOfWork, plan: _Plan) -> list[Skipped]:
     """The dates that can't be had; for the first of them also the slots that would do beside those of the others."""
     ahead = plan.judge.now + 2 * FARTHEST_START
     cards = bookable(await uow.bookings.cards(plan.judge.now, ahead), plan.judge.now)
-    for each in plan.new:
-        cards = with_booked(cards, each.chosen, *from_now(each.booking.span, plan.judge.now))
+    for booking in plan.new:
+        cards = with_booked(cards, booking.chosen, *from_now(booking.booking.span, plan.judge.now))
     found: list[Skipped] = []
     for number, (date, broken) in enumerate(plan.missing):
         wish = date.span or Span(date.local_start.replace(tzinfo=UTC), date.local_start.replace(tzinfo=UTC))
@@ -156,10 +156,10 @@ async def _skipped(uow: UnitOfWork, plan: _Plan) -> list[Skipped]:
 
 def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:
     rules = [
-        RuleBreach(broken.code, f"{each.local_start}: {broken.detail}") for each in skipped for broken in each.broken
+        RuleBreach(broken.code, f"{date.local_start}: {broken.detail}") for date in skipped for broken in date.broken
     ]
-    slots = sorted({(span.start, span.end) for each in skipped for span in each.nearest})
-    days = ", ".join(each.local_start for each in skipped[:10]) + (" …" if len(skipped) > 10 else "")
+    slots = sorted({(span.start, span.end) for date in skipped for span in date.nearest})
+    days = ", ".join(skipped_date.local_start for skipped_date in skipped[:10]) + (" …" if len(skipped) > 10 else "")
     return NotBookableError(
         f"Nothing was booked: {len(skipped)} of {dates} dates can't be had ({days}). Change these, "
         'or book the others with `on_conflict` "skip".',

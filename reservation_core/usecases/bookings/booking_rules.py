@@ -86,11 +86,13 @@ class Judge:
         # Exceptions are for what starts soon: what is not permitted now, with nothing held, is so at no time, unless
         # the rule says from when on.
         return frozenset(
-            each
-            for each in gpu_types
+            gpu_type
+            for gpu_type in gpu_types
             if not any(
                 broken.possible_from is None and broken.ask_from is None
-                for broken in check(replace(self._request(each), duration=length), self.policy, NOTHING_HELD, self.now)
+                for broken in check(
+                    replace(self._request(gpu_type), duration=length), self.policy, NOTHING_HELD, self.now
+                )
             )
         )
 
@@ -191,8 +193,8 @@ def permitted(
     wanted = judge.wanted
     never = never_bookable(cards, wanted)
     types = sorted({card.gpu_type for card in cards if wanted.gpu_type in (None, card.gpu_type)})
-    verdicts = {each: judge.broken(each, span, keeps_start=keeps_start) for each in types}
-    allowed = {each for each, broken in verdicts.items() if not broken}
+    verdicts = {gpu_type: judge.broken(gpu_type, span, keeps_start=keeps_start) for gpu_type in types}
+    allowed = {gpu_type for gpu_type, broken in verdicts.items() if not broken}
     if allowed and never is None:
         return [card for card in cards if card.gpu_type in allowed], []
     least = min(verdicts.values(), key=len, default=judge.broken(wanted.gpu_type, span, keeps_start=keeps_start))
@@ -232,7 +234,7 @@ def slots_near(
     start = this_minute(judge.now) + _MINUTE
     # Nobody answers at once: what would be too short notice by then is not offered.
     moments = (judge, replace(judge, now=judge.now + _MINUTE))
-    aims = [each.possible_from for each in broken if each.possible_from is not None]
+    aims = [breach.possible_from for breach in broken if breach.possible_from is not None]
     found = nearest_slots(
         able,
         judge.wanted,
@@ -240,7 +242,7 @@ def slots_near(
         start,
         start + FARTHEST_START + wish.length,
         aims=[*aims, *(aim + _MINUTE for aim in aims)],
-        allowed=lambda gpu_type, span: not any(each.broken(gpu_type, span) for each in moments),
+        allowed=lambda gpu_type, span: not any(moment.broken(gpu_type, span) for moment in moments),
     )
     return [(span.start, span.end) for span in found]
 

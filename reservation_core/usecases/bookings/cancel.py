@@ -35,18 +35,18 @@ async def cancel_booking(
     await uow.booking_life.hold_planning()
     jobs = await uow.reservations.lock(await uow.bookings.jobs_within(sorted(ids)))
     found = await lock_owned_bookings(uow, principal, sorted(ids), booking_id, expected_version)
-    open_ones = [each for each in found if each.status not in FINAL_BOOKINGS or each.id == booking_id]
+    open_ones = [booking for booking in found if booking.status not in FINAL_BOOKINGS or booking.id == booking_id]
     # After every lock: nothing that anybody commits from now on lies within them.
     now = await uow.now()
     by_admin = asked.user_id != principal.user_id
-    after = [transition(each, Cancelled(principal.user, by_admin), now)[0] for each in open_ones]
-    over = {each.id for each in open_ones}
+    after = [transition(booking, Cancelled(principal.user, by_admin), now)[0] for booking in open_ones]
+    over = {booking.id for booking in open_ones}
     changes = [decide(job, _over(job, principal.user), now) for job in jobs.values() if job.booking_id in over]
     await carry_out(uow, [change for change in changes if change is not None])
     await uow.bookings.cancel(open_ones, after, principal.user, now)
     told(uow)
-    cancelled = await uow.bookings.lock([each.id for each in open_ones])
-    return sorted(cancelled.values(), key=lambda each: (each.span.start, each.id))
+    cancelled = await uow.bookings.lock([booking.id for booking in open_ones])
+    return sorted(cancelled.values(), key=lambda booking: (booking.span.start, booking.id))
 
 
 def _over(job: Reservation, actor: str) -> BookingOver:

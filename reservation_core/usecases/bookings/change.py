@@ -203,7 +203,7 @@ async def _check_longer(
     if taken:
         free_until = to_moment(max(min(taken), begin))
         entries = await uow.bookings.entries(before.span.end, after.span.end, sorted(mine))
-        following = next((each for each in entries if each.id != before.id and each.span.start <= free_until), None)
+        following = next((entry for entry in entries if entry.id != before.id and entry.span.start <= free_until), None)
         named, nameless = (
             [
                 *broken,
@@ -212,13 +212,13 @@ async def _check_longer(
             for whose in _whose(following)
         )
         raise NotBookableError(
-            " ".join(each.detail for each in named),
+            " ".join(breach.detail for breach in named),
             named,
-            nameless=NotBookableError(" ".join(each.detail for each in nameless), nameless),
+            nameless=NotBookableError(" ".join(breach.detail for breach in nameless), nameless),
             owner_id=None if following is None else following.user_id,
         )
     if broken:
-        raise NotBookableError(" ".join(each.detail for each in broken), broken)
+        raise NotBookableError(" ".join(breach.detail for breach in broken), broken)
 
 
 async def _check_end(uow: UnitOfWork, after: Booking, now: datetime) -> None:

@@ -163,9 +163,11 @@ async def _end_left_over(uow_factory: UnitOfWorkFactory) -> int:
     while True:
         async with uow_factory() as uow:
             found = await uow.booking_life.left_over(await uow.now(), _BATCH)
-            rows = await uow.reservations.lock([each.job_id for each in found]) if found else {}
+            rows = await uow.reservations.lock([leftover.job_id for leftover in found]) if found else {}
             # Read again: a booking may have been extended while these rows were waited for.
-            still = {each.job_id: each for each in await uow.booking_life.left_over(await uow.now(), _BATCH)}
+            still = {
+                leftover.job_id: leftover for leftover in await uow.booking_life.left_over(await uow.now(), _BATCH)
+            }
             now = await uow.now()
             decided = [decide(row, _over(still[row.id]), now) for row in rows.values() if row.id in still]
             changes = [change for change in decided if change is not None]

@@ -42,4 +42,4 @@ async def lock_owned_bookings(
             f"{first} has changed: it is at version {asked.version}, not {expected_version}. "
             "Read it again and decide anew."
         )
-    return [each for each in found.values() if is_theirs(principal, each)]
+    return [booking for booking in found.values() if is_theirs(principal, booking)]

@@ -105,11 +105,11 @@ class Waitlist:
                 self._requests = await uow.booking_life.waiting(MOST_WAITING)
                 self._mark = mark
             now = await uow.now()
-            ahead = [each for each in self._requests if each.span.start > now]
+            ahead = [request for request in self._requests if request.span.start > now]
             if not ahead:
                 return WaitlistPass((), (), now)
-            start = min(each.span.start for each in ahead) - AROUND
-            cards = bookable(await uow.bookings.cards(start, max(each.span.end for each in ahead) + AROUND), now)
+            start = min(request.span.start for request in ahead) - AROUND
+            cards = bookable(await uow.bookings.cards(start, max(request.span.end for request in ahead) + AROUND), now)
         everybody = at >= self._everybody_at + _EVERYBODY_AFTER_S
         if everybody:
             self._everybody_at = at

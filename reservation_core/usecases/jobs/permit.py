@@ -66,7 +66,9 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
         limits = policy.limits(job.user, job.project, job.gpu_type)
         usage = await uow.policies.usage(job.user_id, job.project, known_from(more, limits, now), now)
         # A running job has cards of one type, even if it asked for any.
-        gpu_type = next((each.gpu_type for each in usage.holdings if each.reservation_id == job.id), job.gpu_type)
+        gpu_type = next(
+            (holding.gpu_type for holding in usage.holdings if holding.reservation_id == job.id), job.gpu_type
+        )
         longer = job_request(job, job.duration + by)
         if job.status is not JobStatus.QUEUED:
             longer = replace(longer, gpu_type=gpu_type)

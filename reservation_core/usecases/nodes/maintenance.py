@@ -210,7 +210,7 @@ def _nodes(request: MaintenanceCreate) -> list[str]:
 
 async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]:
     nodes = _nodes(request)
-    gpus = [(each.node, each.index) for each in request.gpus or []]
+    gpus = [(gpu.node, gpu.index) for gpu in request.gpus or []]
     found = await uow.maintenance.cards_of(nodes, gpus)
     missing = sorted({*nodes} - {card.node for card in found}) + sorted(
         f"{node}:{index}" for node, index in {*gpus} - {(card.node, card.index) for card in found}
@@ -228,13 +228,13 @@ async def _make_room(uow: UnitOfWork, room: ClearedWindow, ids: IdSource, now: d
     times = {"starts_at": room.span.start.isoformat(), "ends_at": room.span.end.isoformat()}
     record = Record("maintenance_affects", room.actor, {"why": room.why, **times})
     dropped = await uow.maintenance.drop_slots(way.slots, record, now)
-    affected = [Affected(each, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for each, user in dropped]
+    affected = [Affected(slot, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for slot, user in dropped]
     # What runs in a booking that has to end goes with it, on whichever of its cards.
-    begun = [each.id for each in await _open_bookings(uow, way.bookings) if has_begun(each, now)]
+    begun = [booking.id for booking in await _open_bookings(uow, way.bookings) if has_begun(booking, now)]
     within = await uow.maintenance.live_within(begun)
     affected += await _drain(uow, sorted({*way.jobs, *within}), room, now)
     for booking in sorted(
-        (await uow.bookings.lock(way.bookings)).values(), key=lambda each: (each.span.start, each.seq)
+        (await uow.bookings.lock(way.bookings)).values(), key=lambda window: (window.span.start, window.seq)
     ):
         found = await move_or_cut(uow, booking, room, ids, now)
         affected += [] if found is None else [found]
@@ -242,8 +242,8 @@ async def _make_room(uow: UnitOfWork, room: ClearedWindow, ids: IdSource, now: d
 
 
 async def _open_bookings(uow: UnitOfWork, booking_ids: Sequence[str]) -> list[Booking]:
-    found = [await uow.bookings.view(each) for each in booking_ids]
-    return [each for each in found if each is not None]
+    found = [await uow.bookings.view(booking_id) for booking_id in booking_ids]
+    return [booking for booking in found if booking is not None]
 
 
 async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: ClearedWindow, now: datetime) -> list[Affected]:

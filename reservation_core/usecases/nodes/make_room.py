@@ -151,7 +151,7 @@ def _without_window(cards: list[BookableCard], room: ClearedWindow) -> list[Book
 
 def _where(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
     """Chosen cards as people say them."""
-    picked = {each.gpu_id for each in chosen}
+    picked = {card.gpu_id for card in chosen}
     by_node: dict[str, list[int]] = {}
     for card in cards:
         if card.gpu_id in picked:

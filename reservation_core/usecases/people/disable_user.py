@@ -108,8 +108,8 @@ async def _batch(uow_factory: UnitOfWorkFactory, user: UserRecord, actor: str, *
 
 
 async def _cancel(uow: UnitOfWork, found: list[Belonging], why: str, actor: str, *, end: bool) -> int:
-    booking_ids = [each.id for each in found if each.kind is ReservationKind.BOOKING]
-    job_ids = {each.id for each in found if each.kind is ReservationKind.JOB}
+    booking_ids = [belonging.id for belonging in found if belonging.kind is ReservationKind.BOOKING]
+    job_ids = {belonging.id for belonging in found if belonging.kind is ReservationKind.JOB}
     # Jobs before bookings, as wherever jobs within bookings are written; and no plan may put more into them meanwhile.
     await uow.booking_life.hold_planning()
     job_ids |= set(await uow.bookings.jobs_within(booking_ids))
@@ -125,11 +125,11 @@ async def _cancel(uow: UnitOfWork, found: list[Belonging], why: str, actor: str,
     done = [change for change in changes if change is not None]
     await carry_out(uow, done)
     before = [
-        each
-        for each in bookings.values()
-        if (end and each.status not in FINAL_BOOKINGS) or each.status in _WAITING_BOOKINGS
+        booking
+        for booking in bookings.values()
+        if (end and booking.status not in FINAL_BOOKINGS) or booking.status in _WAITING_BOOKINGS
     ]
-    after = [transition(each, Cancelled(actor, by_admin=True, why=why), now)[0] for each in before]
+    after = [transition(booking, Cancelled(actor, by_admin=True, why=why), now)[0] for booking in before]
     if before:
         await uow.bookings.cancel(before, after, actor, now)
         told(uow)

@@ -88,10 +88,10 @@ class PodEnder:
     async def run(self, pods: Mapping[str, GuardedPod]) -> PodEndReport:
         """Look once at all there are, by uid, and do what is due. Raises DatabaseUnavailableError."""
         due = await self._decide(pods)
-        for each in due:
-            self._tell(each)
-        marked = [each for each in due if each.ending.mark]
-        going = [each for each in due if each.ending.step is not EndingStep.NOTHING]
+        for due_pod in due:
+            self._tell(due_pod)
+        marked = [due_pod for due_pod in due if due_pod.ending.mark]
+        going = [due_pod for due_pod in due if due_pod.ending.step is not EndingStep.NOTHING]
         gate = asyncio.Semaphore(_NAMESPACES_AT_ONCE)
         outcomes = await asyncio.gather(
             *(self._end(of_namespace, gate) for of_namespace in _by_namespace(going)),
@@ -100,8 +100,8 @@ class PodEnder:
         kept = [memory for outcome in outcomes for memory in outcome[0]]
         if kept:
             await self._note_kept(kept)
-        warned = sum(each.ending.warn for each in due)
-        asked = sum(each.ending.asks for each in due)
+        warned = sum(due_pod.ending.warn for due_pod in due)
+        asked = sum(due_pod.ending.asks for due_pod in due)
         return PodEndReport(warned, asked, len(kept), sum(outcome[1] for outcome in outcomes))
 
     async def _decide(self, pods: Mapping[str, GuardedPod]) -> list[_Due]:
@@ -109,15 +109,17 @@ class PodEnder:
         enforced = [pod for pod in pods.values() if pod.enforced]
         async with self._uow() as uow:
             await uow.pod_endings.take_turn()
-            memories = {each.uid: each for each in await uow.pod_endings.memories()}
-            gone = [each for each in memories.values() if each.uid not in pods and self._was_seen(each)]
+            memories = {memory.uid: memory for memory in await uow.pod_endings.memories()}
+            gone = [memory for memory in memories.values() if memory.uid not in pods and self._was_seen(memory)]
             if not enforced and not gone:
                 return []
             await self._reporter.report(uow, enforced, memories, gone)
             now = await uow.now()
             read = {pod.uid: remembered(pod, memories.get(pod.uid), now) for pod in enforced}
-            booked = await uow.pod_endings.booked({each.booking_id for each in read.values() if each.booking_id})
-            bookings = {each.booking_id: each for each in booked}
+            booked = await uow.pod_endings.booked(
+                {pod_end.booking_id for pod_end in read.values() if pod_end.booking_id}
+            )
+            bookings = {booking.booking_id: booking for booking in booked}
             displaced = await self._needed(uow, pods, read)
             displaced |= await self._overbooked(uow, enforced, read, bookings, now)
             due = [
@@ -134,9 +136,9 @@ class PodEnder:
                 )
                 for pod in sorted(enforced, key=lambda pod: (pod.namespace, pod.name, pod.uid))
             ]
-            changed = [each.ending.after for each in due if memories.get(each.pod.uid) != each.ending.after]
+            changed = [due_pod.ending.after for due_pod in due if memories.get(due_pod.pod.uid) != due_pod.ending.after]
             await uow.pod_endings.remember(changed)
-            await uow.pod_endings.forget({each.uid for each in gone})
+            await uow.pod_endings.forget({memory.uid for memory in gone})
             records = _records(due, bookings)
             await uow.pod_endings.record(records, now)
             if records:
@@ -182,9 +184,9 @@ class PodEnder:
                 continue
             by_booking.setdefault(booking.booking_id, []).append(_occupant(pod, read[pod.uid]))
         found = {}
-        for each in await uow.pod_endings.booked_cards(by_booking):
-            for uid in too_many(each.cards, [*each.jobs, *by_booking[each.booking_id]]):
-                found[uid] = overbooked(each.booking_id, each.cards)
+        for card in await uow.pod_endings.booked_cards(by_booking):
+            for uid in too_many(card.cards, [*card.jobs, *by_booking[card.booking_id]]):
+                found[uid] = overbooked(card.booking_id, card.cards)
         return found
 
     def _tell(self, due: _Due) -> None:
@@ -202,13 +204,13 @@ class PodEnder:
     async def _mark(self, of_namespace: Sequence[_Due], gate: asyncio.Semaphore) -> tuple[list[Memory], int]:
         failed = 0
         async with gate:
-            for each in of_namespace:
+            for due_pod in of_namespace:
                 try:
-                    assert each.ending.end is not None  # noqa: S101 - there is nothing to mark without
-                    await self._pods.mark_end(each.pod, each.ending.end)
+                    assert due_pod.ending.end is not None  # noqa: S101 - there is nothing to mark without
+                    await self._pods.mark_end(due_pod.pod, due_pod.ending.end)
                 except ClusterUnavailableError as problem:
                     failed += 1
-                    _log.warning("an end could not be marked; trying again", pod=str(each.pod), why=str(problem))
+                    _log.warning("an end could not be marked; trying again", pod=str(due_pod.pod), why=str(problem))
         return [], failed
 
     async def _end(self, of_namespace: Sequence[_Due], gate: asyncio.Semaphore) -> tuple[list[Memory], int]:
@@ -219,17 +221,17 @@ class PodEnder:
         """
         kept, failed = [], 0
         async with gate:
-            for each in of_namespace:
+            for due_pod in of_namespace:
                 try:
-                    if each.ending.step is EndingStep.DELETE:
-                        await self._pods.delete(each.pod, self._rules.grace_s)
+                    if due_pod.ending.step is EndingStep.DELETE:
+                        await self._pods.delete(due_pod.pod, self._rules.grace_s)
                     else:
-                        await self._pods.evict(each.pod, self._rules.grace_s)
+                        await self._pods.evict(due_pod.pod, self._rules.grace_s)
                 except BudgetRefusedError:
-                    kept.append(each.ending.after)
+                    kept.append(due_pod.ending.after)
                 except EndRefusedError as problem:
                     failed += 1
-                    _log.warning("a pod could not be ended; trying again", pod=str(each.pod), why=str(problem))
+                    _log.warning("a pod could not be ended; trying again", pod=str(due_pod.pod), why=str(problem))
                 except ClusterUnavailableError as problem:
                     failed += 1
                     _log.warning("the cluster does not end pods now; trying again", why=str(problem))
@@ -241,9 +243,11 @@ class PodEnder:
         async with self._uow() as uow:
             await uow.pod_endings.take_turn()
             now = await uow.now()
-            known = {each.uid: each for each in await uow.pod_endings.memories()}
-            since = [known[each.uid] for each in kept if each.uid in known]
-            await uow.pod_endings.remember([replace(each, refused_at=now) for each in since if each.refused_at is None])
+            known = {memory.uid: memory for memory in await uow.pod_endings.memories()}
+            since = [known[memory.uid] for memory in kept if memory.uid in known]
+            await uow.pod_endings.remember(
+                [replace(memory, refused_at=now) for memory in since if memory.refused_at is None]
+            )
 
 
 def _need(need: NeededCards, pods: Mapping[str, GuardedPod], candidates: Collection[GuardedPod]) -> NodeNeed:
@@ -282,14 +286,14 @@ def _preemptible(pod: GuardedPod) -> Preemptible:
 
 
 def _by_namespace(due: Sequence[_Due]) -> list[list[_Due]]:
-    return [list(each) for _, each in groupby(due, lambda one: one.pod.namespace)]
+    return [list(due_pods) for _, due_pods in groupby(due, lambda one: one.pod.namespace)]
 
 
 def _records(due: Sequence[_Due], bookings: Collection[str]) -> list[EndingRecord]:
     """A line for each pod that is asked to go or kept, and one for all of a booking that are warned together."""
     records: dict[tuple[str, str, str], EndingRecord] = {}
-    for each in due:
-        pod, end = each.pod, each.ending
+    for due_pod in due:
+        pod, end = due_pod.pod, due_pod.ending
         booking_id = end.after.booking_id if end.after.booking_id in bookings else None
         said = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "gpus": pod.gpus}
         data: dict[str, object] = {**said, "owner": end.after.owner}

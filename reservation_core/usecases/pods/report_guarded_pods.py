@@ -34,7 +34,7 @@ class PodReporter:
         """Report what has changed since the last look that was `committed`; the first reports everything."""
         self._looks += 1
         now = await uow.now()
-        reports = [_of_gone(each, each.owner, now) for each in gone if each.owner is not None]
+        reports = [_of_gone(memory, memory.owner, now) for memory in gone if memory.owner is not None]
         self._written = {pod.uid: self._reported[pod.uid] for pod in pods if pod.uid in self._reported}
         for pod in pods:
             owner = _owner(pod, memories)

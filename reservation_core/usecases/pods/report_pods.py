@@ -20,11 +20,11 @@ async def report_pods(uow: UnitOfWork, principal: Principal, reports: Sequence[P
         return []
     bookings = await uow.admissions.hold(reports, await uow.now())
     slots = await uow.admissions.slots(bookings)
-    known = await uow.admissions.of_pods(sorted({each.uid for each in reports}))
+    known = await uow.admissions.of_pods(sorted({report.uid for report in reports}))
     # After the locks: what is judged by it can't be older than what they were waited for.
     now = await uow.now()
     register = Register(slots, known, now)
-    judged = [register.report(each) for each in reports]
+    judged = [register.report(report) for report in reports]
     await uow.admissions.write(list(register.new.values()), list(register.ended.values()), principal.user, now)
     if register.new or register.ended:
         uow.wake(Channel.EVENTS)

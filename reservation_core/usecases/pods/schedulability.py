@@ -68,13 +68,13 @@ async def schedulability(
     if record is None or record.disabled_at is not None:
         return UserVerdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")
     held = await uow.entitlements.of_user(record.id, None if pod is None else pod.uid)
-    bookings = [each for each in held if gpu_type in (None, each.gpu_type)]
-    able = [each for each in bookings if each.gpus - (each.used if pod is not None else 0) >= gpus]
+    bookings = [entitlement for entitlement in held if gpu_type in (None, entitlement.gpu_type)]
+    able = [booking for booking in bookings if booking.gpus - (booking.used if pod is not None else 0) >= gpus]
     if able:
         return await _by_booking(uow, able, gpus, pod)
-    most = max((each.gpus for each in bookings), default=0)
+    most = max((booking.gpus for booking in bookings), default=0)
     verdict = await _without_booking(uow, record, gpu_type, gpus, most, now)
-    full = next((each for each in bookings if each.gpus >= gpus), None)
+    full = next((booking for booking in bookings if booking.gpus >= gpus), None)
     if verdict.schedulable or full is None:
         return verdict
     detail = f"Booking {full.booking_id} holds {full.gpus} {full.gpu_type}; {full.used} are in use by what runs in it."
@@ -84,11 +84,11 @@ async def schedulability(
 async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, pod: JudgedPod | None) -> UserVerdict:
     """By the first booking with a node for the pod; by the first at all where none has one, or nobody asks for that."""
     chosen, nodes = able[0], list[NodeOfBooking]()
-    for each in able:
-        found = await uow.entitlements.nodes_of(each.booking_id, each.gpu_type, None if pod is None else pod.uid)
+    for booking in able:
+        found = await uow.entitlements.nodes_of(booking.booking_id, booking.gpu_type, None if pod is None else pod.uid)
         fitting = [node for node in found if pod is None or node.unused >= gpus]
         if fitting:
-            chosen, nodes = each, fitting
+            chosen, nodes = booking, fitting
             break
     most_unused = sorted(nodes, key=lambda node: (-node.unused, node.name))[:MOST_NODES]
     return UserVerdict(
@@ -111,25 +111,27 @@ async def _without_booking(
         return UserVerdict(False, f"There are no {what} that get new work. GET /v1/gpus shows what there is.")
     policy = (await uow.policies.current()).policy
     # Without a type asked for it may be any: whichever it is must be allowed, and last for so long.
-    limits = {each.gpu_type: policy.limits(user.name, None, each.gpu_type) for each in types}
-    if any(each.booking_required is None or each.booking_required.value for each in limits.values()):
+    limits = {availability.gpu_type: policy.limits(user.name, None, availability.gpu_type) for availability in types}
+    if any(limit.booking_required is None or limit.booking_required.value for limit in limits.values()):
         if booked:
             return UserVerdict(False, f"{user.name} has booked {booked} {what} now; {gpus} are asked for. Book more.")
         return UserVerdict(False, f"{user.name} has no booking of {what} now. Book with POST /v1/bookings.")
-    for each in types:
+    for availability in types:
         request = RuleRequest(
-            kind=ReservationKind.JOB, user=user.name, gpus=gpus, duration=_NOW, gpu_type=each.gpu_type
+            kind=ReservationKind.JOB, user=user.name, gpus=gpus, duration=_NOW, gpu_type=availability.gpu_type
         )
-        usage = await uow.policies.usage(user.id, None, known_from(request, limits[each.gpu_type], now), now)
+        usage = await uow.policies.usage(user.id, None, known_from(request, limits[availability.gpu_type], now), now)
         broken = [rule for rule in check(request, policy, usage, now) if rule.code in _QUOTAS]
         if broken:
             return UserVerdict(False, " ".join(rule.detail for rule in broken))
-    able = [each for each in types if each.free >= gpus]
+    able = [availability for availability in types if availability.free >= gpus]
     if not able:
-        free = ", ".join(f"{each.free} of {each.cards} {each.gpu_type}" for each in types)
+        free = ", ".join(
+            f"{availability.free} of {availability.cards} {availability.gpu_type}" for availability in types
+        )
         advice = "Ask for less or later, or book with POST /v1/bookings."
         return UserVerdict(False, f"Free now: {free}; {gpus} of a type are asked for. {advice}")
-    first = min(able, key=lambda each: (each.until is None, each.until or now))
+    first = min(able, key=lambda availability: (availability.until is None, availability.until or now))
     reason = f"The policy asks {user.name} for no booking of {what}."
     if first.until is not None:
         reason += f" {gpus} {first.gpu_type} are free until {first.until:%Y-%m-%dT%H:%M:%SZ}."

@@ -23,15 +23,15 @@ async def visible(uow: UnitOfWork, principal: Principal) -> list[StoredRule]:
         return stored
     mine = {None, *await uow.projects.of_user(principal.user_id)}
     return [
-        each for each in stored if each.rule.scope.user in (None, principal.user) and each.rule.scope.project in mine
+        rule for rule in stored if rule.rule.scope.user in (None, principal.user) and rule.rule.scope.project in mine
     ]
 
 
 async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRule:
     """One scope's rules. Raises NotFoundError, also for what is said of others."""
-    for each in await visible(uow, principal):
-        if each.rule.scope == scope:
-            return each
+    for rule in await visible(uow, principal):
+        if rule.rule.scope == scope:
+            return rule
     raise _unknown(scope)
 
 
@@ -101,11 +101,11 @@ async def apply_file(uow: UnitOfWork, rules: Iterable[PolicyRule], digest: bytes
 
 async def forget_project(uow: UnitOfWork, actor: str, project: str, now: datetime) -> None:
     """Drop the rules of a project that is gone."""
-    theirs = [each for each in await uow.policies.rules() if each.rule.scope.project == project]
+    theirs = [rule for rule in await uow.policies.rules() if rule.rule.scope.project == project]
     if theirs:
-        await uow.policies.delete_rules([each.rule.scope for each in theirs])
-        for each in theirs:
-            await _record(uow, actor, each.rule.scope, each.rule.rules, None, now)
+        await uow.policies.delete_rules([rule.rule.scope for rule in theirs])
+        for rule in theirs:
+            await _record(uow, actor, rule.rule.scope, rule.rule.rules, None, now)
 
 
 async def _record(
@@ -124,21 +124,21 @@ def _told(rules: Rules | None) -> dict[str, Any] | None:
     if rules is None:
         return None
     found: dict[str, Any] = {}
-    for each in fields(rules):
-        value = getattr(rules, each.name)
+    for field in fields(rules):
+        value = getattr(rules, field.name)
         match value:
             case None:
                 continue
             case Unlimited():
-                found[each.name] = value.value
+                found[field.name] = value.value
             case timedelta():
-                found[each.name] = value.total_seconds()
+                found[field.name] = value.total_seconds()
             case tuple():
-                found[each.name] = [
+                found[field.name] = [
                     {"within": one.starts_within.total_seconds(), "lifts": sorted(one.lifts)} for one in value
                 ]
             case _:
-                found[each.name] = value
+                found[field.name] = value
     return found
 
 

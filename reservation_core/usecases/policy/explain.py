@@ -59,8 +59,8 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
     policy = (await uow.policies.current()).policy
     types = {gpu_type for gpu_type, _, _ in await uow.inventory.gpu_counts()} if request.gpu_type is None else set()
     since = min(
-        known_from(request, policy.limits(request.user, request.project, each), now)
-        for each in (request.gpu_type, *types)
+        known_from(request, policy.limits(request.user, request.project, gpu_type), now)
+        for gpu_type in (request.gpu_type, *types)
     )
     usage = await uow.policies.usage(user_id, request.project, since, now)
     start = now if request.start is None else request.start

@@ -155,21 +155,21 @@ class Accounts:
     async def _write_unknown(
         self, uow: UnitOfWork, verdict: _Verdict, known: Mapping[str, UnknownPod], now: datetime
     ) -> None:
-        rows = [await _reported(uow, each, now) for each in verdict.unknown]
+        rows = [await _reported(uow, unknown_pod, now) for unknown_pod in verdict.unknown]
         new = set(await uow.unknown_pods.report(rows))
         for row in rows:
             if row.name in new:
                 data = {"node": row.node, "gpus": row.gpu_indices, "detail": row.detail}
                 await uow.events.append(actor=SYSTEM, kind="unknown_pod", at=now, subject=row.name, data=data)
-        for each in verdict.unknown:
-            name = str(each.pod.name)
+        for unknown_pod in verdict.unknown:
+            name = str(unknown_pod.pod.name)
             asked = name in known and known[name].end_requested_at is not None
-            if not asked and self._rules.end_unknown and not each.may_be_known_yet:
+            if not asked and self._rules.end_unknown and not unknown_pod.may_be_known_yet:
                 await uow.unknown_pods.request_end(name, SYSTEM, now)
                 await uow.events.append(actor=SYSTEM, kind="unknown_pod_end_requested", at=now, subject=name)
                 asked = True
             if asked:
-                verdict.ended.append(each.pod)
+                verdict.ended.append(unknown_pod.pod)
         over = await uow.unknown_pods.forget(sorted(known.keys() - {row.name for row in rows}))
         for name in over:
             await uow.events.append(actor=SYSTEM, kind="unknown_pod_over", at=now, subject=name)

@@ -65,7 +65,7 @@ async def _create_each(
             return  # asked again by itself, where that has its consequences
         done.add(reservation_id)
 
-    await creation.all([partial(create, *each) for each in specs.items()])
+    await creation.all([partial(create, *spec) for spec in specs.items()])
     return done
 
 

@@ -86,38 +86,38 @@ async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, rules
     """Apply what can be; what is left needs a look, or a newer one."""
     rows = await uow.reservations.lock(sorted(told))
     left: dict[str, _Told] = {}
-    to_end = [(row, each) for i, each in told.items() if (row := rows.get(i)) and row.status is JobStatus.ENDING]
-    over = [row.id for row, each in to_end if _is_over(row, each)]
-    late = [row for row, each in to_end if _came_late(row, each)]
+    to_end = [(row, report) for i, report in told.items() if (row := rows.get(i)) and row.status is JobStatus.ENDING]
+    over = [row.id for row, report in to_end if _is_over(row, report)]
+    late = [row for row, report in to_end if _came_late(row, report)]
     going: dict[str, _Told] = {}
-    for reservation_id, each in told.items():
+    for reservation_id, report in told.items():
         row = rows.get(reservation_id)
         if row is None:
             continue
-        if each.row is not None and (each.row.version, each.row.attempt) != (row.version, row.attempt):
-            left[reservation_id] = each
+        if report.row is not None and (report.row.version, report.row.attempt) != (row.version, row.attempt):
+            left[reservation_id] = report
         else:
-            going[reservation_id] = each
+            going[reservation_id] = report
     while going:
         changes = []
-        for reservation_id, each in [*going.items()]:
+        for reservation_id, report in [*going.items()]:
             row = rows[reservation_id]
-            status = each.statuses[0]
+            status = report.statuses[0]
             if status.name.attempt == row.attempt:
-                if each.pods is None and needs_look(row, status):
+                if report.pods is None and needs_look(row, status):
                     # And so all that was told after it waits.
-                    left[reservation_id] = _Told(each.statuses, row)
+                    left[reservation_id] = _Told(report.statuses, row)
                     del going[reservation_id]
                     continue
-                event = event_of(row, status, each.pods or (), clock.now(), rules.max_starts)
+                event = event_of(row, status, report.pods or (), clock.now(), rules.max_starts)
                 if isinstance(event, PodsRunning):
                     event = replace(event, turnaround=rules.turnaround)
                 change = None if event is None else decide(row, event, clock.now())
                 if change is not None:
                     changes.append(change)
                     rows[reservation_id] = replace(change.after, version=change.before.version + 1)
-            del each.statuses[0]
-            if not each.statuses:
+            del report.statuses[0]
+            if not report.statuses:
                 del going[reservation_id]
         await carry_out(uow, changes)
     await _delete_again(uow, over, late)
@@ -158,17 +158,17 @@ async def _look(
 
     What seems to be gone is looked for under its pod lock, when no create is under way that a list could miss.
     """
-    gone = [reservation_id for reservation_id, each in left.items() if each.says_gone]
+    gone = [reservation_id for reservation_id, report in left.items() if report.says_gone]
     async with uow_factory.hold_pods(gone) as held:
-        free = {i: each for i, each in left.items() if not each.says_gone or i in held.ids}
+        free = {i: report for i, report in left.items() if not report.says_gone or i in held.ids}
         turns = asyncio.Semaphore(_LOOKS_AT_ONCE)
-        await asyncio.gather(*(_look_at(cluster, each, turns) for each in free.values()))
-        seen = {i: each for i, each in free.items() if each.pods is not None}
-        again = [each for i, each in left.items() if i not in free]
+        await asyncio.gather(*(_look_at(cluster, report, turns) for report in free.values()))
+        seen = {i: report for i, report in free.items() if report.pods is not None}
+        again = [report for i, report in left.items() if i not in free]
         if seen:
             async with held.work() as uow:
                 again += (await _apply(uow, seen, clock, rules)).values()
-    unseen = [each for each in free.values() if each.unavailable is not None]
+    unseen = [report for report in free.values() if report.unavailable is not None]
     if unseen and unseen[0].unavailable is not None:
         raise NotLookedAtError(unseen[0].unavailable, _statuses([*again, *unseen]))
     return _statuses(again)
@@ -186,4 +186,4 @@ async def _look_at(cluster: Cluster, told: _Told, turns: asyncio.Semaphore) -> N
 
 
 def _statuses(some: Iterable[_Told]) -> list[PodStatus]:
-    return [status for each in some for status in each.statuses]
+    return [status for report in some for status in report.statuses]

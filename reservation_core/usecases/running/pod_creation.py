@@ -68,7 +68,9 @@ class PodCreation:
     async def _settle(self) -> None:
         await self._note()
         waiting = {name.reservation_id for name in self._unanswered}
-        answered = {each: former for each, former in self._former.items() if each not in waiting}
+        answered = {
+            reservation_id: former for reservation_id, former in self._former.items() if reservation_id not in waiting
+        }
         if answered:
             async with self._held.work(one_statement=True) as uow:
                 await uow.reservations.settle(answered)

@@ -99,8 +99,8 @@ async def test_unfinished_bodies_take_bounded_memory_and_nobodys_turn(webhook: W
                 await asyncio.gather(*(sender.begin() for sender in senders))
                 answers = [asyncio.create_task(sender.answer()) for sender in senders]
                 # Seven have room (24 MiB); each of the others is told so, and when to come again.
-                await eventually(lambda: sum(each.done() for each in answers) >= 90, timeout=100)
-                told = [each.result() for each in answers if each.done()]
+                await eventually(lambda: sum(answer.done() for answer in answers) >= 90, timeout=100)
+                told = [answer.result() for answer in answers if answer.done()]
                 assert {status for status, _ in told} == {503}
                 assert all("retry-after: 1\r\n" in head for _, head in told)
                 assert memory_mib(webhook) - before < 160
@@ -109,8 +109,8 @@ async def test_unfinished_bodies_take_bounded_memory_and_nobodys_turn(webhook: W
                 small = await asyncio.to_thread(send, review("x"))
                 assert small.json()["response"]["allowed"] is True
                 assert (await asyncio.to_thread(send, review("x" * 2 * MIB))).status_code == 503
-                for each in answers:
-                    each.cancel()
+                for answer in answers:
+                    answer.cancel()
                 await asyncio.gather(*answers, return_exceptions=True)
 
             async def room_again() -> bool:
@@ -123,12 +123,12 @@ async def test_unfinished_bodies_take_bounded_memory_and_nobodys_turn(webhook: W
 @asynccontextmanager
 async def open_all(webhook: WebhookProcess, context: ssl.SSLContext, count: int) -> AsyncIterator[list[Sender]]:
     opened = [connected(webhook, context) for _ in range(count)]
-    senders = await asyncio.gather(*(each.__aenter__() for each in opened))
+    senders = await asyncio.gather(*(sender.__aenter__() for sender in opened))
     try:
         yield list(senders)
     finally:
-        for each in opened:
-            await each.__aexit__(None, None, None)
+        for sender in opened:
+            await sender.__aexit__(None, None, None)
 
 
 async def test_who_gets_room_is_read_to_the_end(webhook: WebhookProcess, pair: Pair) -> None:

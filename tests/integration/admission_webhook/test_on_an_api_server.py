@@ -137,14 +137,14 @@ async def test_whatever_the_server_accepts_it_accepts_with_the_patch_too(
     await make_namespace(api_server, elsewhere)
     maps = st.sampled_from([SEED, "0=node1:0,1", "0=node1:none 1=node1:1 2=other:0 3=node1:0 4=n:1 5=n:2"])
     came = Counter[str]()
-    for each in random_pods(pods(maps=maps, ours=True), 150):
-        alone = await answered(client, elsewhere, each)
+    for listed_pod in random_pods(pods(maps=maps, ours=True), 150):
+        alone = await answered(client, elsewhere, listed_pod)
         if isinstance(alone, ApiAnswerError):
             assert alone.code in (400, 422), alone
             came["not a pod"] += 1
             continue
-        verdict = injection(PodReview(Operation.CREATE, each), InjectionRules())
-        kept = await answered(client, namespace, each)
+        verdict = injection(PodReview(Operation.CREATE, listed_pod), InjectionRules())
+        kept = await answered(client, namespace, listed_pod)
         if isinstance(kept, ApiAnswerError):
             assert isinstance(verdict, Denied), kept
             assert verdict.reason in json.loads(str(kept).partition(": ")[2])["message"]

@@ -86,11 +86,11 @@ class Creating:
     async def check(self) -> None:
         """Every pod is there once, with the variables of its index."""
         items: list[JsonObject] = (await self._client.call("GET", self._path))["items"]
-        ours = [each for each in items if each["metadata"]["name"].startswith(f"{self._prefix}-")]
+        ours = [resource for resource in items if resource["metadata"]["name"].startswith(f"{self._prefix}-")]
         assert len(ours) == self._count
-        for each in ours:
-            number = int(each["metadata"]["name"].removeprefix(f"{self._prefix}-"))
-            assert told(each) == EXPECTED[number % 5], each["metadata"]["name"]
+        for resource in ours:
+            number = int(resource["metadata"]["name"].removeprefix(f"{self._prefix}-"))
+            assert told(resource) == EXPECTED[number % 5], resource["metadata"]["name"]
 
 
 @pytest.fixture
@@ -99,21 +99,21 @@ def two(tmp_path: Path, pair: Pair) -> Iterator[list[WebhookProcess]]:
     write_pair(pair, tmp_path)
     replicas = [WebhookProcess(tmp_path, name, GPU_DEV_WEBHOOK__DRAIN_S="2") for name in ("first", "second")]
     try:
-        yield [each.await_listening() for each in replicas]
+        yield [replica.await_listening() for replica in replicas]
     finally:
-        for each in replicas:
-            each.stop()
+        for replica in replicas:
+            replica.stop()
 
 
 def busiest(replicas: list[WebhookProcess], balancer: TcpBalancer) -> WebhookProcess:
     """The one that most connections went to: an API server that needs one alone keeps to it."""
-    return max(replicas, key=lambda each: balancer.taken[each.port])
+    return max(replicas, key=lambda replica: balancer.taken[replica.port])
 
 
 async def test_a_replica_that_is_killed_lets_no_pod_by_and_loses_none(
     api_server: ApiServer, namespace: str, two: list[WebhookProcess], pair: Pair
 ) -> None:
-    with TcpBalancer(each.port for each in two) as balancer:
+    with TcpBalancer(process.port for process in two) as balancer:
         url = f"https://127.0.0.1:{balancer.port}"
         async with registered(api_server, namespace, namespace, url, [pair]), api_server.client() as client:
             creating = Creating(client, namespace, 500, per_s=50)
@@ -124,7 +124,7 @@ async def test_a_replica_that_is_killed_lets_no_pod_by_and_loses_none(
             await running
             assert killed.process.wait(PATIENCE_S) == -signal.SIGKILL
             await creating.check()
-        reviewed = [Counter(each.events()) for each in two]
+        reviewed = [Counter(process.events()) for process in two]
         assert all(any(event.startswith("Injecting") for event in events) for events in reviewed), "both had a share"
         assert all(balancer.taken.values())
 
@@ -132,7 +132,7 @@ async def test_a_replica_that_is_killed_lets_no_pod_by_and_loses_none(
 async def test_a_replica_that_is_asked_to_end_costs_nobody_an_error(
     api_server: ApiServer, namespace: str, two: list[WebhookProcess], pair: Pair
 ) -> None:
-    with TcpBalancer(each.port for each in two) as balancer:
+    with TcpBalancer(process.port for process in two) as balancer:
         url = f"https://127.0.0.1:{balancer.port}"
         async with registered(api_server, namespace, namespace, url, [pair]), api_server.client() as client:
             creating = Creating(client, namespace, 300, per_s=50)

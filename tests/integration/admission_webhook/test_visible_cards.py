@@ -59,10 +59,10 @@ def told(pod: JsonObject) -> list[dict[str, str]]:
     by_path = {f"metadata.annotations['{name}']": value for name, value in annotations.items()}
     return [
         {
-            each["name"]: by_path.get(each["valueFrom"]["fieldRef"]["fieldPath"], "")
-            if "valueFrom" in each
-            else each["value"]
-            for each in one.get("env") or []
+            variable["name"]: by_path.get(variable["valueFrom"]["fieldRef"]["fieldPath"], "")
+            if "valueFrom" in variable
+            else variable["value"]
+            for variable in one.get("env") or []
         }
         for one in pod["spec"]["containers"]
     ]

@@ -223,7 +223,7 @@ async def test_one_that_lags_is_passed_over_told_of_once_and_comes_back(pair: Pa
                 await replica.execute("SELECT pg_wal_replay_resume()")
             await api.in_use()
             await eventually(lambda: api.use.lag_s == 0)
-        told = [each["event"] for each in logs if each["event"].startswith("replica")]
+        told = [log["event"] for log in logs if log["event"].startswith("replica")]
         # It may come and go once more on a machine that is busy; it is never told twice in a row.
         assert {*told} == {"replica_not_in_use", "replica_in_use"}
         assert all(one != other for one, other in pairwise(told))
@@ -364,7 +364,7 @@ async def test_what_is_broken_off_there_is_done_at_the_primary(
             assert await replica.fetchval(f"SELECT {how}($1)", processes[-1])
             assert await under_way == "the primary"
         assert api.use.passed_over[PassedOver.FAILED] >= 1
-        assert ("replica_not_in_use" if left else "replica_failed") in [each["event"] for each in logs]
+        assert ("replica_not_in_use" if left else "replica_failed") in [log["event"] for log in logs]
 
 
 async def test_what_the_rules_say_is_as_good_from_there(pair: Pair, tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ async def test_without_the_primary_there_is_no_answer_and_the_replica_is_not_bla
                 answer = await api.client.get("/v1/jobs")
                 assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
                 assert "gpu_dev_database_up 0.0" in (await api.client.get("/metrics")).text
-            assert "replica_not_in_use" not in [each["event"] for each in logs]
+            assert "replica_not_in_use" not in [log["event"] for log in logs]
             assert api.use.passed_over[PassedOver.UNKNOWN] >= 1
             await eventually(lambda: not psutil.pid_exists(server))
             pair.primary.start(ALONE, pair.primary)
@@ -435,7 +435,7 @@ async def test_nothing_can_be_written_there(pair: Pair, tmp_path: Path) -> None:
                 await api.in_use()
                 await api.reads(writes)
         assert seen[-2:] == ["on", "off"]
-        assert "replica_failed" in [each["event"] for each in logs]
+        assert "replica_failed" in [log["event"] for log in logs]
 
 
 async def test_a_promotion_in_the_middle_is_no_error_for_anybody(quick_folder: Path, tmp_path: Path) -> None:

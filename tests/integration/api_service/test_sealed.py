@@ -79,7 +79,7 @@ async def test_nothing_of_it_is_in_the_database(alice: httpx.AsyncClient, runtim
     again = await alice.post("/v1/bookings", json=body, headers=key)
     assert (again.status_code, again.json()) == (201, booking.json())
     async with runtime.uow() as uow:
-        destinations = [await uow.notices.destination(each["id"]) for each in made]
+        destinations = [await uow.notices.destination(target["id"]) for target in made]
         [read] = (await uow.reservations.get([job["id"]])).values()
     assert [None if to is None else to.target.address.rpartition("/")[2] for to in destinations] == [WORD, WORD]
     assert [None if to is None else to.secret for to in destinations] == [None, made[1]["secret"]]
@@ -111,5 +111,9 @@ async def test_without_its_key_a_job_waits_and_says_so(
             [read] = (await uow.reservations.get([job])).values()
             assert read.status is JobStatus.STARTING
             assert "GPU_DEV_SEAL_KEY_FILE" in read.reason.detail
-            [shown] = [each for each in await uow.notices.targets(None, after=None, limit=10) if each.id == ours]
+            [shown] = [
+                listed_target
+                for listed_target in await uow.notices.targets(None, after=None, limit=10)
+                if listed_target.id == ours
+            ]
             assert shown.address == ""

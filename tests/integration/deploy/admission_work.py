@@ -50,7 +50,7 @@ async def work(running: RunningExtender, cards: NamedQuotas, *, binds: bool, mar
     await eventually(running.problems, PATIENCE_S)
 
     async def told() -> bool:
-        return any(each["reason"] == "BadQuotas" for each in await cards.quota_events())
+        return any(event["reason"] == "BadQuotas" for event in await cards.quota_events())
 
     await eventually(told, PATIENCE_S)
 

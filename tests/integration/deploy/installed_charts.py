@@ -47,5 +47,7 @@ async def allowed_there(client: ApiClient, account: str, namespace: str) -> set[
     found = []
     for kind, plural in _KINDS.items():
         listed = (await client.call("GET", f"{_RBAC}/{plural}"))["items"]
-        found += [{"kind": kind, **each} for each in listed if _OWN not in (each["metadata"].get("labels") or {})]
+        found += [
+            {"kind": kind, **resource} for resource in listed if _OWN not in (resource["metadata"].get("labels") or {})
+        ]
     return allowed_by(found, account, namespace)

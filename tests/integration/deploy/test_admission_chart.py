@@ -45,13 +45,13 @@ async def extender_there(client: ApiClient) -> JsonObject:
     """The extender's container as the chart has made it."""
     path = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{NAME}"
     containers = (await client.call("GET", path))["spec"]["template"]["spec"]["containers"]
-    (found,) = [each for each in containers if each["name"] == NAME]
+    (found,) = [listed_container for listed_container in containers if listed_container["name"] == NAME]
     assert isinstance(found, dict)
     return found
 
 
 def variables(container: JsonObject) -> dict[str, str]:
-    return {each["name"]: each.get("value", "") for each in container["env"]}
+    return {variable["name"]: variable.get("value", "") for variable in container["env"]}
 
 
 def seen(proxy: FaultProxy) -> set[Permission]:
@@ -89,14 +89,14 @@ async def test_the_extender_may_what_it_asks_and_nothing_else(
                     await work(running, cards, binds=binds, marks=marks)
                 await eventually(lambda: proxy.cut_watches() == 0)
                 asked = seen(proxy)
-                refused = [each for each in proxy.requests if each.code == 403]
+                refused = [request for request in proxy.requests if request.code == 403]
         finally:
             await cards.clean_up()
             await client.try_call("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/{NAME}", {})
         assert refused == []
-        assert {one for one in asked if not any(each.covers(one) for each in may)} == set()
+        assert {one for one in asked if not any(permission.covers(one) for permission in may)} == set()
         # The lease in the extender's own pods is its kube-scheduler's.
-        unused = {each for each in may if not any(each.covers(one) for one in asked)}
+        unused = {permission for permission in may if not any(permission.covers(one) for one in asked)}
         assert unused == (set() if values in (SERVED, VOLCANO) else LEASES)
 
 
@@ -172,7 +172,7 @@ async def all_bound(cards: NamedQuotas, count: int) -> bool:
 
 async def told(cards: NamedQuotas, name: str, words: str) -> bool:
     conditions = (await cards.read(name))["status"].get("conditions") or []
-    return any(words in str(each.get("message")) for each in conditions)
+    return any(words in str(condition.get("message")) for condition in conditions)
 
 
 async def test_an_upgrade_keeps_the_certificate_and_who_believes_in_it(api_server: ApiServer) -> None:
@@ -182,7 +182,7 @@ async def test_an_upgrade_keeps_the_certificate_and_who_believes_in_it(api_serve
             secret = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/secrets/{NAME}-tls")
             config = await client.call("GET", f"/api/v1/namespaces/{SYSTEM}/configmaps/{SCHEDULER}-config")
             extenders = read_yaml(config["data"]["gpu-scheduler-config.yaml"])["extenders"]
-            (authority,) = {each["tlsConfig"]["caData"] for each in extenders}
+            (authority,) = {extender["tlsConfig"]["caData"] for extender in extenders}
             return secret["data"], authority
 
         before = await certificates()

@@ -50,8 +50,12 @@ async def test_it_works_and_needs_all_that_its_account_may(deployed: ApiServer, 
         await eventually(lambda: proxy.cut_watches() == 0)
         asked = {each for request in proxy.requests if (each := needed(request.method, request.path)) is not None}
     may = granted("gpu-admission")
-    assert {one for one in asked if not any(each.covers(one) for each in may)} == set(), "the manifests lack these"
-    assert {each for each in may if not any(each.covers(one) for one in asked)} == set(), "nothing needs these"
+    assert {one for one in asked if not any(permission.covers(one) for permission in may)} == set(), (
+        "the manifests lack these"
+    )
+    assert {permission for permission in may if not any(permission.covers(one) for one in asked)} == set(), (
+        "nothing needs these"
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ MORE: dict[str, Any] = {
 async def kept(client: ApiClient, name: str) -> list[dict[str, str]]:
     """What may never change by itself."""
     secrets = f"/api/v1/namespaces/{name}-controlplane/secrets/{name}"
-    return [(await client.call("GET", f"{secrets}-{each}"))["data"] for each in ("postgres", "admin-token")]
+    return [(await client.call("GET", f"{secrets}-{word}"))["data"] for word in ("postgres", "admin-token")]
 
 
 async def test_passwords_and_namespaces_outlive_upgrades_and_the_release(api_server: ApiServer) -> None:
@@ -125,9 +125,13 @@ async def shape(client: ApiClient) -> dict[str, tuple[str, int, list[str]]]:
     """Each workload: which object it is, how often it was changed, and its images."""
     found = {}
     for kind in ("deployments", "statefulsets"):
-        for each in (await client.call("GET", f"/apis/apps/v1/namespaces/{NAME}-controlplane/{kind}"))["items"]:
-            images = [container["image"] for container in each["spec"]["template"]["spec"]["containers"]]
-            found[each["metadata"]["name"]] = (each["metadata"]["uid"], each["metadata"]["generation"], images)
+        for manifest in (await client.call("GET", f"/apis/apps/v1/namespaces/{NAME}-controlplane/{kind}"))["items"]:
+            images = [container["image"] for container in manifest["spec"]["template"]["spec"]["containers"]]
+            found[manifest["metadata"]["name"]] = (
+                manifest["metadata"]["uid"],
+                manifest["metadata"]["generation"],
+                images,
+            )
     return found
 
 
@@ -153,8 +157,8 @@ async def test_an_upgrade_migrates_first_touches_no_database_and_stops_where_the
                 assert upgraded["api-service"][2] == [f"api-service:{VERSION}"]
                 untouched = {"postgres-primary", "postgres-replica", "registry-cache-ghcr", "registry-cache-dockerhub"}
                 assert {name for name in installed if upgraded[name] == installed[name]} == untouched
-                assert {name: each[0] for name, each in upgraded.items()} == {
-                    name: each[0] for name, each in installed.items()
+                assert {name: state[0] for name, state in upgraded.items()} == {
+                    name: state[0] for name, state in installed.items()
                 }
                 assert await kept(client, NAME) == secrets
             finally:

@@ -169,7 +169,7 @@ async def end_pods(this: Installation) -> None:
         following = asyncio.create_task(pods.follow(lambda found: shown.append(bool(found))))
         keeping = asyncio.create_task(lease.keep(lambda: None, lambda: True))
         try:
-            [booked] = [each for each in (await pods.look()).values() if each.name == "booked"]
+            [booked] = [guarded_pod for guarded_pod in (await pods.look()).values() if guarded_pod.name == "booked"]
             await eventually(lambda: shown and shown[-1])
             await eventually(lease.holds)
             await pods.mark_end(booked, datetime.now(UTC))
@@ -225,8 +225,12 @@ async def test_a_component_works_and_needs_all_that_its_account_may(
     token = await deployed.token_of(SYSTEM, component)
     asked = await asked_by(WORK[component], deployed, token)
     may = granted(component)
-    assert {one for one in asked if not any(each.covers(one) for each in may)} == set(), "the manifests lack these"
-    assert {each for each in may if not any(each.covers(one) for one in asked)} == set(), "nothing needs these"
+    assert {one for one in asked if not any(permission.covers(one) for permission in may)} == set(), (
+        "the manifests lack these"
+    )
+    assert {permission for permission in may if not any(permission.covers(one) for one in asked)} == set(), (
+        "nothing needs these"
+    )
 
 
 @pytest.mark.parametrize("component", WORK)
@@ -235,7 +239,7 @@ async def test_standalones_account_does_the_work_of_every_component(
 ) -> None:
     token = await deployed.token_of(SYSTEM, "standalone")
     asked = await asked_by(WORK[component], deployed, token)
-    assert all(any(each.covers(one) for each in granted("standalone")) for one in asked)
+    assert all(any(permission.covers(one) for permission in granted("standalone")) for one in asked)
 
 
 def only_judged_by_a_real_server(server: ApiServer) -> None:
@@ -252,16 +256,16 @@ async def test_an_account_may_nothing_else(account: str, namespace: str, deploye
     """By the API server's own list of what an account may, less what everybody may who is known."""
     only_judged_by_a_real_server(deployed)
     nobody = await allowed(deployed, await deployed.token_of(namespace, "nobody"), namespace)
-    assert {each.resource for each in nobody} <= {
+    assert {permission.resource for permission in nobody} <= {
         "selfsubjectreviews",
         "selfsubjectaccessreviews",
         "selfsubjectrulesreviews",
     }
     found = await allowed(deployed, await deployed.token_of(SYSTEM, account), namespace) - nobody
     expected = {
-        Permission(namespace, each.group, each.resource, each.verb)
-        for each in granted(account)
-        if each.namespace in ("", namespace)
+        Permission(namespace, permission.group, permission.resource, permission.verb)
+        for permission in granted(account)
+        if permission.namespace in ("", namespace)
     }
     assert found == expected
 

@@ -46,8 +46,10 @@ def variables(remote: str, secret_name: str = "") -> dict[str, str]:
     (container,) = one(documents, "Deployment", "registry-cache-dockerhub")["spec"]["template"]["spec"]["containers"]
     secret = dict(zip(("username", "password"), USER, strict=True))
     return {
-        each["name"]: each["value"] if "value" in each else secret[each["valueFrom"]["secretKeyRef"]["key"]]
-        for each in container["env"]
+        variable["name"]: variable["value"]
+        if "value" in variable
+        else secret[variable["valueFrom"]["secretKeyRef"]["key"]]
+        for variable in container["env"]
     }
 
 

@@ -133,7 +133,9 @@ async def test_the_scheduler_may_do_what_it_does_and_needs_each_rule(
             await work(process)
             await cluster.eventually_on("go-0", name)
             await cluster.eventually_told("stay-0", "NoSuchNode")
-            await eventually(lambda: len([each for each in fault_proxy.requests if "/leases/" in each.path]) > 5)
+            await eventually(
+                lambda: len([request for request in fault_proxy.requests if "/leases/" in request.path]) > 5
+            )
             assert refused(process) == []
         for kind in (f"{RBAC}/clusterroles/{NAME}", f"{RBAC}/namespaces/{SYSTEM}/roles/{NAME}"):
             whole = (await client.call("GET", kind))["rules"]

@@ -44,7 +44,7 @@ def test_kubernetes_knows_every_field(version: str) -> None:
 
 
 async def test_it_is_what_asking_takes_and_no_more(deciding: ApiServer, namespace: str) -> None:
-    [role] = [each for each in DOCUMENTS if each["kind"] == "ClusterRole"]
+    [role] = [document for document in DOCUMENTS if document["kind"] == "ClusterRole"]
     granted = {
         Permission("", group, resource, verb)
         for rule in role["rules"]

@@ -57,8 +57,8 @@ def served(extender: CountingExtender, http: HttpSettings | None = None, **rules
     thread.start()
     opened, debugging = open_socket("127.0.0.1:0"), open_socket("127.0.0.1:0")
     stop = asyncio.Event()
-    for each in (opened, debugging):
-        each.listen()  # who comes before the server is there waits
+    for socket in (opened, debugging):
+        socket.listen()  # who comes before the server is there waits
 
     def stopped() -> None:
         loop.call_soon_threadsafe(stop.set)

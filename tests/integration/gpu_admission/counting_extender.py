@@ -108,4 +108,6 @@ class CountingExtender:
 
 
 def _gpus(pod: Mapping[str, Any]) -> int:
-    return sum(int(each.get("resources", {}).get("requests", {}).get(GPU, 0)) for each in pod["spec"]["containers"])
+    return sum(
+        int(container.get("resources", {}).get("requests", {}).get(GPU, 0)) for container in pod["spec"]["containers"]
+    )

@@ -52,8 +52,8 @@ async def test_a_pod_goes_its_way_from_the_question_to_the_node(
     assert found["Error"] == ""
     assert small in {**found["FailedNodes"], **found["FailedAndUnresolvableNodes"]}
     ((host, score),) = (
-        (each["Host"], each["Score"])
-        for each in (await client.post("/scheduler/priorities", json={**question, "NodeNames": [large]})).json()
+        (priority["Host"], priority["Score"])
+        for priority in (await client.post("/scheduler/priorities", json={**question, "NodeNames": [large]})).json()
     )
     assert (host, 0 <= score <= 10) == (large, True)
     volcano = {"task": {"Pod": pod}, "node": {"Name": large}}

@@ -276,7 +276,7 @@ def test_fifty_megabytes_of_nodes_are_answered(extender: CountingExtender) -> No
     with served(extender, body_s=60) as running:
         answer = running.client().post("/scheduler/predicates", content=body, headers=JSON)
         found = answer.json()
-        kept = {each["metadata"]["name"] for each in found["Nodes"]["items"]}
+        kept = {predicate["metadata"]["name"] for predicate in found["Nodes"]["items"]}
         assert kept == {name for name, free in extender.free.items() if free >= 2}
         assert len(kept) + len(found["FailedNodes"]) == 5000
 

@@ -96,7 +96,7 @@ def test_one_pod_after_the_other_on_one_connection(running: Served, extender: Co
             assert (status, headers["content-type"], "connection" in headers) == (200, "application/json", False)
             assert set(headers) == {"date", "content-type", "content-length"}
             connection.opened.sendall(question("/scheduler/priorities", by_name(*found["NodeNames"])))
-            assert [each["Host"] for each in connection.answer()[2]] == found["NodeNames"]
+            assert [score["Host"] for score in connection.answer()[2]] == found["NodeNames"]
         for node, fits in (("n1", True), ("n2", False)):
             connection.opened.sendall(
                 question("/scheduler/vpredicates", {"task": {"Pod": pod(gpus=2)}, "node": {"Name": node}})
@@ -213,9 +213,9 @@ def test_a_connection_is_closed_when_nothing_came_for_long_and_kept_while_it_is_
     asked = question("/scheduler/predicates", by_name("n1"))
     with served(extender, idle_s=2) as running, connected(running) as used, connected(running) as idle:
         begun = time.monotonic()
-        for each in (used, idle):
-            each.opened.sendall(asked)
-            assert each.answer()[0] == 200
+        for connection in (used, idle):
+            connection.opened.sendall(asked)
+            assert connection.answer()[0] == 200
         idle.opened.settimeout(0.2)
         while True:  # for longer than the idle one lives
             used.opened.sendall(asked)

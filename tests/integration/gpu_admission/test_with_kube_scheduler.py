@@ -46,7 +46,7 @@ async def add_all(cards: CardCluster, *pods: JsonObject) -> None:
 
 async def why(cards: CardCluster, name: str) -> str:
     conditions = (await cards.read(name))["status"].get("conditions") or []
-    return next((str(each.get("message")) for each in conditions if each["type"] == "PodScheduled"), "")
+    return next((str(condition.get("message")) for condition in conditions if condition["type"] == "PodScheduled"), "")
 
 
 async def everybody_was_judged(cards: CardCluster, pods: int) -> None:
@@ -54,7 +54,11 @@ async def everybody_was_judged(cards: CardCluster, pods: int) -> None:
 
     async def judged() -> bool:
         listed = (await cards.client.call("GET", cards.path))["items"]
-        told = [each for each in listed if each["spec"].get("nodeName") or each["status"].get("conditions")]
+        told = [
+            listed_pod
+            for listed_pod in listed
+            if listed_pod["spec"].get("nodeName") or listed_pod["status"].get("conditions")
+        ]
         return len(told) == pods
 
     await eventually(judged, PATIENCE_S)
@@ -247,9 +251,13 @@ def chart_set_up(
     values = {"extender": {"port": port}, "scheduler": {"name": name, "bind": bind}}
     documents = render("gpu-admission", values, namespace="kube-system")
     containers = one(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
-    (extender,) = [each for each in containers if each["name"] == "gpu-admission"]
+    (extender,) = [listed_container for listed_container in containers if listed_container["name"] == "gpu-admission"]
     known = "GPU_DEV_ADMISSION__"
-    settings = {each["name"].removeprefix(known): each["value"] for each in extender["env"] if known in each["name"]}
+    settings = {
+        variable["name"].removeprefix(known): variable["value"]
+        for variable in extender["env"]
+        if known in variable["name"]
+    }
     config = read_yaml(one(documents, "ConfigMap")["data"]["gpu-scheduler-config.yaml"])
     config["clientConnection"] = {**config.get("clientConnection", {}), "kubeconfig": str(server.kubeconfig)}
     config["clientConnection"] |= client or {}
@@ -276,10 +284,10 @@ async def bound_by_us(running: AdmissionProcess) -> int:
 async def amounts_by_node(cards: CardCluster, resource: str) -> Counter[str]:
     """How much of a resource the pods on each node ask for."""
     found: Counter[str] = Counter()
-    for each in (await cards.client.call("GET", cards.path))["items"]:
-        for one_of in each["spec"]["containers"]:
+    for manifest in (await cards.client.call("GET", cards.path))["items"]:
+        for one_of in manifest["spec"]["containers"]:
             amount = one_of.get("resources", {}).get("limits", {}).get(resource, 0)
-            found[each["spec"].get("nodeName", "")] += int(amount)
+            found[manifest["spec"].get("nodeName", "")] += int(amount)
     return found
 
 

@@ -33,7 +33,7 @@ def config(port: int, actions: str | None = None, **arguments: object) -> str:
     [written] = re.findall(r"^```yaml\n(actions: .*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     read = read_yaml(written)
     read["actions"] = actions or read["actions"]
-    [plugin] = [each for tier in read["tiers"] for each in tier["plugins"] if each["name"] == "extender"]
+    [plugin] = [plugin for tier in read["tiers"] for plugin in tier["plugins"] if plugin["name"] == "extender"]
     of_plugin = plugin["arguments"]
     of_plugin["extender.urlPrefix"] = f"http://127.0.0.1:{port}/scheduler"
     for name, value in arguments.items():
@@ -75,7 +75,7 @@ async def eventually_judged(cards: CardCluster, count: int) -> None:
 
     async def judged() -> bool:
         listed = (await cards.client.call("GET", cards.path))["items"]
-        return sum(1 for each in listed if each["status"].get("conditions")) >= count
+        return sum(1 for pod in listed if pod["status"].get("conditions")) >= count
 
     await eventually(judged, PATIENCE_S)
 
@@ -85,7 +85,9 @@ async def told(cards: CardCluster, name: str, what: str) -> None:
 
     async def said() -> bool:
         conditions = (await cards.read(name))["status"].get("conditions") or []
-        return any(each["type"] == "PodScheduled" and what in each.get("message", "") for each in conditions)
+        return any(
+            condition["type"] == "PodScheduled" and what in condition.get("message", "") for condition in conditions
+        )
 
     await eventually(said, PATIENCE_S)
 

@@ -175,7 +175,7 @@ def test_what_waits_is_not_cancelled_with_a_user_without_a_word(system: System) 
     unasked = system.cli("users", "disable", "emil", who="admin")
     assert (unasked.returncode, "gpu-dev users disable emil --yes" in unasked.stderr) == (2, True)
     waiting = json.loads(system.cli("list", "-o", "json", GPU_DEV_TOKEN=token).stdout)["items"]
-    assert [each["status"] for each in waiting] == ["queued"] * 2
+    assert [job["status"] for job in waiting] == ["queued"] * 2
     done = system.cli("users", "disable", "emil", "--yes", who="admin")
     assert (done.returncode, done.stdout) == (0, "emil disabled; cancelled: 2\n")
 

@@ -107,7 +107,11 @@ class Cluster:
     async def why(self, name: str) -> str | None:
         """What the pod was told; None while it was told nothing."""
         conditions = (await self.read(name))["status"].get("conditions") or []
-        told = [each for each in conditions if each["type"] == "PodScheduled" and each["status"] == "False"]
+        told = [
+            condition
+            for condition in conditions
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        ]
         return str(told[0]["message"]) if told else None
 
     async def eventually_on(self, name: str, expected: str) -> None:
@@ -215,8 +219,8 @@ async def running(kubeconfig: Path, namespace: str) -> AsyncIterator[Starter]:
     try:
         yield starter
     finally:
-        for each in processes:
-            each.process.send_signal(signal.SIGKILL)
-        for each in processes:
-            await asyncio.to_thread(each.process.wait, PATIENCE_S)
+        for process in processes:
+            process.process.send_signal(signal.SIGKILL)
+        for process in processes:
+            await asyncio.to_thread(process.process.wait, PATIENCE_S)
         shutil.rmtree(logs)

@@ -101,11 +101,11 @@ async def test_a_leader_that_stood_still_binds_nothing_when_it_goes_on(cluster: 
     first.process.send_signal(signal.SIGCONT)
     await eventually(lambda: first.logged("no longer leading"))
     for index in range(5):
-        await cluster.add(admitted(pod(f"later-{index}", "\n".join(f"{each}=node1:3" for each in range(5)))))
+        await cluster.add(admitted(pod(f"later-{index}", "\n".join(f"{number}=node1:3" for number in range(5)))))
     for index in range(5):
         await cluster.eventually_on(f"later-{index}", name)
     # On a busy machine the second may have missed its three seconds, and the first have been let in anew.
     assert first.logged("bound") == [] or len(first.logged("leading")) > 1
-    bound = [line["pod"] for each in (first, second) for line in each.logged("bound")]
+    bound = [line["pod"] for process in (first, second) for line in process.logged("bound")]
     assert len(bound) == len(set(bound))
     assert await cluster.node_of("two-0") is None

@@ -19,7 +19,7 @@ async def test_the_seeds_five_pods(cluster: Cluster, four_nodes: list[str], star
     devices = {}
     for index in range(5):
         found = await cluster.read(f"gpu-scheduler-check-{index}")
-        env = {each["name"]: each.get("value") for each in found["spec"]["containers"][0]["env"]}
+        env = {variable["name"]: variable.get("value") for variable in found["spec"]["containers"][0]["env"]}
         devices[index] = env["CUDA_VISIBLE_DEVICES"]
     assert devices == {0: "0,1", 1: "2", 2: "0,1,2", 3: "3", 4: "3"}
     await eventually(lambda: len(process.logged("bound")) == 5)
@@ -51,9 +51,9 @@ async def test_what_is_told_health_included(cluster: Cluster, start: Starter) ->
     async def event() -> bool:
         path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
         found = (await cluster.client.call("GET", path))["items"]
-        return [(each["reason"], each["regarding"]["name"], each["type"]) for each in found] == [
-            ("FailedScheduling", "nowhere-0", "Warning")
-        ]
+        return [
+            (listed_event["reason"], listed_event["regarding"]["name"], listed_event["type"]) for listed_event in found
+        ] == [("FailedScheduling", "nowhere-0", "Warning")]
 
     await eventually(event)
 
@@ -107,8 +107,8 @@ async def test_cards_of_another_map_are_waited_for_and_shared_within_one(cluster
     await cluster.eventually_on("first-1", name)
     await cluster.add(admitted(pod("second-0", "0=node1:1")))
     await cluster.eventually_told("second-0", "DeviceInUse", "first-")
-    for each in ("first-0", "first-1"):
-        await cluster.client.call("DELETE", f"{cluster.path}/{each}", {"gracePeriodSeconds": 0})
+    for word in ("first-0", "first-1"):
+        await cluster.client.call("DELETE", f"{cluster.path}/{word}", {"gracePeriodSeconds": 0})
     await cluster.eventually_on("second-0", name)
 
 
@@ -126,7 +126,7 @@ async def test_overlap_may_be_allowed(cluster: Cluster, start: Starter, overlap:
 
     async def told() -> bool:
         found = (await cluster.client.call("GET", path))["items"]
-        seen = {(each["regarding"]["name"], each["reason"]) for each in found}
+        seen = {(event["regarding"]["name"], event["reason"]) for event in found}
         scheduled = {("first-0", "Scheduled"), ("second-0", "Scheduled"), ("third-0", "Scheduled")}
         return seen == scheduled | ({("second-0", "DeviceShared")} if overlap == "warn" else set())
 

@@ -251,7 +251,9 @@ async def test_a_pod_is_bound_once(api: ApiClient, pods: str) -> None:
     await api.call("POST", f"{pods}/a/binding", binding)
     bound = await api.call("GET", f"{pods}/a")
     assert bound["spec"]["nodeName"] == "some-node"
-    assert [each["status"] for each in bound["status"]["conditions"] if each["type"] == "PodScheduled"] == ["True"]
+    assert [
+        condition["status"] for condition in bound["status"]["conditions"] if condition["type"] == "PodScheduled"
+    ] == ["True"]
     assert (await refused(api.call("POST", f"{pods}/a/binding", binding))).code == 409
 
 

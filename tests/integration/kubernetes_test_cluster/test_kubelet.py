@@ -82,7 +82,7 @@ class Pods:
 
 def waiting(pod: JsonObject) -> str | None:
     """Why the container does not run yet."""
-    states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
+    states = [status["state"] for status in pod["status"].get("containerStatuses", [])]
     return states[0].get("waiting", {}).get("reason") if states else None
 
 
@@ -218,7 +218,7 @@ async def test_more_cards_than_a_node_has_are_refused(pods: Pods) -> None:
 async def test_two_holders_of_a_card_are_noticed(pods: Pods, kubelet: Kubelet) -> None:
     for cards in ("0,1", "1,2"):
         await pods.running(await pods.create("sleep", "600", env={"CUDA_VISIBLE_DEVICES": cards}))
-    assert ["['1'] of node-a" in each for each in kubelet.double_use] == [True]
+    assert ["['1'] of node-a" in text for text in kubelet.double_use] == [True]
 
 
 async def test_a_pod_may_die_without_a_word(pods: Pods, kubelet: Kubelet) -> None:
@@ -239,7 +239,9 @@ async def test_a_silent_node_goes_on_and_reports_when_it_is_back(pods: Pods, kub
     await pods.running(short)
     kubelet.silence("node-a")
     node = await pods.client.call("GET", "/api/v1/nodes/node-a")
-    assert [each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"] == ["Unknown"]
+    assert [condition["status"] for condition in node["status"]["conditions"] if condition["type"] == "Ready"] == [
+        "Unknown"
+    ]
     await pods.delete(long, 1)
     await eventually(lambda: kubelet.running() == [long])
     assert (await pods.running(short))["status"]["phase"] == "Running"

@@ -60,7 +60,7 @@ async def objection(api: ApiClient, path: str, text: str) -> str:
 
     async def message() -> str | None:
         conditions = (await api.call("GET", path))["status"].get("conditions", [])
-        said = [each["message"] for each in conditions if each.get("reason") == "Unschedulable"]
+        said = [condition["message"] for condition in conditions if condition.get("reason") == "Unschedulable"]
         return said[0] if said and text in said[0] else None
 
     return str(await eventually(message))

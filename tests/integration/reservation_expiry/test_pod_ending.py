@@ -109,14 +109,14 @@ class Pods:
         """Those that nobody has asked to go."""
         async with self.server.client() as client:
             found = (await client.call("GET", f"/api/v1/namespaces/{self.namespace}/pods"))["items"]
-        return sorted(each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"])
+        return sorted(pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"])
 
     async def events(self) -> list[tuple[str, str]]:
         async with self.server.client() as client:
             path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
             found = (await client.call("GET", path))["items"]
-        ours = [each for each in found if each.get("reportingController") == "reservation-expiry"]
-        return sorted((each["regarding"]["name"], each["reason"]) for each in ours)
+        ours = [event for event in found if event.get("reportingController") == "reservation-expiry"]
+        return sorted((event["regarding"]["name"], event["reason"]) for event in ours)
 
 
 @pytest.fixture

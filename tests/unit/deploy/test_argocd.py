@@ -16,13 +16,13 @@ ARGOCD = ROOT / "deploy" / "argocd"
 
 
 def document(path: Path) -> dict[str, Any]:
-    (found,) = (each for each in read_all_yaml(path.read_text()) if each)
+    (found,) = (entry for entry in read_all_yaml(path.read_text()) if entry)
     assert isinstance(found, dict)
     return found
 
 
 SETS = {path.name: document(path) for path in sorted(ARGOCD.glob("*-applicationset.yaml"))}
-PROJECTS = {each["metadata"]["name"]: each for each in map(document, sorted(ARGOCD.glob("*-project.yaml")))}
+PROJECTS = {path["metadata"]["name"]: path for path in map(document, sorted(ARGOCD.glob("*-project.yaml")))}
 SETS_BY_NAME = pytest.mark.parametrize("application_set", SETS.values(), ids=list(SETS))
 
 
@@ -34,9 +34,11 @@ def rendered(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_charts_that_run_a_cluster_have_one() -> None:
-    charts = {Path(each["spec"]["template"]["spec"]["source"]["path"]).name for each in SETS.values()}
+    charts = {
+        Path(application_set["spec"]["template"]["spec"]["source"]["path"]).name for application_set in SETS.values()
+    }
     assert charts == {"gpu-dev-server", "gpu-scheduler", "gpu-admission"}
-    assert {each["spec"]["template"]["spec"]["project"] for each in SETS.values()} == {*PROJECTS}
+    assert {application_set["spec"]["template"]["spec"]["project"] for application_set in SETS.values()} == {*PROJECTS}
     assert SETS["gpu-scheduler-complete-applicationset.yaml"]["metadata"]["name"] == "gpu-scheduler-complete"
 
 
@@ -49,15 +51,15 @@ def test_an_application_is_a_chart_within_its_project(application_set: dict[str,
     project = PROJECTS[spec["project"]]["spec"]
     assert spec["source"]["repoURL"] in project["sourceRepos"]
     assert (ROOT / spec["source"]["path"] / "Chart.yaml").exists()
-    assert spec["destination"]["namespace"] in {each["namespace"] for each in project["destinations"]}
+    assert spec["destination"]["namespace"] in {destination["namespace"] for destination in project["destinations"]}
     objects = rendered(spec)
     check_objects(objects, "1.36")
-    allowed = {(each["group"], each["kind"]) for each in project["clusterResourceWhitelist"]}
-    namespaces = {each["namespace"] for each in project["destinations"]}
+    allowed = {(allowed_kind["group"], allowed_kind["kind"]) for allowed_kind in project["clusterResourceWhitelist"]}
+    namespaces = {destination["namespace"] for destination in project["destinations"]}
     made = set()
-    for each in objects:
-        kind = each["apiVersion"].rpartition("/")[0], each["kind"]
-        where = each["metadata"].get("namespace")
+    for manifest in objects:
+        kind = manifest["apiVersion"].rpartition("/")[0], manifest["kind"]
+        where = manifest["metadata"].get("namespace")
         if where is None:
             made.add(kind)
         else:
@@ -71,22 +73,22 @@ def test_an_application_is_a_chart_within_its_project(application_set: dict[str,
 def test_what_changes_with_each_rendering_is_left_as_it_is_in_the_cluster(application_set: dict[str, Any]) -> None:
     spec = application_set["spec"]["template"]["spec"]
     assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]
-    ignored = {(each["kind"], each["name"]): each for each in spec.get("ignoreDifferences", ())}
+    ignored = {(difference["kind"], difference["name"]): difference for difference in spec.get("ignoreDifferences", ())}
     for first, second in zip(rendered(spec), rendered(spec), strict=True):
         if first == second:
             continue
         told = ignored[first["kind"], first["metadata"]["name"]]
-        for each in (first, second):
-            match each["kind"]:
+        for document in (first, second):
+            match document["kind"]:
                 case "Secret":
                     assert told["jsonPointers"] == ["/data"]
-                    each.pop("data")
+                    document.pop("data")
                 case "MutatingWebhookConfiguration":
                     assert told["jqPathExpressions"] == [".webhooks[].clientConfig.caBundle"]
-                    for webhook in each["webhooks"]:
+                    for webhook in document["webhooks"]:
                         webhook["clientConfig"].pop("caBundle")
         assert first == second
-    names = {(each["kind"], each["metadata"]["name"]) for each in rendered(spec)}
+    names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in rendered(spec)}
     assert ignored.keys() <= names
 
 
@@ -94,9 +96,9 @@ def test_what_changes_with_each_rendering_is_left_as_it_is_in_the_cluster(applic
 def test_jobs_can_be_made_anew_and_no_hook_comes_too_early(
     application_set: dict[str, Any],
 ) -> None:
-    for each in rendered(application_set["spec"]["template"]["spec"]):
-        notes = each["metadata"].get("annotations") or {}
-        if each["kind"] == "Job":
+    for manifest in rendered(application_set["spec"]["template"]["spec"]):
+        notes = manifest["metadata"].get("annotations") or {}
+        if manifest["kind"] == "Job":
             assert notes["argocd.argoproj.io/sync-options"] == "Force=true,Replace=true"
         assert notes.get("helm.sh/hook", "test") == "test"
 

@@ -58,7 +58,7 @@ def test_the_table_of_accounts_has_their_verbs() -> None:
         "node-agent",
     ):
         told = {verb for verbs in re.findall(r"`([a-z ]+)`", rows[account]) for verb in verbs.split()}
-        assert told == {each.verb for each in granted(account, enforcing=False)}, account
+        assert told == {permission.verb for permission in granted(account, enforcing=False)}, account
 
 
 def test_what_ending_pods_needs_is_told_where_it_is_switched_on() -> None:
@@ -66,5 +66,5 @@ def test_what_ending_pods_needs_is_told_where_it_is_switched_on() -> None:
     (sentence,) = re.findall(r"^It gives [^.]*`list watch`[^.]*\.", guide, re.MULTILINE)
     told = {verb for verbs in re.findall(r"`([a-z ]+)`", sentence) for verb in verbs.split()}
     more = granted("reservation-expiry") - granted("reservation-expiry", enforcing=False)
-    assert told == {each.verb for each in more}
+    assert told == {permission.verb for permission in more}
     assert "kubectl apply -f deploy/enforcement/" in guide

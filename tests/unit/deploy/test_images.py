@@ -31,7 +31,7 @@ PAGES = "api_service/web"
 NOBODY = 65532
 LISTENING = {"api-service", "reservation-processor", "admission-webhook", "gpu-scheduler", "gpu-admission"}
 LEFT_BEHIND = re.findall(
-    r"[\w-]+", next(each for each in BUILD.all("RUN") if "uninstall" in each).partition("--yes")[2]
+    r"[\w-]+", next(command for command in BUILD.all("RUN") if "uninstall" in command).partition("--yes")[2]
 )
 
 # Starts modules one after the other, so that what they share is loaded once. What stays behind is not there.
@@ -89,7 +89,7 @@ def test_what_is_copied_is_there_and_gets_past_dockerignore() -> None:
         for sources, _ in stage.copied():
             for source in sources:
                 assert (ROOT / source).exists(), f"{stage.name} copies {source}"
-                assert any(f"!{each}" in admitted for each in (Path(source), *Path(source).parents))
+                assert any(f"!{parent}" in admitted for parent in (Path(source), *Path(source).parents))
 
 
 def test_what_this_machine_built_for_the_pages_is_not_taken_for_what_the_image_builds() -> None:
@@ -111,10 +111,12 @@ def test_nobody_runs_it_on_a_base_that_can_be_given_by_its_digest(component: str
     user = DOCKERFILE.last(component, "USER")
     assert user == f"{NOBODY}:{NOBODY}"
     # Nothing is installed where programs run.
-    assert not [each for stage in line for each in stage.all("RUN") if "uninstall" not in each]
+    assert not [command for stage in line for command in stage.all("RUN") if "uninstall" not in command]
     for stage in line:
         for word in ("ENV", "ARG"):
-            assert not [each for each in stage.all(word) if re.search(r"(?i)token|password|secret", each)]
+            assert not [
+                instruction for instruction in stage.all(word) if re.search(r"(?i)token|password|secret", instruction)
+            ]
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -131,7 +133,7 @@ def test_who_listens_says_whether_it_is_well(component: str) -> None:
     compile(said[2], component, "exec")
     (port,) = stage.all("EXPOSE")
     assert re.search(rf"https?://127\.0\.0\.1:{port}/health", said[2])
-    assert all(each.endswith(f":{port}") for each in stage.all("ENV"))
+    assert all(assignment.endswith(f":{port}") for assignment in stage.all("ENV"))
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -170,10 +172,10 @@ def as_nobody(python: str) -> list[str]:
 
 def start(python: str, root: Path, modules: list[str], gone: list[str], path: Path | None = None) -> list[str]:
     """Which of these modules told their help; nothing below `root` may be written, and nothing is."""
-    before = {each: each.stat().st_mtime_ns for each in root.rglob("*")}
-    for each in [root, *before]:
-        if not each.is_symlink():
-            each.chmod(each.stat().st_mode & ~0o222)
+    before = {file: file.stat().st_mtime_ns for file in root.rglob("*")}
+    for file in [root, *before]:
+        if not file.is_symlink():
+            file.chmod(file.stat().st_mode & ~0o222)
     variables = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
     if path is not None:
         variables["PYTHONPATH"] = str(path)
@@ -182,17 +184,17 @@ def start(python: str, root: Path, modules: list[str], gone: list[str], path: Pa
         done = subprocess.run(
             command, cwd=root, env=variables, capture_output=True, text=True, check=False, timeout=400
         )
-        assert {each: each.stat().st_mtime_ns for each in root.rglob("*")} == before
+        assert {file: file.stat().st_mtime_ns for file in root.rglob("*")} == before
     finally:
-        for each in [root, *before]:
-            if not each.is_symlink():
-                each.chmod(each.stat().st_mode | 0o200)
+        for file in [root, *before]:
+            if not file.is_symlink():
+                file.chmod(file.stat().st_mode | 0o200)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 def assert_same_files(one: Path, other: Path) -> None:
-    names = [sorted(str(each.relative_to(folder)) for each in folder.rglob("*")) for folder in (one, other)]
+    names = [sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (one, other)]
     assert names[0] == names[1]
 
 
@@ -207,7 +209,7 @@ def test_every_program_starts_from_the_package_as_it_is_built() -> None:
         shutil.copy(ROOT / ".gitignore", build)
         (build / PAGES / "built").mkdir()
         (build / PAGES / "built" / "site.js").touch()
-        install = next(each for each in BUILD.all("RUN") if each.endswith(" ."))
+        install = next(command for command in BUILD.all("RUN") if command.endswith(" ."))
         words = install.split()
         assert words[:2] == ["/venv/bin/pip", "install"]
         subprocess.run(
@@ -220,7 +222,7 @@ def test_every_program_starts_from_the_package_as_it_is_built() -> None:
             assert_same_files(build / PAGES / folder_of_pages, site / PAGES / folder_of_pages)
         shutil.rmtree(build)
         # What only installs and is not a program's: its own names differ from those that are imported.
-        gone = [each.replace("-", "_") for each in LEFT_BEHIND if each not in ("setuptools", "pip")]
+        gone = [text.replace("-", "_") for text in LEFT_BEHIND if text not in ("setuptools", "pip")]
         assert start(sys.executable, site, modules, gone, site) == modules
 
 
@@ -258,11 +260,11 @@ def test_all_that_the_build_stage_runs() -> None:
         carry_out(WEB, ROOT, web, sys.executable)
         carry_out(BUILD, ROOT, folder, getattr(sys, "_base_executable", sys.executable), {"web": web})
         [built] = folder.glob(f"venv/lib/python3*/site-packages/{PAGES}/built")
-        assert {each.name for each in built.iterdir()} >= {"LICENSES.txt", "calendar.css", "calendar.js", "site.js"}
+        assert {path.name for path in built.iterdir()} >= {"LICENSES.txt", "calendar.css", "calendar.js", "site.js"}
         shutil.rmtree(web)
         venv = folder / "venv"
         site = next(venv.glob("lib/python3*/site-packages"))
-        assert not [each for each in LEFT_BEHIND if (site / each.replace("-", "_")).exists()]
+        assert not [text for text in LEFT_BEHIND if (site / text.replace("-", "_")).exists()]
         modules = [module_of(component) for component in COMPONENTS if component != "gpu-scheduler-check"]
         assert start(str(venv / "bin" / "python"), venv, modules, []) == modules
         assert (venv / "bin" / "gpu-dev").exists()

@@ -42,7 +42,7 @@ def test_commands_of_ours_are_there(path: Path) -> None:
                 break
             assert word in command.commands, f"{path.name}: gpu-dev {' '.join(words)}"
             _, command, _ = command.resolve_command(typer.Context(command), [word])
-        known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         ours = words[: words.index("--")] if "--" in words else words
         assert {word for word in ours if word.startswith("--")} <= known, f"{path.name}: gpu-dev {' '.join(words)}"
 
@@ -56,7 +56,7 @@ def test_files_that_are_named_are_there(path: Path) -> None:
     if not listed:
         pytest.skip("not a git checkout")
     for named in _OURS.findall(path.read_text()):
-        assert any(each == named or each.startswith((f"{named}/", f"{named}.")) for each in listed), named
+        assert any(part == named or part.startswith((f"{named}/", f"{named}.")) for part in listed), named
 
 
 def test_make_targets_are_there() -> None:

@@ -28,15 +28,15 @@ def test_kubernetes_knows_every_field(document: dict[str, Any], version: str) ->
 
 
 def test_both_namespaces_admit_restricted_pods_only() -> None:
-    labels = {each["metadata"]["name"]: each["metadata"]["labels"] for each in objects("Namespace")}
+    labels = {manifest["metadata"]["name"]: manifest["metadata"]["labels"] for manifest in objects("Namespace")}
     assert labels.keys() == {WORKLOADS, SYSTEM}
-    for each in labels.values():
-        assert each["pod-security.kubernetes.io/enforce"] == "restricted"
+    for label in labels.values():
+        assert label["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
 def test_who_makes_pods_of_jobs_can_borrow_no_account() -> None:
     """Creating pods in a namespace is using any account there: ours are in another one."""
-    assert {each["metadata"]["namespace"] for each in objects("ServiceAccount")} == {SYSTEM}
+    assert {manifest["metadata"]["namespace"] for manifest in objects("ServiceAccount")} == {SYSTEM}
     creators = [
         role for role in ROLES for rule in role["rules"] if "create" in rule["verbs"] and "pods" in rule["resources"]
     ]
@@ -53,7 +53,7 @@ def test_no_role_says_all_or_reaches_for_secrets(role: dict[str, Any]) -> None:
 
 
 def test_every_binding_binds_what_there_is() -> None:
-    accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
+    accounts = {manifest["metadata"]["name"] for manifest in objects("ServiceAccount")}
     roles = {(role["kind"], role["metadata"].get("namespace"), role["metadata"]["name"]) for role in ROLES}
     for kind in ("RoleBinding", "ClusterRoleBinding"):
         for binding in objects(kind):
@@ -71,21 +71,31 @@ def test_standalone_may_do_what_its_components_may() -> None:
 def test_whoever_does_not_enforce_bookings_gives_nobody_a_right_to_end_pods_of_people() -> None:
     for account in ("reservation-expiry", "standalone"):
         bare = granted(account, enforcing=False)
-        assert not {each for each in bare if each.resource in ("pods/eviction", "namespaces", "leases")}
-        assert not {each for each in bare if each.namespace == "" and each.resource == "events"}
-        assert not {each for each in bare if each.namespace == "" and each.resource == "pods" and each.verb != "list"}
+        assert not {
+            permission for permission in bare if permission.resource in ("pods/eviction", "namespaces", "leases")
+        }
+        assert not {permission for permission in bare if permission.namespace == "" and permission.resource == "events"}
+        assert not {
+            permission
+            for permission in bare
+            if permission.namespace == "" and permission.resource == "pods" and permission.verb != "list"
+        }
     assert granted("reservation-expiry", enforcing=False) == {Permission("gpu-dev", "", "pods", "list")}
 
 
 def test_who_only_looks_may_change_nothing() -> None:
     changing = {"create", "update", "patch", "delete"}
-    accounts = {each["metadata"]["name"] for each in objects("ServiceAccount")}
-    able = {account for account in accounts if changing & {each.verb for each in granted(account)}}
+    accounts = {manifest["metadata"]["name"] for manifest in objects("ServiceAccount")}
+    able = {account for account in accounts if changing & {permission.verb for permission in granted(account)}}
     assert able == {"reservation-processor", "reservation-expiry", "node-agent", "standalone", "gpu-admission"}
-    ending = {each for each in granted("reservation-expiry") if each.verb in changing}
-    bare = {account for account in accounts if changing & {each.verb for each in granted(account, enforcing=False)}}
+    ending = {permission for permission in granted("reservation-expiry") if permission.verb in changing}
+    bare = {
+        account
+        for account in accounts
+        if changing & {permission.verb for permission in granted(account, enforcing=False)}
+    }
     assert bare == able - {"reservation-expiry"}
-    assert {(each.namespace, each.resource, each.verb) for each in ending} == {
+    assert {(permission.namespace, permission.resource, permission.verb) for permission in ending} == {
         ("", "pods", "patch"),  # one annotation: when it has to go
         ("", "pods/eviction", "create"),
         ("", "events", "create"),
@@ -100,7 +110,7 @@ def test_the_node_agents_pods_are_restricted_and_start_the_node_agent() -> None:
     assert violations(pod) == []
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["python", "-m", "availability_updater", "--node-agent"]
-    assert pod["spec"]["serviceAccountName"] in {each["metadata"]["name"] for each in objects("ServiceAccount")}
+    assert pod["spec"]["serviceAccountName"] in {manifest["metadata"]["name"] for manifest in objects("ServiceAccount")}
 
 
 def test_the_node_agents_settings_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +122,9 @@ def test_the_node_agents_settings_are_complete(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_policy_speaks_of_the_annotation_that_the_agent_writes() -> None:
-    (policy,) = [each for each in objects("ValidatingAdmissionPolicy") if "node-agent" in each["metadata"]["name"]]
+    (policy,) = [
+        manifest for manifest in objects("ValidatingAdmissionPolicy") if "node-agent" in manifest["metadata"]["name"]
+    ]
     assert f'"{NODE_GPUS}"' in policy["spec"]["validations"][1]["expression"]
 
 

@@ -36,7 +36,7 @@ def gitlab() -> dict[str, Any]:
 
 def gitlab_jobs() -> dict[str, dict[str, Any]]:
     """Those of every commit; `mutants` has a schedule of its own."""
-    jobs = {name: each for name, each in gitlab().items() if isinstance(each, dict) and "script" in each}
+    jobs = {name: job for name, job in gitlab().items() if isinstance(job, dict) and "script" in job}
     return {name: job for name, job in jobs.items() if name != "mutants"}
 
 
@@ -136,11 +136,11 @@ def test_what_others_have_made_is_named_by_its_commit() -> None:
 
 def texts(part: object) -> Iterator[str]:
     if isinstance(part, dict):
-        for each in part.values():
-            yield from texts(each)
+        for nested in part.values():
+            yield from texts(nested)
     elif isinstance(part, list):
-        for each in part:
-            yield from texts(each)
+        for nested in part:
+            yield from texts(nested)
     elif isinstance(part, str):
         yield part
 
@@ -149,8 +149,8 @@ def texts(part: object) -> Iterator[str]:
 def test_no_registry_and_no_secret_stands_in_them(pipeline: dict[str, Any]) -> None:
     said = "\n".join(texts(pipeline))
     assert not re.search(r"\b(ghcr|docker|quay|gcr|registry)\.[a-z]+[./]", said), said
-    for each in re.findall(r".*(?:TOKEN|password).*", said):
-        assert "$REGISTRY_TOKEN" in each or "secrets.REGISTRY_TOKEN" in each
+    for text in re.findall(r".*(?:TOKEN|password).*", said):
+        assert "$REGISTRY_TOKEN" in text or "secrets.REGISTRY_TOKEN" in text
 
 
 def fakes(folder: Path) -> dict[str, str]:

@@ -24,7 +24,7 @@ from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import vi
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "scheduler-extender.md").read_text()
 FILES = sorted((DEPLOY / "scheduler-extender").glob("*.yaml"))
-DOCUMENTS = [(file.name, each) for file in FILES for each in read_all_yaml(file.read_text())]
+DOCUMENTS = [(file.name, entry) for file in FILES for entry in read_all_yaml(file.read_text())]
 ALL = [
     pytest.param(document, id=f"{file}-{document['kind']}-{number}")
     for number, (file, document) in enumerate(DOCUMENTS)
@@ -52,8 +52,10 @@ def configurations() -> list[dict[str, Any]]:
     """The guide's, and that of the manifests."""
     shown = [read_yaml(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)]
     maps = [document for _, document in DOCUMENTS if document["kind"] == "ConfigMap"]
-    given = [read_yaml(each["data"]["config.yaml"]) for each in maps]
-    return [each for each in [*shown, *given] if each.get("kind") == "KubeSchedulerConfiguration"]
+    given = [read_yaml(config_map["data"]["config.yaml"]) for config_map in maps]
+    return [
+        configuration for configuration in [*shown, *given] if configuration.get("kind") == "KubeSchedulerConfiguration"
+    ]
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.33", "1.37"])
@@ -69,10 +71,10 @@ def test_pods_are_restricted_and_start_what_there_is(deployment: dict[str, Any])
     assert {*violations(pod)} <= {"a probe may name a host"}
     assert '"host"' not in json.dumps(pod)
     assert pod["spec"]["serviceAccountName"] == "gpu-admission"
-    (ours,) = (each for each in pod["spec"]["containers"] if each["name"] == "gpu-admission")
+    (ours,) = (container for container in pod["spec"]["containers"] if container["name"] == "gpu-admission")
     assert ours["command"][:3] == ["python", "-m", "gpu_admission"]
     rules = applied(read_options(ours["command"][3:]), AdmissionSettings()).admission
-    others = [each for each in pod["spec"]["containers"] if each is not ours]
+    others = [container for container in pod["spec"]["containers"] if container is not ours]
     # Beside its only scheduler it listens for nobody else; behind a Service by IPv4 and IPv6.
     assert rules.address.startswith("127.0.0.1:" if others else ":")
     assert others or any(document["kind"] == "NetworkPolicy" for _, document in DOCUMENTS)
@@ -81,13 +83,13 @@ def test_pods_are_restricted_and_start_what_there_is(deployment: dict[str, Any])
 def test_the_schedulers_configurations_are_known_to_kube_scheduler_and_to_us() -> None:
     found = configurations()
     assert len(found) == 2
-    for each in found:
-        assert each["apiVersion"] == "kubescheduler.config.k8s.io/v1"
-        assert each.keys() <= CONFIGURATION
-        assert each["percentageOfNodesToScore"] == 100
+    for configuration in found:
+        assert configuration["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+        assert configuration.keys() <= CONFIGURATION
+        assert configuration["percentageOfNodesToScore"] == 100
         # As many as the guide says that it binds, and more: by itself it would bind 50.
-        assert each["clientConnection"]["burst"] >= each["clientConnection"]["qps"] > 360
-        for extender in each["extenders"]:
+        assert configuration["clientConnection"]["burst"] >= configuration["clientConnection"]["qps"] > 360
+        for extender in configuration["extenders"]:
             assert extender.keys() <= EXTENDER
             for verb in {"filterVerb", "prioritizeVerb", "bindVerb"} & extender.keys():
                 assert f"/scheduler/{extender[verb]}" in paths()
@@ -101,22 +103,25 @@ def test_kube_scheduler_binds_whole_cards_by_itself_and_shares_through_us(number
     whole, shares = configurations()[number]["extenders"]
     rules = AdmissionRules()
     assert "bindVerb" not in whole
-    assert [each["name"] for each in whole["managedResources"]] == ["nvidia.com/gpu"]
+    assert [resource["name"] for resource in whole["managedResources"]] == ["nvidia.com/gpu"]
     assert shares["bindVerb"] == "bind"
-    assert [each["name"] for each in shares["managedResources"]] == [rules.share_resource, rules.memory_resource]
+    assert [resource["name"] for resource in shares["managedResources"]] == [
+        rules.share_resource,
+        rules.memory_resource,
+    ]
 
 
 def test_the_extender_beside_kube_scheduler_is_started_for_that() -> None:
-    pods = [each["spec"]["template"]["spec"]["containers"] for each in DEPLOYMENTS]
-    (beside,) = [each for each in pods if len(each) == 2]
-    (ours,) = [each for each in beside if each["name"] == "gpu-admission"]
+    pods = [deployment["spec"]["template"]["spec"]["containers"] for deployment in DEPLOYMENTS]
+    (beside,) = [pod for pod in pods if len(pod) == 2]
+    (ours,) = [container for container in beside if container["name"] == "gpu-admission"]
     rules = applied(read_options(ours["command"][3:]), AdmissionSettings()).admission
     assert (rules.assume_at, rules.candidates) == (AssumeAt.FILTER, Candidates.BEST)
     assert "`--assume-at=filter --candidates=best`" in GUIDE
 
 
 def test_volcanos_configuration_asks_where_we_answer() -> None:
-    (block,) = (each for each in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "extender.urlPrefix" in each)
+    (block,) = (text for text in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "extender.urlPrefix" in text)
     plugins = [plugin for tier in read_yaml(block)["tiers"] for plugin in tier["plugins"]]
     (arguments,) = (plugin["arguments"] for plugin in plugins if plugin["name"] == "extender")
     assert f"/scheduler/{arguments['extender.predicateVerb']}" in paths()
@@ -148,7 +153,7 @@ def test_the_variables_are_there() -> None:
 
 
 def test_the_example_of_quotas_is_read_and_refuses_in_the_guides_words() -> None:
-    (block,) = (each for each in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "gpu_quota:" in each)
+    (block,) = (text for text in re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL) if "gpu_quota:" in text)
     document = read_yaml(block)
     rules = AdmissionRules()
     where = (document["metadata"]["namespace"], document["metadata"]["name"])

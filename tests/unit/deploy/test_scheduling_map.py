@@ -18,7 +18,7 @@ GUIDES = ["scheduling-map.md", "enforcing-bookings.md"]
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [each for each in read_all_yaml(path.read_text()) if each]
+    return [entry for entry in read_all_yaml(path.read_text()) if entry]
 
 
 def test_the_three_pods_see_what_the_guide_says() -> None:
@@ -39,9 +39,9 @@ def test_the_three_pods_see_what_the_guide_says() -> None:
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_file_that_a_guide_names_is_there(guide: str) -> None:
     text = (ROOT / "docs" / "guides" / guide).read_text()
-    named = {each.rstrip("./") for each in re.findall(r"(?<![\w/])(?:deploy|charts|docs|tests)/[\w./-]+", text)}
+    named = {path.rstrip("./") for path in re.findall(r"(?<![\w/])(?:deploy|charts|docs|tests)/[\w./-]+", text)}
     assert named
-    assert [each for each in sorted(named) if not (ROOT / each).exists()] == []
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
 def test_the_values_of_the_guide_install_the_chart() -> None:

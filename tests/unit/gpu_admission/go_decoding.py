@@ -80,16 +80,16 @@ def _checked(found: Any, kind: Any, problems: list[str]) -> Any:
     if isinstance(kind, Real) and isinstance(found, int | float) and not isinstance(found, bool):
         return float(found)
     if isinstance(kind, ListOf) and isinstance(found, list):
-        return [_decoded(each, kind.item, problems) for each in found]
+        return [_decoded(member, kind.item, problems) for member in found]
     if isinstance(kind, MapOf) and isinstance(found, dict):
-        return {name: _decoded(each, kind.item, problems) for name, each in found.items()}
+        return {name: _decoded(member, kind.item, problems) for name, member in found.items()}
     if isinstance(kind, Struct) and isinstance(found, dict):
-        made = {name: each.zero for name, each in kind.fields.items()}
+        made = {name: field.zero for name, field in kind.fields.items()}
         by_fold = {name.lower(): name for name in kind.fields}
-        for name, each in found.items():
+        for name, member in found.items():
             known = by_fold.get(name.lower())
             if known is not None:
-                made[known] = _decoded(each, kind.fields[known], problems)
+                made[known] = _decoded(member, kind.fields[known], problems)
         return made
     problems.append(f"cannot unmarshal {type(found).__name__} into {kind}")
     return kind.zero

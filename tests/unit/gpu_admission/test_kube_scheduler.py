@@ -120,7 +120,7 @@ def test_where_names_and_objects_come_the_names_are_asked_about_and_both_go_back
     assert args.nodes == ("n1", "n2")
     found = decode(written_filter(args, Filtered(("n1", "n2"))), FILTER_RESULT)
     assert found["NodeNames"] == ["n1", "n2"]
-    assert [each["metadata"]["name"] for each in found["Nodes"]["items"]] == ["n1"]
+    assert [resource["metadata"]["name"] for resource in found["Nodes"]["items"]] == ["n1"]
 
 
 def test_priorities() -> None:

@@ -46,9 +46,9 @@ def read_by_1_7(answer: bytes) -> Read:
 def read_by_1_8(answer: bytes) -> Read:
     """Also by 1.9: any status that is not success is none."""
     found = decode(answer, Struct({"status": ListOf(Struct({"Code": Whole(), "Reason": Text()}, pointer=True))}))
-    statuses = [each for each in found["status"] or [] if each is not None]
-    bad = [each for each in statuses if each["Code"] != 0]
-    return Read(not bad, ",".join(each["Reason"] for each in bad), bad[0]["Code"] if bad else 0)
+    statuses = [status for status in found["status"] or [] if status is not None]
+    bad = [status for status in statuses if status["Code"] != 0]
+    return Read(not bad, ",".join(status["Reason"] for status in bad), bad[0]["Code"] if bad else 0)
 
 
 def read_by_1_10(answer: bytes) -> Read:

@@ -28,13 +28,17 @@ def test_each_applies_and_its_tests_are_there(mutant: Mutant) -> None:
         assert not name or re.search(rf"^(async )?def {name}\b", said, re.MULTILINE), test
 
 
-@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.file.endswith(".sql")], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [listed_mutant for listed_mutant in MUTANTS if listed_mutant.file.endswith(".sql")],
+    ids=lambda each: each.name,
+)
 def test_no_later_migration_replaces_the_function_that_is_broken(mutant: Mutant) -> None:
     file = ROOT / mutant.file
     text = file.read_text(encoding="utf-8")
     place = text.index(mutant.old)
     broken = {found[1] for found in _FUNCTION.finditer(text) if found.start() <= place < found.end()}
-    for later in sorted(each for each in file.parent.glob("0*.sql") if each.name > file.name):
+    for later in sorted(path for path in file.parent.glob("0*.sql") if path.name > file.name):
         said = later.read_text(encoding="utf-8")
         renamed = {found[1]: found[2] for found in _RENAMED.finditer(said)}
         broken = {renamed.get(name, name) for name in broken}

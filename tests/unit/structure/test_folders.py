@@ -22,7 +22,7 @@ def crowded(root: Path, packages: list[str]) -> dict[str, int]:
 def test_no_folder_has_more_modules_than_can_be_seen_at_once() -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     # Revisions are a line, not a room.
-    assert crowded(ROOT, [each for each in built["packages"] if each != "migrations"]) == {}
+    assert crowded(ROOT, [package for package in built["packages"] if package != "migrations"]) == {}
 
 
 def test_a_folder_that_has_more_is_found(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ async def _page(
         title="Maintenance",
         status=200 if problem is None else problem.status,
         windows=windows,
-        node_names=[each["name"] for each in nodes],
+        node_names=[node["name"] for node in nodes],
         typed=visit.form.shown(),
         preview=preview,
         problem=problem,

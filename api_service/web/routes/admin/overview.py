@@ -37,14 +37,14 @@ async def overview_page(visit: Visit) -> Response:
 
 
 async def _nodes(visit: Visit) -> Matter:
-    out = [each for each in await visit.rest.all("/v1/nodes") if not each["schedulable"] or not each["ready"]]
-    lines = [f"{each['name']}: {each['detail'] or 'gets nothing new'}" for each in out[:_SHOWN]]
+    out = [node for node in await visit.rest.all("/v1/nodes") if not node["schedulable"] or not node["ready"]]
+    lines = [f"{node['name']}: {node['detail'] or 'gets nothing new'}" for node in out[:_SHOWN]]
     return Matter("Nodes", "/admin/nodes", "All nodes take jobs.", "get nothing new.", lines, len(out), "warn")
 
 
 async def _maintenance(visit: Visit) -> Matter:
     ahead = await visit.rest.all("/v1/maintenance", {"open": True}, at_most=100)
-    lines = [f"{each['reason']} ({len(each['gpus'])} cards)" for each in ahead[:_SHOWN]]
+    lines = [f"{window['reason']} ({len(window['gpus'])} cards)" for window in ahead[:_SHOWN]]
     return Matter(
         "Maintenance", "/admin/maintenance", "No window is planned.", "planned or open.", lines, len(ahead), "warn"
     )
@@ -63,7 +63,7 @@ async def _dead_letters(visit: Visit) -> Matter:
 
 async def _pods(visit: Visit) -> Matter:
     pods = await visit.rest.all("/v1/pods/unknown", at_most=100)
-    lines = [f"{each['name']} on {each['node'] or 'no node'}" for each in pods[:_SHOWN]]
+    lines = [f"{pod['name']} on {pod['node'] or 'no node'}" for pod in pods[:_SHOWN]]
     return Matter(
         "Unknown pods", "/admin/pods", "Every pod is accounted for.", "nobody accounts for.", lines, len(pods)
     )

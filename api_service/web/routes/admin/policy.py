@@ -97,7 +97,7 @@ async def confirm_drop(visit: Visit) -> Response:
         return visit.go("/admin/policy", f"Nothing is said for {whom}.")
     address = f"/admin/policy/{visit.path('scope')}"
     sentences = [
-        f"It says: {'; '.join(f'{each.words}: {each.value}' for each in said(stored.rules))}.",
+        f"It says: {'; '.join(f'{rule_words.words}: {rule_words.value}' for rule_words in said(stored.rules))}.",
         "Then what is said less specifically holds, at once. What runs or is booked stays.",
     ]
     if stored.from_file:
@@ -220,8 +220,8 @@ async def _list(visit: Visit, problem: RestProblemError | None = None) -> Respon
         status=200 if problem is None else problem.status,
         live="admin",
         scopes=[
-            {**each, "whom": of_scope(Scope.parse(each["scope"])), "said": said(RulesIn.model_validate(each["rules"]))}
-            for each in stored
+            {**rule, "whom": of_scope(Scope.parse(rule["scope"])), "said": said(RulesIn.model_validate(rule["rules"]))}
+            for rule in stored
         ],
         owners=_OWNERS,
         gpu_types=sorted({name for node in nodes for name in node["gpu_types"]}),

@@ -56,7 +56,7 @@ async def confirm_end(visit: Visit) -> Response:
     """What it would do, before it is done."""
     project = await visit.rest.get(_rest(visit))
     members = len(project["members"])
-    rules = [each["scope"] for each in await visit.rest.all("/v1/policy") if each["project"] == project["name"]]
+    rules = [rule["scope"] for rule in await visit.rest.all("/v1/policy") if rule["project"] == project["name"]]
     return visit.page(
         "admin/confirm.html",
         title=f"End {project['name']}?",
@@ -118,7 +118,7 @@ async def _page(visit: Visit, problem: RestProblemError | None = None) -> Respon
         project=project,
         address=_address(visit),
         others=[
-            each["name"] for each in users if each["disabled_at"] is None and each["name"] not in project["members"]
+            user["name"] for user in users if user["disabled_at"] is None and user["name"] not in project["members"]
         ],
         typed=visit.form.shown(),
         problem=problem,

@@ -126,9 +126,9 @@ class PooledClient:
         await self._connector.close()
         # A socket that somebody is still connecting must be let alone: it has no owner yet who would learn of its end.
         if await _soon(lambda: not self.waits):
-            for each in self._open_sockets():
+            for open_socket in self._open_sockets():
                 with suppress(OSError):  # the other side has closed it already
-                    each.shutdown(socket.SHUT_RDWR)
+                    open_socket.shutdown(socket.SHUT_RDWR)
         if not await _soon(lambda: not self._open_sockets()):
             _log.warning("connections are slow to close", server=self._host, connections=len(self._open_sockets()))
 
@@ -159,7 +159,7 @@ class PooledClient:
         return opened
 
     def _open_sockets(self) -> list[socket.socket]:
-        return [each for each in self._sockets if each.fileno() >= 0]
+        return [open_socket for open_socket in self._sockets if open_socket.fileno() >= 0]
 
 
 class OpenAnswer(ApiServerAnswer):

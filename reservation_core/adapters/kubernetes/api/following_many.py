@@ -36,8 +36,8 @@ class SightsFollowing(Generic[T]):
         """Tell of everything once, then that this was all, then of every change, until cancelled."""
         while True:
             self._anew.clear()
-            for each in kinds:
-                each.watch.forget_place()
+            for kind in kinds:
+                kind.watch.forget_place()
             following = asyncio.create_task(self._follow_all(kinds, handle, listed), name="follow all")
             asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
             try:
@@ -62,8 +62,8 @@ class SightsFollowing(Generic[T]):
                 listed()
 
         async with asyncio.TaskGroup() as group:
-            for each in kinds:
-                group.create_task(_follow(each.watch.told_as(each.made), each.when_none, handle, one_listed))
+            for kind in kinds:
+                group.create_task(_follow(kind.watch.told_as(kind.made), kind.when_none, handle, one_listed))
 
 
 async def _follow(
@@ -74,10 +74,10 @@ async def _follow(
 ) -> None:
     first, found = True, False
     async with aclosing(changes) as seen:
-        async for each in seen:
-            if each is not None:
+        async for seen_object in seen:
+            if seen_object is not None:
                 found = True
-                handle(each)
+                handle(seen_object)
             elif first:
                 first = False
                 if when_none is not None and not found:

@@ -71,8 +71,8 @@ class ObjectWatch:
         while True:
             try:
                 async with aclosing(self._once(made)) as seen:
-                    async for each in seen:
-                        yield each
+                    async for seen_object in seen:
+                        yield seen_object
             except ExpiredError:
                 self._version = None
                 self._failures += 1
@@ -109,8 +109,8 @@ class ObjectWatch:
             lines = LineSplitter()
             async for chunk in chunks:
                 for line in lines.feed(chunk):
-                    for each in self._event(line):
-                        yield made(each)
+                    for seen_object in self._event(line):
+                        yield made(seen_object)
                     self._failures = 0
         if asyncio.get_running_loop().time() - begun < _SHORT_S:
             raise ClusterUnavailableError(f"The API server ended the watch on {self._path} as soon as it had begun.")
@@ -125,8 +125,8 @@ class ObjectWatch:
         for (namespace, name), uid in list(self._known.items()):
             if present.get((namespace, name)) != uid:
                 yield made(SeenObject(namespace, name, uid, {}, gone=True))
-        for _, _, each in listed:
-            yield each
+        for _, _, seen_object in listed:
+            yield seen_object
         self._known, self._version = present, version
 
     def _event(self, line: bytes) -> list[SeenObject]:

@@ -122,7 +122,7 @@ class Transport:
         self._closed = True
         connections = self._retired if self._connection is None else [*self._retired, self._connection]
         self._connection, self._retired = None, []
-        await asyncio.gather(*(each.close() for each in connections))
+        await asyncio.gather(*(connection.close() for connection in connections))
 
     async def _ask(self, request: ApiRequest, pacing: CreatePacing | None) -> ApiServerAnswer:
         """The first good answer within the limit; an OpenAnswer has to be let go of."""
@@ -253,7 +253,7 @@ class Transport:
         self._connection, self._loaded_at = connection, asyncio.get_running_loop().time()
         if former is not None and former is not connection:
             former.retired = True
-            self._retired = [each for each in (*self._retired, former) if each.users]
+            self._retired = [client for client in (*self._retired, former) if client.users]
             await former.close_if_unused()
 
     def _connection_of(self, access: ClusterAccess) -> PooledClient:

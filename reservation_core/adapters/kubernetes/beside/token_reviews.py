@@ -59,7 +59,9 @@ def _identity(status: Any, audiences: list[str]) -> ProvedIdentity:
             "The Kubernetes API server does not know this token, it has expired, or it is not for this server. Use one"
             f" of a projected volume whose audience is {' or '.join(audiences)}."
         )
-    if not isinstance(confirmed, list) or not set(audiences) & {each for each in confirmed if isinstance(each, str)}:
+    if not isinstance(confirmed, list) or not set(audiences) & {
+        audience for audience in confirmed if isinstance(audience, str)
+    }:
         # A server that does not look at audiences would say yes to a token for anybody.
         raise ProofRefusedError(f"The token is not for this server: its audience must be {' or '.join(audiences)}.")
     username = as_mapping(status.get("user")).get("username")

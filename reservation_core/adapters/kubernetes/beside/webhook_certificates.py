@@ -163,8 +163,8 @@ class SecretCertificates:
         bundle = b""
         for configuration in self._configurations:
             found = await self._configuration(configuration) or {}
-            for each in as_list(found.get("webhooks")):
-                named = _decoded(as_mapping(as_mapping(each).get("clientConfig")).get("caBundle") or "")
+            for webhook in as_list(found.get("webhooks")):
+                named = _decoded(as_mapping(as_mapping(webhook).get("clientConfig")).get("caBundle") or "")
                 bundle += named + b"\n" if _fingerprints(named) else b""
         return chosen_authorities(bundle, _fingerprints(bundle)) if bundle else b""
 
@@ -243,8 +243,8 @@ def _version(thing: Mapping[str, Any]) -> object:
 def _bundles(configuration: Mapping[str, Any]) -> list[frozenset[str]]:
     """The authorities that each webhook of a configuration names, by fingerprint."""
     return [
-        _fingerprints(_decoded(as_mapping(as_mapping(each).get("clientConfig")).get("caBundle") or ""))
-        for each in as_list(configuration.get("webhooks"))
+        _fingerprints(_decoded(as_mapping(as_mapping(webhook).get("clientConfig")).get("caBundle") or ""))
+        for webhook in as_list(configuration.get("webhooks"))
     ]
 
 
@@ -253,7 +253,7 @@ def _fingerprints(bundle: bytes) -> frozenset[str]:
     break).
     """
     try:
-        return frozenset(each.fingerprint for each in read_authorities(bundle))
+        return frozenset(authority.fingerprint for authority in read_authorities(bundle))
     except BadCertificateError:
         return frozenset()
 

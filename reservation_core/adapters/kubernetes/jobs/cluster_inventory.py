@@ -91,7 +91,7 @@ async def _list_resources(transport: Transport, plural: str, read: Callable[[Map
     """Objects of resource.k8s.io in the newest version that is served; none where the API server has no such API."""
     try:
         group = await transport.request("GET", _RESOURCES)
-        served = {as_mapping(each).get("version") for each in as_list(group.get("versions"))}
+        served = {as_mapping(served_version).get("version") for served_version in as_list(group.get("versions"))}
         version = next((version for version in _RESOURCE_VERSIONS if version in served), None)
         if version is None:
             return []

@@ -116,14 +116,14 @@ def _by_map(who: Claimant, *, counted: bool) -> tuple[set[int], int]:
 def _claims(pod: Mapping[str, Any], namespace: str) -> tuple[ClaimKey | None, ...]:
     """The claims that a pod names itself, and those that were made for it from templates."""
     made = {
-        as_mapping(each).get("name"): as_mapping(each)
-        for each in as_list(as_mapping(pod.get("status")).get("resourceClaimStatuses"))
-        if isinstance(as_mapping(each).get("name"), str)
+        as_mapping(status).get("name"): as_mapping(status)
+        for status in as_list(as_mapping(pod.get("status")).get("resourceClaimStatuses"))
+        if isinstance(as_mapping(status).get("name"), str)
     }
     found: list[ClaimKey | None] = []
-    for each in map(as_mapping, as_list(as_mapping(pod.get("spec")).get("resourceClaims"))):
-        said = each.get("name")
-        name = each.get("resourceClaimName")
+    for claim in map(as_mapping, as_list(as_mapping(pod.get("spec")).get("resourceClaims"))):
+        said = claim.get("name")
+        name = claim.get("resourceClaimName")
         if name is None and isinstance(said, str) and said in made:
             name = made[said].get("resourceClaimName")
             if name is None:

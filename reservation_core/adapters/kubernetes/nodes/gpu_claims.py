@@ -53,9 +53,11 @@ def _given(results: Iterator[Mapping[str, Any]], gpu_names: Collection[str]) -> 
 
 def _asked_for(request: Mapping[str, Any], gpu_names: Collection[str]) -> int:
     """One request's GPUs; of alternatives, those of the largest."""
-    alternatives = [as_mapping(each) for each in as_list(request.get("firstAvailable"))]
+    alternatives = [as_mapping(alternative) for alternative in as_list(request.get("firstAvailable"))]
     alternatives = alternatives or [as_mapping(request.get("exactly")) or request]
-    return max(_count(each) if each.get("deviceClassName") in gpu_names else 0 for each in alternatives)
+    return max(
+        _count(alternative) if alternative.get("deviceClassName") in gpu_names else 0 for alternative in alternatives
+    )
 
 
 def _count(request: Mapping[str, Any]) -> int:

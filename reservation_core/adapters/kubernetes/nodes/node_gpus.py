@@ -56,7 +56,7 @@ def annotated_cards(node: Mapping[str, Any]) -> tuple[Card, ...]:
         raise BadAnnotationError("it is not JSON") from problem
     if not isinstance(listed, list) or len(listed) > MOST_CARDS:
         raise BadAnnotationError(f"it is not a list of at most {MOST_CARDS} cards")
-    cards = tuple(sorted((_annotated(each) for each in listed), key=lambda card: card.index))
+    cards = tuple(sorted((_annotated(described) for described in listed), key=lambda card: card.index))
     if len({card.index for card in cards}) < len(cards) or len({card.uuid for card in cards}) < len(cards):
         raise BadAnnotationError("it lists an index or a UUID twice")
     return cards
@@ -112,7 +112,7 @@ def _devices(
 ) -> tuple[dict[str, dict[str, "_Device"]], dict[DeviceKey, tuple[str, str]]]:
     """Whole cards by node and UUID; and of every device, the node and the UUID of the card that it is (a part of)."""
     newest: dict[tuple[str, str], int] = {}
-    specs = [as_mapping(each.get("spec")) for each in slices]
+    specs = [as_mapping(resource_slice.get("spec")) for resource_slice in slices]
     for spec in specs:
         pool = _pool(spec)
         newest[pool] = max(newest.get(pool, 0), _generation(spec))

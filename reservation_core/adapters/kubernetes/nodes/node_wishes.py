@@ -16,5 +16,5 @@ def has_wishes(spec: Mapping[str, Any]) -> bool:
         return True
     spreads = spec.get("topologySpreadConstraints")
     return bool(spreads) and any(
-        as_mapping(each).get("whenUnsatisfiable") == "ScheduleAnyway" for each in as_list(spreads)
+        as_mapping(spread).get("whenUnsatisfiable") == "ScheduleAnyway" for spread in as_list(spreads)
     )

@@ -34,10 +34,10 @@ def mapped_cards(pod: Mapping[str, Any], scheduler_name: str = SCHEDULER_NAME) -
         for container in map(as_mapping, as_list(spec.get(kind))):
             for devices in node_devices(container):
                 untold = untold or devices is None
-                named |= {word for each in (devices or "").split(",")[:_MOST_CARDS] if (word := each.strip())}
+                named |= {word for part in (devices or "").split(",")[:_MOST_CARDS] if (word := part.strip())}
     if not named and not untold:
         return None
-    if untold or not all(each.isascii() and each.isdigit() and len(each) <= 4 for each in named):
+    if untold or not all(index.isascii() and index.isdigit() and len(index) <= 4 for index in named):
         return MappedCards(min(max(1, len(named)), _MOST_CARDS), None)
-    indices = tuple(sorted({int(each) for each in named}))
+    indices = tuple(sorted({int(index) for index in named}))
     return MappedCards(len(indices), indices)

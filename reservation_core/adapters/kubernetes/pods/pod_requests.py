@@ -45,8 +45,8 @@ def pod_requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = Non
     """What a pod takes, `pods: 1` included. `status` is its status, for one that is on a node."""
     has = _allocated(status or {})
     running = _sum(
-        _most(_requests(each), has.get(str(each.get("name")), {}))
-        for each in map(as_mapping, as_list(spec.get("containers")))
+        _most(_requests(container), has.get(str(container.get("name")), {}))
+        for container in map(as_mapping, as_list(spec.get("containers")))
     )
     beside: dict[str, int] = {}
     most: dict[str, int] = {}
@@ -80,9 +80,11 @@ def _allocated(status: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """What each container has on its node, by its name."""
     found = {}
     for part in ("containerStatuses", "initContainerStatuses"):
-        for each in map(as_mapping, as_list(status.get(part))):
-            actual = read_amounts(as_mapping(each.get("resources")).get("requests"))
-            found[str(each.get("name"))] = _most(actual, read_amounts(each.get("allocatedResources")))
+        for container_status in map(as_mapping, as_list(status.get(part))):
+            actual = read_amounts(as_mapping(container_status.get("resources")).get("requests"))
+            found[str(container_status.get("name"))] = _most(
+                actual, read_amounts(container_status.get("allocatedResources"))
+            )
     return found
 
 

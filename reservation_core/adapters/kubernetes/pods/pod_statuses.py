@@ -153,16 +153,16 @@ def _finished_at(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> datetime |
 
 def _workload_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """The state of the container that counts: `{running|waiting|terminated: {…}}`, empty before there is one."""
-    found = [as_mapping(each) for each in as_list(as_mapping(pod.get("status")).get("containerStatuses"))]
-    named = [each for each in found if each.get("name") == CONTAINER]
+    found = [as_mapping(status) for status in as_list(as_mapping(pod.get("status")).get("containerStatuses"))]
+    named = [container_status for container_status in found if container_status.get("name") == CONTAINER]
     state = as_mapping((named or found or [{}])[0].get("state"))
     return {kind: what for kind, what in state.items() if isinstance(what, Mapping)}
 
 
 def _states(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
-        for each in as_list(status.get(kind)):
-            state = as_mapping(as_mapping(each).get("state"))
+        for container_status in as_list(status.get(kind)):
+            state = as_mapping(as_mapping(container_status).get("state"))
             yield {key: what for key, what in state.items() if what is not None}
 
 

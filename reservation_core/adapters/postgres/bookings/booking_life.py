@@ -79,7 +79,7 @@ class BookingLife:
         looks = {
             change.after.id for change in changes if any(isinstance(effect, WakePlanner) for effect in change.effects)
         }
-        messages = [JobMessage(kind="changed", id=each).model_dump() for each in sorted(looks)]
+        messages = [JobMessage(kind="changed", id=booking_id).model_dump() for booking_id in sorted(looks)]
         await self._queue.send(QueueName.GPU_JOBS, messages)
 
     async def _update_rows(self, first: dict[str, Booking], rows: list[Booking], now: datetime) -> None:

@@ -82,15 +82,15 @@ class Bookings:
 
         False: somebody else took a card meanwhile. The transaction stays usable.
         """
-        cards = [(each.booking.id, card) for each in new for card in each.chosen]
+        cards = [(booking.booking.id, card) for booking in new for card in booking.chosen]
         documents = [
             booking_document(
-                each.booking,
-                each.booking.user,
-                "booking_waitlisted" if each.booking.status is BookingStatus.WAITING else "booking_confirmed",
+                booking.booking,
+                booking.booking.user,
+                "booking_waitlisted" if booking.booking.status is BookingStatus.WAITING else "booking_confirmed",
                 self._sealing,
             )
-            for each in new
+            for booking in new
         ]
         async with self._raced() as race:
             if series is not None:
@@ -151,9 +151,9 @@ class Bookings:
 
     async def cancel(self, before: Sequence[Booking], after: Sequence[Booking], actor: str, now: datetime) -> None:
         """Write bookings that were locked as cancelled: what is left of their time goes back at `now`."""
-        begun = [each.id for each in before if each.span.start <= now]
-        ahead = [each.id for each in before if each.span.start > now]
-        await self._drop_plans([each.id for each in before], None, None)
+        begun = [booking.id for booking in before if booking.span.start <= now]
+        ahead = [booking.id for booking in before if booking.span.start > now]
+        await self._drop_plans([booking.id for booking in before], None, None)
         if begun:
             await self._connection.execute(statement("cut_within"), {"ids": begun, "now": now})
             await self._connection.execute(statement("close_booked_cards"), {"ids": begun, "now": now})
@@ -166,7 +166,7 @@ class Bookings:
     async def lock(self, ids: Sequence[str]) -> dict[str, Booking]:
         """Lock rows, and read them with their cards and jobs after that; unknown ids are left out."""
         await self._connection.execute(statement("lock_bookings"), {"ids": list(ids)})
-        return {each.id: each for each in await self._whole(ids)}
+        return {booking.id: booking for booking in await self._whole(ids)}
 
     async def view(self, booking_id: str) -> Booking | None:
         """One booking with its cards and jobs."""
@@ -265,7 +265,7 @@ class Bookings:
             for booking_id, group in groupby(cards, key=lambda row: row.reservation_id)
         }
         found = [booking_of(row, by_booking.get(row.id, ()), self._sealing) for row in rows]
-        return sorted(found, key=lambda each: (each.span.start, each.id))
+        return sorted(found, key=lambda booking: (booking.span.start, booking.id))
 
     async def _drop_plans(self, ids: Sequence[str], start: datetime | None, end: datetime | None) -> None:
         await self._connection.execute(statement("drop_plans_within"), {"ids": list(ids), "start": start, "end": end})

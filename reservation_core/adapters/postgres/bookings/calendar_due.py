@@ -44,7 +44,7 @@ def due_parameters(rules: BookingRules, now: datetime, limit: int) -> dict[str, 
     return {
         "now": now,
         "look_ahead": now + timedelta(seconds=max(rules.starting_soon_s, default=0)),
-        "starting_soon": [float(each) for each in rules.starting_soon_s],
-        "ending_soon": [float(each) for each in rules.ending_soon_s],
+        "starting_soon": [float(seconds) for seconds in rules.starting_soon_s],
+        "ending_soon": [float(seconds) for seconds in rules.ending_soon_s],
         "limit": limit,
     }

@@ -43,7 +43,7 @@ async def _fetch(
     pooled = await connection.get_raw_connection()
     driver: asyncpg.Connection = pooled.driver_connection
     try:
-        found: list[Mapping[str, Any]] = await driver.fetch(sql, *(parameters[each] for each in wanted))
+        found: list[Mapping[str, Any]] = await driver.fetch(sql, *(parameters[name] for name in wanted))
     except asyncpg.IntegrityConstraintViolationError as error:
         error.detail = None  # it quotes the row, and with it people's variables
         raise IntegrityError(names[0], None, error, hide_parameters=True) from error
@@ -65,7 +65,7 @@ def _text(names: tuple[str, ...]) -> TextClause:
     """A named statement; of several the question which of them find anything."""
     if len(names) == 1:
         return statement(names[0])
-    return text("SELECT " + ",\n".join(f"EXISTS (\n{statement(each).text}\n) AS {each}" for each in names))
+    return text("SELECT " + ",\n".join(f"EXISTS (\n{statement(name).text}\n) AS {name}" for name in names))
 
 
 @cache

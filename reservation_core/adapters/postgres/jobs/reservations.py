@@ -63,7 +63,7 @@ def violates(error: IntegrityError, *constraints: str) -> bool:
     """Whether the database refused because of one of these constraints."""
     # What a trigger raises names its constraint only in a field of its own.
     causes = [error.orig, getattr(error.orig, "__cause__", None)]
-    named = {getattr(each, "constraint_name", None) for each in causes}
+    named = {getattr(cause, "constraint_name", None) for cause in causes}
     return any(name in named or name in str(error.orig) for name in constraints)
 
 
@@ -196,8 +196,8 @@ class Reservations(JobViews):
     async def _update_ledger(self, changes: Sequence[DecidedChange]) -> None:
         ends = [(c, e.to) for c in changes for e in c.effects if isinstance(e, SetRangeEnd)]
         # Only what ends later can meet somebody: what is shortened needs no way back.
-        longer = [each for each in ends if each[0].before.range_end is not None and each[1] > each[0].before.range_end]
-        shorter = [each for each in ends if each not in longer]
+        longer = [end for end in ends if end[0].before.range_end is not None and end[1] > end[0].before.range_end]
+        shorter = [end for end in ends if end not in longer]
         if shorter:
             await self._move_range_ends(shorter)
         if longer:

@@ -56,7 +56,10 @@ async def store(
     again = [new for new in others if new.reservation.id not in became]
     if again and not once_more:
         raise LookupError(f"{again[0].reservation.id} was not stored, and nothing speaks against it")
-    became |= {each.reservation_id: each for each in await store(connection, again, now, sealing, once_more=False)}
+    became |= {
+        stored_again.reservation_id: stored_again
+        for stored_again in await store(connection, again, now, sealing, once_more=False)
+    }
     return [became.get(new.reservation.id) or Submitted(new.reservation.id) for new in batch]
 
 

@@ -83,7 +83,10 @@ class UnknownPods:
         return {row.name: _unknown_pod(row) for row in found}
 
     async def _tell_planner(self, ids: Sequence[str]) -> None:
-        messages = [JobMessage(kind="inventory"), *(JobMessage(kind="changed", id=each) for each in ids)]
+        messages = [
+            JobMessage(kind="inventory"),
+            *(JobMessage(kind="changed", id=reservation_id) for reservation_id in ids),
+        ]
         await self._queue.send(QueueName.GPU_JOBS, [message.model_dump() for message in messages])
 
 

@@ -14,7 +14,7 @@ def node_now_of(row: Row[Any], known: NodeNow | None) -> NodeNow:
     """One row of `nodes_now`; where it says what `known` was made from, that very object."""
     if known is not None and (row.available, row.detail, row.cards) == (known.available, known.detail, known.source):
         return known
-    cards = tuple(_card(row.name, *each) for each in json.loads(row.cards))
+    cards = tuple(_card(row.name, *values) for values in json.loads(row.cards))
     return NodeNow(row.name, row.available, row.detail, cards, row.cards)
 
 

@@ -120,7 +120,9 @@ class Planning:
         waiting = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
         line = [_waiting(row, start_allowance) for row in waiting]
         in_line = {job.id for job in line}
-        others = [each for each in ids if each not in in_line or each in slotted]
+        others = [
+            reservation_id for reservation_id in ids if reservation_id not in in_line or reservation_id in slotted
+        ]
         if not others:
             return line, []  # who waits holds nothing but a slot
         held = await direct.fetch(self._connection, "open_allocations_of", {"ids": others})
@@ -230,9 +232,9 @@ class Planning:
         await self._connection.execute(
             statement("record_late_starts"),
             {
-                "ids": [each.id for each in late],
-                "becauses": [each.because for each in late],
-                "lates": [json.dumps(each.late) for each in late],
+                "ids": [start.id for start in late],
+                "becauses": [start.because for start in late],
+                "lates": [json.dumps(start.late) for start in late],
                 "now": now,
                 "slack_s": SLACK.total_seconds(),
                 "counted": self._counted(),

@@ -56,8 +56,8 @@ class PodEndings:
             return []
         found = await self._connection.execute(statement("needed_cards"), {"nodes": sorted(nodes), "lead": lead})
         needs = []
-        for node, each in groupby(found, lambda row: str(row.node)):
-            rows = list(each)
+        for node, rows_of_node in groupby(found, lambda row: str(row.node)):
+            rows = list(rows_of_node)
             needed = {row.card: row.needed_by for row in rows if row.needed_by is not None}
             types = frozenset(row.gpu_type for row in rows if row.needed_by is not None)
             if needed:
@@ -71,18 +71,18 @@ class PodEndings:
         await self._connection.execute(
             statement("remember_pods"),
             {
-                "uids": [each.uid for each in memories],
-                "namespaces": [each.namespace for each in memories],
-                "names": [each.name for each in memories],
-                "seen_ats": [each.seen_at for each in memories],
-                "owners": [each.owner for each in memories],
-                "preemptibles": [each.preemptible for each in memories],
-                "booking_ids": [each.booking_id for each in memories],
-                "ends": [each.end for each in memories],
-                "warned_ats": [each.warned_at for each in memories],
-                "asked_ats": [each.asked_at for each in memories],
-                "refused_ats": [each.refused_at for each in memories],
-                "told_ats": [each.told_at for each in memories],
+                "uids": [memory.uid for memory in memories],
+                "namespaces": [memory.namespace for memory in memories],
+                "names": [memory.name for memory in memories],
+                "seen_ats": [memory.seen_at for memory in memories],
+                "owners": [memory.owner for memory in memories],
+                "preemptibles": [memory.preemptible for memory in memories],
+                "booking_ids": [memory.booking_id for memory in memories],
+                "ends": [memory.end for memory in memories],
+                "warned_ats": [memory.warned_at for memory in memories],
+                "asked_ats": [memory.asked_at for memory in memories],
+                "refused_ats": [memory.refused_at for memory in memories],
+                "told_ats": [memory.told_at for memory in memories],
             },
         )
 
@@ -98,11 +98,11 @@ class PodEndings:
         await self._connection.execute(
             statement("record_pod_endings"),
             {
-                "booking_ids": [each.booking_id for each in records],
-                "subjects": [each.subject for each in records],
-                "kinds": [each.kind for each in records],
-                "reasons": [each.reason for each in records],
-                "datas": [json.dumps({**each.data, "why": each.reason}) for each in records],
+                "booking_ids": [record.booking_id for record in records],
+                "subjects": [record.subject for record in records],
+                "kinds": [record.kind for record in records],
+                "reasons": [record.reason for record in records],
+                "datas": [json.dumps({**record.data, "why": record.reason}) for record in records],
                 "now": now,
             },
         )

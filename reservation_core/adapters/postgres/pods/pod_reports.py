@@ -28,8 +28,8 @@ class Admissions:
         found = await self._connection.execute(
             statement("hold_bookings_of_pods"),
             {
-                "ids": sorted({each.booking_id for each in reports if each.booking_id is not None}),
-                "users": sorted({each.user for each in reports if each.booking_id is None}),
+                "ids": sorted({report.booking_id for report in reports if report.booking_id is not None}),
+                "users": sorted({report.user for report in reports if report.booking_id is None}),
                 "earliest": now - _LATELY,
                 "now": now,
             },

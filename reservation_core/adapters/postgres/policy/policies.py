@@ -208,7 +208,10 @@ def _columns(rules: Rules) -> dict[str, Any]:
         "relaxed": None
         if relaxed is None
         else json.dumps(
-            [{"starts_within_s": each.starts_within.total_seconds(), "lifts": sorted(each.lifts)} for each in relaxed]
+            [
+                {"starts_within_s": relaxation.starts_within.total_seconds(), "lifts": sorted(relaxation.lifts)}
+                for relaxation in relaxed
+            ]
         ),
     }
 
@@ -221,8 +224,11 @@ def _stored(row: Row[Any]) -> StoredRule:
         None
         if row.relaxed is None
         else tuple(
-            Relaxation(timedelta(seconds=each["starts_within_s"]), frozenset(RuleName(name) for name in each["lifts"]))
-            for each in row.relaxed
+            Relaxation(
+                timedelta(seconds=relaxation["starts_within_s"]),
+                frozenset(RuleName(name) for name in relaxation["lifts"]),
+            )
+            for relaxation in row.relaxed
         )
     )
     rules = Rules(**values, relaxed_if_starts_within=relaxed, booking_required=row.booking_required)

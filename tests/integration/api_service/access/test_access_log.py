@@ -42,7 +42,7 @@ async def test_every_request_leaves_a_line(
     assert (await calling("anonymous").post("/v1/login", json={"method": "oidc"})).status_code == 422
     assert (await calling("anonymous").get("/healthz")).status_code == 200
     found = await lines(app, settings)
-    said = [(each["user"], each["role"], each["method"], each["route"], each["path"], each["status"]) for each in found]
+    said = [(line["user"], line["role"], line["method"], line["route"], line["path"], line["status"]) for line in found]
     assert said == [
         ("alice", "user", "POST", "/v1/jobs", "/v1/jobs", 202),
         ("root", "admin", "GET", "/v1/jobs/{job_id}/logs", f"/v1/jobs/{job}/logs", 200),
@@ -51,8 +51,8 @@ async def test_every_request_leaves_a_line(
         (None, None, "GET", "unmatched", "/v1/nothing", 401),
         (None, None, "POST", "/v1/login", "/v1/login", 422),
     ]
-    assert [each["token"] for each in found[:2]] == [people.principals[name].token_id for name in ("alice", "root")]
-    assert [each["address"] for each in found] == ["127.0.0.1", "2001:db8::7", *["127.0.0.1"] * 4]
+    assert [line["token"] for line in found[:2]] == [people.principals[name].token_id for name in ("alice", "root")]
+    assert [line["address"] for line in found] == ["127.0.0.1", "2001:db8::7", *["127.0.0.1"] * 4]
     written = (settings.home / "access.log").read_text()
     for secret in ("secret", *filter(None, people.secrets.values())):
         assert secret not in written
@@ -75,7 +75,7 @@ async def test_sign_ins_at_the_pages_say_who(app: FastAPI, settings: ApiSettings
         assert (await browser.post("/sign-in", data={"token": people.secrets["alice"] or ""})).status_code == 303
         assert (await browser.get("/jobs")).status_code == 200
     found = await lines(app, settings)
-    assert [(each["user"], each["route"], each["status"]) for each in found] == [
+    assert [(line["user"], line["route"], line["status"]) for line in found] == [
         (None, "/sign-in", 401),
         ("alice", "/sign-in", 303),
         ("alice", "/jobs", 200),
@@ -102,7 +102,7 @@ async def test_a_write_that_is_cancelled_loses_no_line(app: FastAPI, settings: A
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
-    assert [each["path"] for each in await lines(app, settings)] == [f"/nothing/{number}" for number in range(120)]
+    assert [line["path"] for line in await lines(app, settings)] == [f"/nothing/{number}" for number in range(120)]
 
 
 async def test_what_can_not_be_written_is_counted(

@@ -134,7 +134,7 @@ async def test_sessions_of_pages_are_slowed(runtime: Runtime, people: People, mo
         # Which cookie it is depends on TLS; the pages read one of these.
         cookie = "gpu_dev_session=gpudev_wrong; __Host-gpu_dev_session=gpudev_wrong"
         answers = [await at.get(HOME, "/account", Cookie=cookie, Accept="text/html") for _ in range(BURST + 1)]
-        assert [each.status_code for each in answers] == [303] * BURST + [429]
+        assert [answer.status_code for answer in answers] == [303] * BURST + [429]
         assert "retry-after" in answers[-1].headers
         assert (await at.get(HOME, "/account", Accept="text/html")).status_code == 303, (
             "without a cookie it is no guess"
@@ -150,7 +150,7 @@ async def test_behind_known_proxies_each_client_counts_by_itself(
             assert await at.wrong(PROXY, BURST + 1, **forwarded) == [401] * BURST + [429]
     async with door(runtime, people, monkeypatch) as at:
         forwarded = [{"X-Forwarded-For": f"192.0.2.{number}"} for number in range(BURST + 1)]
-        statuses = [(await at.wrong(PROXY, 1, **each))[0] for each in forwarded]
+        statuses = [(await at.wrong(PROXY, 1, **headers))[0] for headers in forwarded]
         assert statuses == [401] * BURST + [429], "nobody believes what a client says of itself"
 
 

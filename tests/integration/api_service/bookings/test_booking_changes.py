@@ -222,8 +222,8 @@ async def test_a_series_is_booked_whole(alice: httpx.AsyncClient, runtime: Runti
     response = await weekly(alice, 8)
     assert response.status_code == 201, response.text
     series = response.json()
-    assert [each["start"] for each in series["items"]] == [said(at(1) + timedelta(weeks=n)) for n in range(8)]
-    assert {each["series_id"] for each in series["items"]} == {series["series_id"]}
+    assert [booking["start"] for booking in series["items"]] == [said(at(1) + timedelta(weeks=n)) for n in range(8)]
+    assert {booking["series_id"] for booking in series["items"]} == {series["series_id"]}
     assert series["skipped"] == []
     short = await alice.post("/v1/bookings", json=asked(at(3), gpu_type="t4", recurrence="FREQ=DAILY;COUNT=2"))
     assert len(short.json()["items"]) == 2
@@ -261,19 +261,19 @@ async def test_a_series_may_leave_out_what_it_cannot_have(alice: httpx.AsyncClie
 
 
 async def test_of_a_series_one_or_those_that_follow_or_all_are_cancelled(alice: httpx.AsyncClient) -> None:
-    ids = [each["id"] for each in (await weekly(alice, 6)).json()["items"]]
+    ids = [booking["id"] for booking in (await weekly(alice, 6)).json()["items"]]
 
     async def open_ones() -> list[str]:
         found = await alice.get("/v1/bookings", params={"status": "confirmed"})
-        return [each["id"] for each in found.json()["items"]]
+        return [booking["id"] for booking in found.json()["items"]]
 
     assert (await alice.delete(f"/v1/bookings/{ids[1]}")).json()["id"] == ids[1]
     assert await open_ones() == [ids[0], *ids[2:]]
     following = await alice.delete(f"/v1/bookings/{ids[4]}", params={"series": "following"})
-    assert [each["id"] for each in following.json()["items"]] == ids[4:]
+    assert [booking["id"] for booking in following.json()["items"]] == ids[4:]
     assert await open_ones() == [ids[0], *ids[2:4]]
     everything = await alice.delete(f"/v1/bookings/{ids[2]}", params={"series": "all"})
-    assert [each["id"] for each in everything.json()["items"]] == [ids[0], *ids[2:4]]
+    assert [booking["id"] for booking in everything.json()["items"]] == [ids[0], *ids[2:4]]
     assert await open_ones() == []
 
 

@@ -33,7 +33,7 @@ def codes(response: httpx.Response) -> list[str]:
     """The rules that a refusal names."""
     assert response.status_code == 409, response.text
     assert response.json()["type"] == "urn:gpu-dev:problem:not_bookable"
-    return [each["code"] for each in response.json()["broken_rules"]]
+    return [rule["code"] for rule in response.json()["broken_rules"]]
 
 
 async def test_a_quota_holds_for_requests_that_come_at_once(alice: httpx.AsyncClient, runtime: Runtime) -> None:
@@ -88,7 +88,7 @@ async def test_dates_of_a_series_count_against_each_other(alice: httpx.AsyncClie
     answer = await alice.post("/v1/bookings", json=asked(recurrence=series))
     assert answer.status_code == 201, answer.text
     assert len(answer.json()["items"]) == 3
-    assert [each["broken_rules"][0]["code"] for each in answer.json()["skipped"]] == ["max_open_bookings"] * 2
+    assert [date["broken_rules"][0]["code"] for date in answer.json()["skipped"]] == ["max_open_bookings"] * 2
     assert (
         codes(await alice.post("/v1/bookings", json=asked(recurrence="FREQ=DAILY;COUNT=2")))
         == ["max_open_bookings"] * 2
@@ -114,7 +114,7 @@ async def test_a_project_is_for_its_members(alice: httpx.AsyncClient, bob: httpx
     assert codes(await alice.post("/v1/bookings", json=asked(project="vision"))) == ["max_gpus"]
     assert codes(await bob.post("/v1/bookings", json=asked(project="vision"))) == ["no_such_project"]
     explained = (await bob.post("/v1/policy/explain", json=asked(project="vision"))).json()
-    assert [each["code"] for each in explained["broken_rules"]] == ["no_such_project"]
+    assert [breach["code"] for breach in explained["broken_rules"]] == ["no_such_project"]
     assert explained["limits"] == []
 
 

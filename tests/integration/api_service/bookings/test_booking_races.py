@@ -40,7 +40,7 @@ async def _act(client: httpx.AsyncClient, chance: random.Random, mine: list[str]
     response = await client.post("/v1/bookings", json=asked(start, duration=lasts.total_seconds(), **fields))
     if response.status_code == 201:
         answer = response.json()
-        mine += [each["id"] for each in answer.get("items", [answer])]
+        mine += [booking["id"] for booking in answer.get("items", [answer])]
     return response
 
 

@@ -80,8 +80,8 @@ async def test_a_series_is_rehearsed_with_what_it_would_leave_out(alice: httpx.A
     rehearsed = await alice.post("/v1/bookings", json=request, params=DRY)
     assert rehearsed.status_code == 200, rehearsed.text
     assert await _rows(runtime) == before
-    assert [each["start"] for each in rehearsed.json()["items"]] == [said(at()), said(at(49))]
-    assert [each["start"] for each in rehearsed.json()["skipped"]] == [said(at(25))]
+    assert [booking["start"] for booking in rehearsed.json()["items"]] == [said(at()), said(at(49))]
+    assert [date["start"] for date in rehearsed.json()["skipped"]] == [said(at(25))]
     made = (await alice.post("/v1/bookings", json=request)).json()
     assert rehearsed.json()["skipped"] == made["skipped"]
     for verdict, booking in zip(rehearsed.json()["items"], made["items"], strict=True):
@@ -104,7 +104,7 @@ async def test_a_change_is_rehearsed(alice: httpx.AsyncClient, bob: httpx.AsyncC
     await booked(bob, gpus=2, gpu_type="h100")
     back = {"start": at().isoformat()}
     refused = [await alice.patch(path, json=back, params=params) for params in (DRY, {})]
-    assert [each.status_code for each in refused] == [409, 409]
+    assert [response.status_code for response in refused] == [409, 409]
     assert _problem(refused[0]) == _problem(refused[1])
 
 

@@ -85,7 +85,7 @@ async def test_a_type_already_over_capacity_after_a_node_was_lost(alice: httpx.A
     assert [rule["code"] for rule in gone.json()["broken_rules"]] == ["node_unavailable"]
     assert "nearest_slots" not in gone.json()
     free = (await alice.get("/v1/availability", params={"from": at().isoformat(), "to": at(2).isoformat()})).json()
-    assert {each["gpu_type"]: (each["gpus"], each["free"]) for each in free["items"]} == {
+    assert {free_type["gpu_type"]: (free_type["gpus"], free_type["free"]) for free_type in free["items"]} == {
         "h100": (4, [0]),
         "t4": (1, [1]),
     }
@@ -193,7 +193,9 @@ async def test_others_see_when_and_whose_but_not_what_for(
     assert (await bob.get("/v1/bookings", params={"mine": True})).json()["items"] == []
     await alice.delete(f"/v1/bookings/{booking['id']}")
     assert (await bob.get("/v1/bookings")).json()["items"] == []
-    assert [each["status"] for each in (await alice.get("/v1/bookings")).json()["items"]] == ["cancelled"]
+    assert [listed_booking["status"] for listed_booking in (await alice.get("/v1/bookings")).json()["items"]] == [
+        "cancelled"
+    ]
 
 
 async def test_lists_by_time_and_status_go_on_where_they_stopped(alice: httpx.AsyncClient) -> None:
@@ -203,13 +205,13 @@ async def test_lists_by_time_and_status_go_on_where_they_stopped(alice: httpx.As
     while True:
         params = {"limit": 2} | ({} if cursor is None else {"cursor": cursor})
         page = (await alice.get("/v1/bookings", params=params)).json()
-        seen += [each["id"] for each in page["items"]]
+        seen += [booking["id"] for booking in page["items"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
     assert seen == ids
     middle = await alice.get("/v1/bookings", params={"from": at(3).isoformat(), "to": at(6).isoformat()})
-    assert [each["id"] for each in middle.json()["items"]] == ids[2:3]
+    assert [booking["id"] for booking in middle.json()["items"]] == ids[2:3]
     assert (await alice.get("/v1/bookings", params={"status": "active"})).json()["items"] == []
     assert (await alice.get("/v1/bookings", params={"user": "bob"})).json()["items"] == []
 

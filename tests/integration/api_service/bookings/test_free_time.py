@@ -37,12 +37,12 @@ async def test_slots_of_gangs_types_and_pins(alice: httpx.AsyncClient) -> None:
     await booked(alice, at(2), gpu_type="h100", gpus=2, node="c")
     params = {"gpus": 2, "nodes": 2, "duration": "PT1H", "from": at(1).isoformat(), "to": at(5).isoformat()}
     found = (await alice.get("/v1/bookings/slots", params=params)).json()["items"]
-    assert [(each["gpu_type"], each["start"]) for each in found] == [("h100", said(at(1))), ("h100", said(at(3)))]
+    assert [(slot["gpu_type"], slot["start"]) for slot in found] == [("h100", said(at(1))), ("h100", said(at(3)))]
     pinned = {key: value for key, value in params.items() if key != "nodes"} | {"node": "c"}
     assert len((await alice.get("/v1/bookings/slots", params=pinned)).json()["items"]) == 2
     any_type = {"gpus": 1, "duration": "PT1H", "from": at(1).isoformat(), "to": at(3).isoformat()}
     found = (await alice.get("/v1/bookings/slots", params=any_type)).json()["items"]
-    assert [each["gpu_type"] for each in found] == ["h100", "t4"]
+    assert [slot["gpu_type"] for slot in found] == ["h100", "t4"]
 
 
 async def test_slots_begin_in_the_next_minute_at_the_earliest(alice: httpx.AsyncClient) -> None:
@@ -77,7 +77,8 @@ async def test_availability_counts_cards_that_are_free_for_the_whole_step(
         end=at(3),
     )
     counts = {
-        each["gpu_type"]: each["free"] for each in (await alice.get("/v1/availability", params=window)).json()["items"]
+        free_type["gpu_type"]: free_type["free"]
+        for free_type in (await alice.get("/v1/availability", params=window)).json()["items"]
     }
     assert counts["t4"] == [1, 0, 1, 1]
     refused = await alice.post(

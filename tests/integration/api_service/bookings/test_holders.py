@@ -74,11 +74,11 @@ Calling = Callable[[str], httpx.AsyncClient]
 async def test_bookings(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
     for who, shown in (("bob", SHOWN[holders][0]), ("dave", SHOWN[holders][1]), ("alice", True), ("root", True)):
         items = (await calling(who).get("/v1/bookings")).json()["items"]
-        taking = [each for each in items if each["id"] in (hers["held"]["id"], hers["ahead"]["id"])]
-        assert [each["user"] for each in taking] == ["alice" if shown else None] * 2, who
-        assert all(each["allocations"] and each["start"] and each["end"] for each in taking)
+        taking = [gpu for gpu in items if gpu["id"] in (hers["held"]["id"], hers["ahead"]["id"])]
+        assert [gpu["user"] for gpu in taking] == ["alice" if shown else None] * 2, who
+        assert all(gpu["allocations"] and gpu["start"] and gpu["end"] for gpu in taking)
         theirs = who in ("alice", "root")
-        assert all((each["title"] == "secret plan") == theirs for each in taking)
+        assert all((gpu["title"] == "secret plan") == theirs for gpu in taking)
         # The list of one user's bookings tells no more than their names do.
         narrowed = (await calling(who).get("/v1/bookings", params={"user": "alice"})).json()["items"]
         assert bool(narrowed) == shown, who
@@ -87,8 +87,8 @@ async def test_bookings(hers: dict[str, Any], calling: Calling, holders: Holders
 
 async def test_one_sees_ones_own_whatever_the_choice(hers: dict[str, Any], calling: Calling) -> None:
     mine = (await calling("alice").get("/v1/bookings", params={"user": "alice"})).json()["items"]
-    assert {each["user"] for each in mine} == {"alice"}
-    assert {each["id"] for each in mine} == {each["id"] for each in hers.values()}
+    assert {gpu["user"] for gpu in mine} == {"alice"}
+    assert {gpu["id"] for gpu in mine} == {gpu["id"] for gpu in hers.values()}
 
 
 async def test_cards(hers: dict[str, Any], calling: Calling, holders: Holders) -> None:
@@ -134,7 +134,7 @@ async def test_what_became_of_a_workload_is_told_to_whom_it_is(
     )
     for who, code in (("alice", "workload_refused"), ("root", "workload_refused"), ("bob", "in_slot")):
         items = (await calling(who).get("/v1/bookings")).json()["items"]
-        assert [each["reason"]["code"] for each in items if each["id"] == hers["held"]["id"]] == [code], who
+        assert [gpu["reason"]["code"] for gpu in items if gpu["id"] == hers["held"]["id"]] == [code], who
 
 
 async def test_who_is_in_a_jobs_way_is_told_to_who_sees_everybody(

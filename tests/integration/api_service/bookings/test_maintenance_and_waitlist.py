@@ -86,9 +86,9 @@ async def test_maintenance_is_tried_planned_listed_and_ended(
     under = await booked(alice, nine)
     dry = await root.post("/v1/maintenance", json=wanted(node, nine, dry_run=True))
     assert (dry.status_code, dry.json()["id"], dry.json()["status"]) == (200, None, None)
-    assert [(each["id"], each["fate"], each["user"]) for each in dry.json()["affected"]] == [
-        (under["id"], "begins_later", "alice")
-    ]
+    assert [
+        (affected_use["id"], affected_use["fate"], affected_use["user"]) for affected_use in dry.json()["affected"]
+    ] == [(under["id"], "begins_later", "alice")]
     assert (await alice.get(f"/v1/bookings/{under['id']}")).json()["status"] == "confirmed"
     key = {"Idempotency-Key": "fans"}
     answer = await root.post("/v1/maintenance", json=wanted(node, nine), headers=key)

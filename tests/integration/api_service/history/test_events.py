@@ -37,8 +37,8 @@ async def test_what_was_done_is_on_record(root: httpx.AsyncClient, alice: httpx.
     job, booking = await submitted(alice), await booked(alice)
     await root.post("/v1/users", json={"name": "carol"})
     found = await _all(root)
-    assert found == sorted(found, key=lambda each: (each["at"], each["id"]), reverse=True)
-    seen = {(each["actor"], each["kind"], each["subject"]) for each in found}
+    assert found == sorted(found, key=lambda event: (event["at"], event["id"]), reverse=True)
+    seen = {(event["actor"], event["kind"], event["subject"]) for event in found}
     assert {
         ("alice", "submitted", job["id"]),
         ("alice", "booking_confirmed", booking["id"]),
@@ -46,9 +46,9 @@ async def test_what_was_done_is_on_record(root: httpx.AsyncClient, alice: httpx.
         ("system", "node_added", "a"),
         ("system", "gpu_added", "a/1"),
     } <= seen
-    [line] = [each for each in found if each["subject"] == booking["id"]]
+    [line] = [event for event in found if event["subject"] == booking["id"]]
     assert (line["after"], line["reason_code"]) == ("confirmed", "booked")
-    assert [each["subject"] for each in await _all(root, kind=["user_created", "submitted"])] == [
+    assert [event["subject"] for event in await _all(root, kind=["user_created", "submitted"])] == [
         "user:carol", job["id"],
     ]  # fmt: skip
 
@@ -101,7 +101,7 @@ async def test_pages_and_filters_agree_with_a_look_at_everything(
             and ("actor" not in params or row.actor == params["actor"])
             and ("subject" not in params or row.subject == params["subject"])
         ]
-        assert [each["id"] for each in await _all(root, drawn.randrange(1, 30), **params)] == wanted, params
+        assert [event["id"] for event in await _all(root, drawn.randrange(1, 30), **params)] == wanted, params
 
 
 async def test_others_read_what_is_about_something_of_theirs(
@@ -116,7 +116,7 @@ async def test_others_read_what_is_about_something_of_theirs(
         assert await _all(alice, subject=subject) == await _all(root, subject=subject) != []
         refused = await bob.get("/v1/events", params={"subject": subject})
         assert (refused.status_code, refused.json()["type"]) == (404, "urn:gpu-dev:problem:not_found")
-    assert [each["kind"] for each in await _all(alice, subject=token)] == ["token_revoked", "token_created"]
+    assert [event["kind"] for event in await _all(alice, subject=token)] == ["token_revoked", "token_created"]
     assert await _all(alice, subject="user:alice") == []
     for subject in ("user:bob", "a", "policy:default", "job-none", "user:", "alice"):
         assert (await alice.get("/v1/events", params={"subject": subject})).status_code == 404
@@ -133,7 +133,13 @@ async def test_secrets_are_in_no_event(root: httpx.AsyncClient, alice: httpx.Asy
     await root.put("/v1/policy/user:alice", json={"max_gpus": 3})
     text = str(await _all(root))
     assert "max_gpus" in text
-    for secret in (token, feed, target["secret"], "a-secret", *(each for each in people.secrets.values() if each)):
+    for secret in (
+        token,
+        feed,
+        target["secret"],
+        "a-secret",
+        *(listed_secret for listed_secret in people.secrets.values() if listed_secret),
+    ):
         assert secret not in text
 
 

@@ -37,7 +37,7 @@ async def test_bookings_there_stay_and_none_is_made(
     slots = await alice.get("/v1/bookings/slots", params={"gpus": 1, "duration": "PT1H", "gpu_type": "h100"})
     assert slots.json()["items"] == []
     free = (await alice.get("/v1/availability", params={"from": at().isoformat(), "to": at(2).isoformat()})).json()
-    assert {each["gpu_type"]: each["free"] for each in free["items"]}["h100"] == [0]
+    assert {free_type["gpu_type"]: free_type["free"] for free_type in free["items"]}["h100"] == [0]
     shorter = await alice.patch(f"/v1/bookings/{booking['id']}", json={"duration": "PT30M"})
     assert (shorter.status_code, shorter.json()["allocations"]) == (200, booking["allocations"])
     assert (await root.post("/v1/nodes/a/uncordon")).json()["cordoned_at"] is None

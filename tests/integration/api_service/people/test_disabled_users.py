@@ -86,7 +86,7 @@ async def test_who_was_disabled_may_be_let_in_again(
     assert (await bob.get("/v1/users/me", headers=header)).status_code == 401
     assert (await root.post("/v1/users/bob/enable")).status_code == 200
     assert (await root.post("/v1/users/nobody/enable")).status_code == 404
-    kinds = [each["kind"] for each in (await root.get("/v1/events?subject=user:bob")).json()["items"]]
+    kinds = [event["kind"] for event in (await root.get("/v1/events?subject=user:bob")).json()["items"]]
     assert kinds == ["user_enabled", "user_disabled"]
 
 
@@ -103,7 +103,7 @@ async def test_names_are_short_names_and_addresses(root: httpx.AsyncClient, runt
         )
         assert job.status_code == 202
         found = (await root.get("/v1/jobs", params={"user": typed})).json()["items"]
-        assert [each["user"] for each in found] == [name]
+        assert [event["user"] for event in found] == [name]
         assert (await root.put(f"/v1/policy/user:{typed.replace('+', '%2B')}", json={"max_gpus": 8})).status_code == 200
         assert (await root.put("/v1/projects/vision/members/nobody")).status_code == 404
         events = (await root.get("/v1/events", params={"actor": name})).json()["items"]

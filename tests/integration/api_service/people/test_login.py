@@ -126,7 +126,7 @@ async def test_two_servers_that_get_it_at_once_make_one_token(
     ):
         for number in range(5):
             proof = signed(world, key=f"AKIAEXAMPLEOFADA{number}")
-            answers = await asyncio.gather(*(each.post("/v1/login", json=proof) for each in (one, two, one, two)))
+            answers = await asyncio.gather(*(caller.post("/v1/login", json=proof) for caller in (one, two, one, two)))
             assert sorted(answer.status_code for answer in answers) == [201, 401, 401, 401]
 
 
@@ -210,7 +210,7 @@ async def test_a_refused_proof_leaves_a_line_in_the_access_log_without_the_proof
         assert (await client.post("/v1/login", json=signed(world))).status_code == 201
     written = capsys.readouterr().err
     found = [json.loads(line) for line in written.splitlines() if '"event": "access"' in line]
-    assert [(each["route"], each["status"], each["user"]) for each in found] == [
+    assert [(access["route"], access["status"], access["user"]) for access in found] == [
         ("/v1/login", 401, None),
         ("/v1/login", 201, "ada"),
     ]

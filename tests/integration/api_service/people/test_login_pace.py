@@ -86,13 +86,13 @@ async def test_saying_to_be_elsewhere_is_of_no_use(
     async with door(runtime, world, monkeypatch) as at:
         with capture_logs() as logs:
             tries = [await at.post(HOME, forwarded=f"192.0.2.{number}") for number in range(6)]
-        assert [each.status_code for each in tries] == [401, 401, 401, 429, 429, 429]
+        assert [attempt.status_code for attempt in tries] == [401, 401, 401, 429, 429, 429]
         # The operator of a server behind a proxy is warned, once.
-        assert [each["event"] for each in logs if each["log_level"] == "warning"] == ["sign_ins_share_a_bucket"]
+        assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["sign_ins_share_a_bucket"]
     async with door(runtime, world, monkeypatch, "10.0.0.0/8") as at:
         # Nor is it through the proxy, which writes behind it who asked.
         tries = [await at.post(PROXY, forwarded=f"192.0.2.{number}, {HOME}") for number in range(4)]
-        assert [each.status_code for each in tries] == [401, 401, 401, 429]
+        assert [attempt.status_code for attempt in tries] == [401, 401, 401, 429]
         # Nor as a proxy of ours, in front or in the middle.
         assert (await at.post(PROXY, forwarded=f"10.0.0.9, {HOME}")).status_code == 429
         assert (await at.post(PROXY, forwarded=f"192.0.2.1, 10.0.0.9, {HOME}")).status_code == 429
@@ -115,7 +115,7 @@ async def test_many_addresses_can_not_make_us_ask_without_end(
 ) -> None:
     async with door(runtime, world, monkeypatch, voucher_per_s=0.5, voucher_burst=4) as at:
         tries = [await at.post(f"192.0.2.{number}") for number in range(6)]
-        assert [each.status_code for each in tries] == [401, 401, 401, 401, 429, 429]
+        assert [attempt.status_code for attempt in tries] == [401, 401, 401, 401, 429, 429]
         assert (tries[-1].json()["type"], tries[-1].headers["retry-after"]) == (TOO_MANY, "2")
         assert "by oidc" in tries[-1].json()["detail"]
         # Other words are others' matter, and what nobody would be asked for needs no bucket.

@@ -78,7 +78,7 @@ async def test_a_person_is_told_by_mail_slack_and_webhook(
         mail = await added(alice, "email", "alice@example.org")
         hook = await added(alice, "webhook", receiver.url("/hook?key=hunter2"))
         slack = await added(alice, "slack", receiver.url("/services/T0/B0/hunter2"))
-        assert [each["status"] for each in (mail, hook, slack)] == ["unverified", "ready", "ready"]
+        assert [target["status"] for target in (mail, hook, slack)] == ["unverified", "ready", "ready"]
         assert hook["secret"].startswith("whsec_")
         assert (mail["secret"], slack["secret"]) == (None, None)
         for shown in (await alice.get(TARGETS), await alice.get(f"{TARGETS}?user=alice")):

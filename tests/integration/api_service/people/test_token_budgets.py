@@ -27,7 +27,7 @@ async def lab(runtime: Runtime) -> None:
 
 async def budget(caller: httpx.AsyncClient, token_id: str) -> dict[str, Any]:
     """As the list of tokens has it."""
-    [found] = [each for each in (await caller.get("/v1/tokens")).json()["items"] if each["id"] == token_id]
+    [found] = [token for token in (await caller.get("/v1/tokens")).json()["items"] if token["id"] == token_id]
     shown: dict[str, Any] = found["budget"]
     return shown
 
@@ -172,7 +172,7 @@ async def test_children_spend_what_their_makers_have(
         assert is_refused(refused)
         assert f"token {first['id']} has 0 of 10 left" in refused.json()["detail"]
         await caller.post(f"/v1/jobs/{job}/cancel")
-    assert [await used(root, each["id"]) for each in (first, own, grandchild)] == [5, 0, 0]
+    assert [await used(root, token["id"]) for token in (first, own, grandchild)] == [5, 0, 0]
 
 
 async def test_after_its_end_a_budget_pays_for_nothing(
@@ -261,16 +261,16 @@ async def test_of_many_at_once_only_those_pass_that_fit(
             for caller in (first, second, third)
         ]
         answers = await asyncio.gather(*posts, *(sum_up_refunds(runtime.uow) for _ in range(5)))
-        passed = [each for each in answers[: len(posts)] if not is_refused(each)]
-        assert [each.status_code // 100 for each in passed] == [2] * 7
+        passed = [answer for answer in answers[: len(posts)] if not is_refused(answer)]
+        assert [answer.status_code // 100 for answer in passed] == [2] * 7
         assert await used(alice, token["id"]) == 7
         assert await used(alice, children[0]["id"]) <= 4
-        jobs = [each.json()["id"] for each in passed if each.json()["id"].startswith("job-")]
+        jobs = [answer.json()["id"] for answer in passed if answer.json()["id"].startswith("job-")]
         cancels = [first.post(f"/v1/jobs/{job}/cancel") for job in jobs]
         more = [third.post("/v1/jobs", json=JOB) for _ in range(10)]
         answers = await asyncio.gather(*cancels, *more)
-        new = [each for each in answers[len(cancels) :] if not is_refused(each)]
-        assert {each.status_code for each in new} <= {202}
+        new = [answer for answer in answers[len(cancels) :] if not is_refused(answer)]
+        assert {answer.status_code for answer in new} <= {202}
         assert await used(alice, token["id"]) == 7 - len(jobs) + len(new)
 
 

@@ -155,7 +155,7 @@ async def test_revoking_takes_all_that_were_made_with_it(
         shown = await uow.identities.principal(runtime.ids.digest(third["token"]), now)
         assert shown is not None
         session = await open_session(uow, shown, lasts=timedelta(hours=1), ids=runtime.ids, now=now)
-    line = [each["token"] for each in (first, second, third, bobs)]
+    line = [token["token"] for token in (first, second, third, bobs)]
     assert [await works(app, secret) for secret in line] == [True] * 4  # and are remembered now
     assert (await root.delete(f"/v1/tokens/{first['id']}")).status_code == 200
     assert [await works(app, secret) for secret in line] == [False] * 4
@@ -208,7 +208,7 @@ async def test_revoking_all_leaves_the_one_that_asks_and_those_it_was_made_with(
     assert (await bob.get("/v1/users/me")).status_code == 401
     assert (await root.delete("/v1/tokens?user=nobody")).status_code == 404
     events = (await root.get("/v1/events?kind=tokens_revoked")).json()["items"]
-    assert [(each["actor"], each["subject"]) for each in events] == [("root", "user:bob"), ("alice", "user:alice")]
+    assert [(event["actor"], event["subject"]) for event in events] == [("root", "user:bob"), ("alice", "user:alice")]
 
 
 async def test_a_renewed_token_is_the_same_with_another_secret(
@@ -285,7 +285,11 @@ async def test_no_token_lasts_longer_than_the_server_lets_it(alice: httpx.AsyncC
 
 async def test_the_owner_sees_what_a_token_is_good_for(alice: httpx.AsyncClient) -> None:
     token = await made(alice, scopes=["book", "read", "read"])
-    [listed] = [each for each in (await alice.get("/v1/tokens")).json()["items"] if each["id"] == token["id"]]
+    [listed] = [
+        other_token
+        for other_token in (await alice.get("/v1/tokens")).json()["items"]
+        if other_token["id"] == token["id"]
+    ]
     assert listed["scopes"] == ["read", "book"]
     for wrong in ([], ["write"], ["READ"]):
         assert (await alice.post("/v1/tokens", json={"scopes": wrong})).status_code == 422

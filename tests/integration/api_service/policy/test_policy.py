@@ -41,13 +41,13 @@ async def put(root: httpx.AsyncClient, scope: str, **rules: object) -> dict[str,
 
 async def earlier(runtime: Runtime, hours: int, *bookings: str) -> None:
     """As if these had been so much earlier."""
-    for each in bookings:
+    for booking in bookings:
         await execute(
             runtime,
             "UPDATE allocations SET during = tstzrange(lower(during) - make_interval(hours => :hours), "
             "upper(during) - make_interval(hours => :hours)) WHERE reservation_id = :id RETURNING id",
             hours=hours,
-            id=each,
+            id=booking,
         )
 
 
@@ -436,11 +436,11 @@ async def test_a_service_reports_pods_that_use_bookings(
         assert (nobodys["uid"], nobodys["outcome"], nobodys["booking_id"]) == ("u-2", "no_booking", None)
         assert nobodys["reason"]
         again = (await gate.post(path, json={"pods": [{**pod, "booking_id": booking["id"]}]})).json()
-        assert [each["outcome"] for each in again["items"]] == ["unchanged"]
+        assert [admission["outcome"] for admission in again["items"]] == ["unchanged"]
         asks = {"user": "alice", "namespace": "lab", "pod": {"uid": "u-1"}}
         assert (await gate.post("/v1/schedulability", json=asks)).json()["nodes"] == ["a"]
         ended = (await gate.post(path, json={"pods": [{**pod, "ended_at": said(datetime.now(UTC))}]})).json()
-        assert [each["outcome"] for each in ended["items"]] == ["ended"]
+        assert [admission["outcome"] for admission in ended["items"]] == ["ended"]
         for wrong in (
             {"gpus": 0},
             {"uid": ""},

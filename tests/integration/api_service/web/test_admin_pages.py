@@ -80,7 +80,7 @@ async def test_a_node_is_cordoned_and_taken_back(browsing: SignedIn, root: httpx
     page = words(await admin.get("/admin/nodes"))
     assert "cordoned" in page
     assert "a fan is loud" in page
-    [node] = [each for each in (await root.get("/v1/nodes")).json()["items"] if each["name"] == "node1"]
+    [node] = [node for node in (await root.get("/v1/nodes")).json()["items"] if node["name"] == "node1"]
     assert node["cordon_reason"] == "a fan is loud"
     await admin.send("/admin/nodes/node1/uncordon")
     assert "takes jobs" in words(await admin.get("/admin/nodes"))

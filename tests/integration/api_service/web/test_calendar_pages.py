@@ -66,7 +66,7 @@ async def events(browser: Browser, **more: str) -> dict[str, Any]:
 
 
 def drawn(found: dict[str, Any], kind: str = "booking") -> list[dict[str, Any]]:
-    return [each for each in found["events"] if kind in each["classNames"]]
+    return [event for event in found["events"] if kind in event["classNames"]]
 
 
 def field(page: str, name: str) -> str:
@@ -96,7 +96,7 @@ async def test_without_gpus_it_says_what_will_be_here(browsing: SignedIn) -> Non
 async def test_the_table_has_free_counts_and_links_to_ones_own(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     made = await booked(alice, at(26), gpus=3, gpu_type="h100", title="runs", duration="PT30M")
     page = await (await browsing("alice")).get(week(by="type", **{"as": "table"}))
-    line = next(each for each in page.split("<tr>") if 'scope="row">h100' in each)
+    line = next(part for part in page.split("<tr>") if 'scope="row">h100' in part)
     cells = re.findall(r'<span class="free-count[^"]*">(\d+)</span>', line)
     assert sorted(cells) == ["1", *["4"] * 6]
     assert f'href="/bookings/{made["id"]}"' in line
@@ -114,23 +114,23 @@ async def test_what_others_have_is_seen_and_whose_by_policy(
     await execute(runtime, RUNNING)
     browser = await browsing("alice")
     found = await events(browser, by="node")
-    [other] = [each for each in drawn(found) if "others" in each["classNames"]]
+    [other] = [event for event in drawn(found) if "others" in event["classNames"]]
     assert (other["title"], other["resourceIds"], other["extendedProps"].get("href")) == ("taken", ["titan"], None)
     assert not {"startEditable", "durationEditable"} & other.keys()
-    [own] = [each for each in drawn(found) if "mine" in each["classNames"]]
+    [own] = [event for event in drawn(found) if "mine" in event["classNames"]]
     assert (own["title"], own["extendedProps"]["booking"]) == ("my runs", mine["id"])
-    assert [each["title"] for each in drawn(found, "job")] == ["taken"]
+    assert [event["title"] for event in drawn(found, "job")] == ["taken"]
     for path in (week(by="node"), week(by="card"), week(by="type"), "/bookings"):
         page = await browser.get(path)
         assert "secret" not in page
         assert "bob" not in page
     settings.holders = Holders.EVERYONE
     found = await events(browser, by="node")
-    assert {each["title"] for each in drawn(found)} == {"bob", "my runs"}
-    assert [each["title"] for each in drawn(found, "job")] == ["bob (runs)"]
+    assert {event["title"] for event in drawn(found)} == {"bob", "my runs"}
+    assert [event["title"] for event in drawn(found, "job")] == ["bob (runs)"]
     assert "secret" not in json.dumps(found)
     admin = await events(await browsing("root"), by="node")
-    assert f"/bookings/{made['id']}" in {each["extendedProps"].get("href") for each in drawn(admin)}
+    assert f"/bookings/{made['id']}" in {event["extendedProps"].get("href") for event in drawn(admin)}
 
 
 @pytest.mark.usefixtures("lab")
@@ -192,7 +192,7 @@ async def test_too_many_are_in_the_counts_and_ones_own_are_drawn(
     await booked(bob, at(30), gpu_type="h100")
     found = await events(await browsing("alice"), by="type")
     assert found["crowded"] is True
-    assert [each["title"] for each in drawn(found)] == ["mine"]
+    assert [event["title"] for event in drawn(found)] == ["mine"]
     assert 2 in [free for _, _, free in found["heat"]["h100"]]
 
 
@@ -209,7 +209,7 @@ async def test_four_thousand_cards_are_as_readable_as_four(
     assert len(page) < 300_000
     last = await events(browser, by="node", page="42")
     assert last["rows"][-1]["id"] == "n499"
-    assert [each["title"] for each in drawn(last)] == ["runs"]
+    assert [event["title"] for event in drawn(last)] == ["runs"]
     one = await events(browser, by="card", node="n499")
     assert len(one["rows"]) == 8
 
@@ -442,7 +442,7 @@ async def test_a_series_is_booked_shown_with_its_dates_and_cancelled_from_one_on
     second = f"/bookings/{items[1]['id']}"
     done = await browser.send(f"{second}/cancel", reach="following", etag=field(await browser.get(second), "etag"))
     assert "3 bookings are cancelled." in words(await browser.get(done.headers["location"]))
-    left = [each["id"] for each in (await alice.get("/v1/bookings?status=confirmed")).json()["items"]]
+    left = [booking["id"] for booking in (await alice.get("/v1/bookings?status=confirmed")).json()["items"]]
     assert left == [items[0]["id"]]
 
 

@@ -171,8 +171,8 @@ async def test_a_session_ends_with_the_token_that_it_was_begun_with(
         await tokens.revoke(uow, principal, principal.token_id, now)
         late = await open_session(uow, principal, lasts=timedelta(hours=1), ids=runtime.ids, now=now)
     async with runtime.uow() as uow:
-        for each in (session, late):
-            assert await uow.identities.principal(runtime.ids.digest(each.secret), now) is None
+        for other_session in (session, late):
+            assert await uow.identities.principal(runtime.ids.digest(other_session.secret), now) is None
 
 
 async def test_a_disabled_users_session_is_over(browsing: SignedIn, root: httpx.AsyncClient) -> None:

@@ -64,7 +64,9 @@ async def test_whoever_signs_in_there_is_signed_in_here(browser: Browser, world:
     assert (done.status_code, done.headers["location"]) == (303, "/jobs")
     assert "ada" in words(await browser.get("/jobs"))
     cookies = done.headers.get_list("set-cookie")
-    assert any("__Host-gpu_dev_session=" in each and "Secure" in each and "HttpOnly" in each for each in cookies)
+    assert any(
+        "__Host-gpu_dev_session=" in cookie and "Secure" in cookie and "HttpOnly" in cookie for cookie in cookies
+    )
 
 
 async def test_a_return_is_good_once_and_for_the_browser_that_began(browser: Browser, world: SignInWorld) -> None:
@@ -137,7 +139,7 @@ async def test_nor_from_many_addresses(runtime: Runtime, world: SignInWorld) -> 
         browser.client.cookies.set("__Host-gpu_dev_sign_in", kept)
         returned = {"state": "a", "code": "b"}
         tried = [await browser.client.get("/sign-in/done", params=returned) for _ in range(4)]
-        assert [each.status_code for each in tried] == [401, 401, 401, 429]
+        assert [response.status_code for response in tried] == [401, 401, 401, 429]
         assert "by oidc" in words(tried[-1].text)
         assert int(tried[-1].headers["retry-after"]) > 0
         # It is the same word that REST's sign-ins with an ID token are good by.

@@ -77,8 +77,8 @@ async def knows(running: RunningExtender, pod: JsonObject, *nodes: str) -> None:
 async def bind_all(running: RunningExtender, pods: list[JsonObject], node: str) -> tuple[int, list[str]]:
     """Bind all at once; how many were, and why the others were not."""
     results = await asyncio.gather(*(running.extender.bind(binding(pod, node)) for pod in pods), return_exceptions=True)
-    refused = [str(each) for each in results if isinstance(each, BindRefusedError)]
-    assert not [each for each in results if each is not None and not isinstance(each, BindRefusedError)]
+    refused = [str(result) for result in results if isinstance(result, BindRefusedError)]
+    assert not [result for result in results if result is not None and not isinstance(result, BindRefusedError)]
     return results.count(None), refused
 
 
@@ -171,7 +171,7 @@ async def test_broken_quotas_leave_the_last_ones_in_force_and_say_so(cards: Card
     assert running.extender.filter(one, [node]).fitting == (node,)
 
     async def told(reason: str) -> bool:
-        return any(each["reason"] == reason for each in await cards.quota_events())
+        return any(event["reason"] == reason for event in await cards.quota_events())
 
     await eventually(lambda: told("BadQuotas"), PATIENCE_S)
     await cards.put_quotas({cards.namespace: {"quota": {"h100": 2}}})

@@ -171,7 +171,7 @@ class Oracle:
     def charged(self) -> dict[str, int]:
         """Of each budget."""
         sums = dict.fromkeys(self.budgets, 0)
-        for part in (each for parts in self.asked.values() for each in parts):
+        for part in (listed_part for parts in self.asked.values() for listed_part in parts):
             for budget in self.lines[part.who]:
                 sums[budget] += part.end - part.start
         return sums

@@ -19,4 +19,4 @@ from api_service.requests.headers import takes_gzip
     ],
 )
 def test_gzip_is_taken_where_it_is_named_with_a_weight(said: list[str], taken: bool) -> None:
-    assert takes_gzip({"headers": [(b"accept-encoding", each.encode()) for each in said]}) is taken
+    assert takes_gzip({"headers": [(b"accept-encoding", value.encode()) for value in said]}) is taken

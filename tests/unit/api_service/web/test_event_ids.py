@@ -44,7 +44,7 @@ def test_every_event_is_seen_once_however_commits_come(order: list[int], cuts: l
     at = 0.0
     for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(order)], strict=True):
         committed |= set(order[begin:end])
-        read = sorted(each for each in committed if each > seen.newest or each in seen.missing)
+        read = sorted(event_id for event_id in committed if event_id > seen.newest or event_id in seen.missing)
         found += read
         seen.saw(read, at)
         seen.give_up(at)

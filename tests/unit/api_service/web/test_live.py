@@ -47,8 +47,8 @@ class Record:
         return max(self.committed, default=0)
 
     async def after(self, event_id: int, limit: int, late: Collection[int] = ()) -> list[Recorded]:
-        new = sorted(each for each in self.committed if each > event_id)[:limit]
-        return [self.committed[each] for each in [*sorted(set(late) & self.committed.keys()), *new]]
+        new = sorted(committed_id for committed_id in self.committed if committed_id > event_id)[:limit]
+        return [self.committed[committed_id] for committed_id in [*sorted(set(late) & self.committed.keys()), *new]]
 
     async def estimates_as_of(self) -> tuple[int, None]:
         return self.estimates

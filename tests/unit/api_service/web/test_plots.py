@@ -6,14 +6,16 @@ from hypothesis import strategies as st
 from api_service.web.plots import column_plot, shares
 
 STEPS = st.lists(
-    st.tuples(st.floats(0, 1e9, allow_nan=False), st.floats(0, 1.5)).map(lambda each: (each[0], each[0] * each[1])),
+    st.tuples(st.floats(0, 1e9, allow_nan=False), st.floats(0, 1.5)).map(
+        lambda drawn_pair: (drawn_pair[0], drawn_pair[0] * drawn_pair[1])
+    ),
     max_size=400,
 )
 
 
 @given(STEPS)
 def test_columns_are_within_the_drawing_and_in_proportion(steps: list[tuple[float, float]]) -> None:
-    held, used = [each[0] for each in steps], [each[1] for each in steps]
+    held, used = [step[0] for step in steps], [step[1] for step in steps]
     plot = column_plot(held, used, [str(number) for number in range(len(steps))])
     end = plot.left
     for column in plot.columns:
@@ -24,7 +26,7 @@ def test_columns_are_within_the_drawing_and_in_proportion(steps: list[tuple[floa
     tallest = max(held, default=0.0)
     for column, value in zip(plot.columns, held, strict=True):
         if tallest >= 0.08:
-            highest = min(each.held_y for each in plot.columns)
+            highest = min(listed_column.held_y for listed_column in plot.columns)
             assert abs((plot.base - column.held_y) * tallest - (plot.base - highest) * value) <= 0.02 * tallest
             assert plot.base - highest >= (plot.base - plot.ticks[-1].at) * 0.49  # the room is used
 

@@ -123,6 +123,13 @@ def test_what_is_out_of_bounds_is_refused(given: Set, name: str, value: str) -> 
 
 def test_the_account_that_ends_pods_keeps_their_marks(given: Set) -> None:
     manifest = Path(__file__).parents[4] / "deploy" / "rbac" / "reservation-expiry.yaml"
-    accounts = [each for each in read_all_yaml(manifest.read_text()) if each["kind"] == "ServiceAccount"]
-    names = {f"system:serviceaccount:{each['metadata']['namespace']}:{each['metadata']['name']}" for each in accounts}
+    accounts = [
+        other_manifest
+        for other_manifest in read_all_yaml(manifest.read_text())
+        if other_manifest["kind"] == "ServiceAccount"
+    ]
+    names = {
+        f"system:serviceaccount:{account['metadata']['namespace']}:{account['metadata']['name']}"
+        for account in accounts
+    }
     assert names == set(given().webhook.mark_keepers)

@@ -16,5 +16,5 @@ def test_a_picture_of_the_fleet_stays_as_it_was() -> None:
     fleet.drop("a")
     assert list(picture) == ["a"]
     assert picture.gpu_types == ["h100"]
-    assert [int(each) for each in picture.whole_free[picture.alive]] == [3]
+    assert [int(amount) for amount in picture.whole_free[picture.alive]] == [3]
     assert len(picture.fitting(Task(0, 0, 3), None)) == 1

@@ -21,7 +21,10 @@ from tests.unit.reservation_core.domain.planning.worlds import T0
 
 END = 40
 ranges = st.lists(
-    st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda each: (each[0], each[0] + each[1])), max_size=5
+    st.tuples(st.integers(0, 30), st.integers(1, 8)).map(
+        lambda drawn_pair: (drawn_pair[0], drawn_pair[0] + drawn_pair[1])
+    ),
+    max_size=5,
 )
 
 

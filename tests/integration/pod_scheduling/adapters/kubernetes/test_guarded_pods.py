@@ -64,20 +64,20 @@ async def label(server: ApiServer, namespace: str, value: str | None = "true") -
 
 async def make(server: ApiServer, namespace: str, *pods: JsonObject) -> None:
     async with server.client() as client:
-        for each in pods:
-            await client.call("POST", f"/api/v1/namespaces/{namespace}/pods", each)
+        for pod in pods:
+            await client.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
 
 
 async def found(server: ApiServer, namespace: str, name: str) -> JsonObject | None:
     async with server.client() as client:
-        for each in (await client.call("GET", f"/api/v1/namespaces/{namespace}/pods"))["items"]:
-            if each["metadata"]["name"] == name:
-                return dict(each)
+        for pod in (await client.call("GET", f"/api/v1/namespaces/{namespace}/pods"))["items"]:
+            if pod["metadata"]["name"] == name:
+                return dict(pod)
     return None
 
 
 def of(pods: Mapping[str, GuardedPod], namespace: str) -> dict[str, GuardedPod]:
-    return {each.name: each for each in pods.values() if each.namespace == namespace}
+    return {pod.name: pod for pod in pods.values() if pod.namespace == namespace}
 
 
 async def test_what_is_read_of_a_pod(
@@ -163,14 +163,16 @@ async def test_an_evicted_pod_gets_its_grace_and_no_more_than_is_allowed(
         for name in ("long", "short"):  # what holds them makes the grace be seen
             held: JsonObject = {"metadata": {"finalizers": ["test.example/hold"]}}
             await client.call("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", held, content_type=MERGE)
-    for each in of(await guarded.look(), namespace).values():
-        await guarded.evict(each, 30)
+    for listed_pod in of(await guarded.look(), namespace).values():
+        await guarded.evict(listed_pod, 30)
     graces = {}
     for name in ("long", "short"):
         left = await found(api_server, namespace, name)
         assert left is not None
         graces[name] = left["metadata"]["deletionGracePeriodSeconds"]
-    assert all(each.leaving for each in of(await guarded.look(), namespace).values() if each.name != "forged")
+    assert all(
+        listed_pod.leaving for listed_pod in of(await guarded.look(), namespace).values() if listed_pod.name != "forged"
+    )
     assert graces["long"] <= 30
     assert graces["short"] <= 3
     async with api_server.client() as client:
@@ -187,9 +189,9 @@ async def test_events_are_written_about_the_pod(
     await guarded.tell_all()
     async with api_server.client() as client:
         [event] = [
-            each
-            for each in (await client.call("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"))["items"]
-            if each["reason"] == "EndingSoon"
+            event
+            for event in (await client.call("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"))["items"]
+            if event["reason"] == "EndingSoon"
         ]
     assert (event["note"], event["regarding"]["name"], event["type"]) == ("It ends at noon.", "p", "Warning")
 

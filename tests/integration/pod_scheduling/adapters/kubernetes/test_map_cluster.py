@@ -27,7 +27,7 @@ async def test_why_a_pod_waits_is_told_to_that_pod_alone(
 
     async def told() -> list[str]:
         conditions = (await transport.request("GET", f"{path}/pod-0"))["status"].get("conditions") or []
-        return [each["message"] for each in conditions if each["type"] == "PodScheduled"]
+        return [condition["message"] for condition in conditions if condition["type"] == "PodScheduled"]
 
     await cluster.tell_waiting(PodRef(namespace, "pod-0", "another-uid"), "NoSuchNode", "There is none.")
     await cluster.tell_waiting(PodRef(namespace, "gone-0", "another-uid"), "NoSuchNode", "There is none.")
@@ -50,4 +50,6 @@ async def test_a_pod_that_was_bound_meanwhile_is_not_told_that_it_waits(
     now = await transport.request("GET", f"{path}/pod-0")
     assert now["spec"]["nodeName"] == "node1"
     conditions = now["status"].get("conditions") or []
-    assert [each for each in conditions if each["type"] == "PodScheduled" and each["status"] == "False"] == []
+    assert [
+        condition for condition in conditions if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    ] == []

@@ -210,7 +210,7 @@ async def test_a_connection_that_was_closed_over_there_costs_no_answer() -> None
         for _ in range(5):
             assert (await client.ask(ADA)).schedulable
     assert answered == 5
-    await asyncio.gather(*(each for each in serving if each is not None))
+    await asyncio.gather(*(task for task in serving if task is not None))
 
 
 async def test_nobody_there(receiver: Receiver) -> None:

@@ -49,7 +49,7 @@ def answered(server: HttpServer, *pieces: bytes) -> bytes:
 
 def get(server: HttpServer, *fields: bytes, query: bytes = b"") -> bytes:
     head = b"GET %b%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" % (server.alive.encode(), query)
-    return head + b"".join(b"%b\r\n" % each for each in fields) + b"\r\n"
+    return head + b"".join(b"%b\r\n" % field for field in fields) + b"\r\n"
 
 
 # --- Heads.

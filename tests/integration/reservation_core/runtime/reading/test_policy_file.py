@@ -85,7 +85,7 @@ async def kept(runtime: Runtime) -> dict[str, tuple[object, bool]]:
     """The rules by scope, and whether the file says them."""
     async with runtime.uow() as uow:
         rules = await uow.policies.rules()
-    return {str(each.rule.scope): (each.rule.rules.max_gpus, each.from_file) for each in rules}
+    return {str(rule.rule.scope): (rule.rule.rules.max_gpus, rule.from_file) for rule in rules}
 
 
 async def changes(runtime: Runtime) -> int:

@@ -214,10 +214,10 @@ async def test_several_runs_at_once_do_everything_once(bookings: BookingWorld, r
     for when in (NINE - MINUTE, NINE, NINE + 55 * MINUTE, NINE + HOUR):
         await bookings.time.set(when)
         await asyncio.gather(*(bookings.look() for _ in range(runs)))
-    for each in made:
-        row = await bookings.booking(each.id)
+    for booking in made:
+        row = await bookings.booking(booking.id)
         assert (row.status, len(row.jobs)) == (BookingStatus.ENDED, 1)
-        assert await bookings.kinds(each.id) == [
+        assert await bookings.kinds(booking.id) == [
             "booking_confirmed",
             "booking_starting_soon",
             "booking_started",
@@ -250,11 +250,11 @@ async def test_cancelled_while_being_started(bookings: BookingWorld) -> None:
         async with bookings.world.uow() as uow:
             await cancel_booking(uow, bookings.world.who, booking_id, "this", None)
 
-    await asyncio.gather(*(cancel(each.id) for each in made), bookings.look(), bookings.look())
+    await asyncio.gather(*(cancel(booking.id) for booking in made), bookings.look(), bookings.look())
     await bookings.look()
-    for each in made:
-        row = await bookings.booking(each.id)
-        kinds = await bookings.kinds(each.id)
+    for booking in made:
+        row = await bookings.booking(booking.id)
+        kinds = await bookings.kinds(booking.id)
         assert row.status is BookingStatus.CANCELLED
         assert kinds[-1] == "booking_cancelled"
         assert kinds.count("booking_started") == len(row.jobs) <= 1
@@ -278,11 +278,11 @@ async def test_extended_while_it_ends(bookings: BookingWorld) -> None:
                 return False  # it was over, or a pod in it has had its time
         return True
 
-    outcomes = await asyncio.gather(bookings.look(), *(extend(each.id) for each in made), bookings.look())
+    outcomes = await asyncio.gather(bookings.look(), *(extend(booking.id) for booking in made), bookings.look())
     extended = outcomes[1:-1]
-    for each, was_extended in zip(made, extended, strict=True):
-        row = await bookings.booking(each.id)
-        taken = await bookings.taken(each.id)
+    for booking, was_extended in zip(made, extended, strict=True):
+        row = await bookings.booking(booking.id)
+        taken = await bookings.taken(booking.id)
         if was_extended:
             assert (row.status, row.span.end) == (BookingStatus.ACTIVE, NINE + 2 * HOUR)
             assert taken == [(NINE, NINE + 2 * HOUR, False)]
@@ -292,7 +292,7 @@ async def test_extended_while_it_ends(bookings: BookingWorld) -> None:
     # The job's own end had come, however that went.
     assert (await bookings.world.row(runs)).status in (JobStatus.ENDING, JobStatus.RUNNING)
     await bookings.at(NINE + 2 * HOUR)
-    assert {(await bookings.booking(each.id)).status for each in made} == {BookingStatus.ENDED}
+    assert {(await bookings.booking(booking.id)).status for booking in made} == {BookingStatus.ENDED}
 
 
 async def test_a_job_that_came_into_a_booking_as_it_was_cancelled_ends_with_it(bookings: BookingWorld) -> None:
@@ -344,7 +344,7 @@ async def test_a_workload_that_is_refused_at_the_start_is_told(bookings: Booking
     assert (row.status, row.why.code, row.jobs) == (BookingStatus.ACTIVE, BookingReason.WORKLOAD_REFUSED, ())
     assert "no room for 2 GPUs" in row.why.detail
     assert (await bookings.kinds(made.id))[-2:] == ["booking_started", "workload_refused"]
-    [(subject, text)] = [each[1:] for each in await told_people(bookings) if each[0] == "workload_refused"]
+    [(subject, text)] = [message[1:] for message in await told_people(bookings) if message[0] == "workload_refused"]
     assert made.id in subject
     assert "could not start" in text
     assert "no room for 2 GPUs" in text
@@ -384,7 +384,7 @@ async def test_a_workload_that_failed_before_it_ran_is_the_bookings_reason(booki
     assert "nowhere/none can't be pulled." in booking.why.detail
     assert (await bookings.told(made.id, "workload_failed"))["job"] == job
     assert (await bookings.look()).changed == 0
-    assert [each[0] for each in await told_people(bookings)] == ["booking_confirmed"]
+    assert [message[0] for message in await told_people(bookings)] == ["booking_confirmed"]
 
 
 async def test_no_workload_starts_for_somebody_who_is_disabled(bookings: BookingWorld) -> None:

@@ -113,7 +113,7 @@ async def test_several_looks_at_once_serve_each_card_once(bookings: BookingWorld
     waits = [await bookings.booked(NINE, gpus=2, wait=True, auto_accept=number % 2 == 0) for number in range(4)]
     await cancelled(bookings, full.id)
     assert sum(await asyncio.gather(*(serve(bookings) for _ in range(4)))) == 2
-    statuses = [(await bookings.booking(each.id)).status for each in waits]
+    statuses = [(await bookings.booking(request.id)).status for request in waits]
     assert statuses == [
         BookingStatus.CONFIRMED,
         BookingStatus.OFFERED,

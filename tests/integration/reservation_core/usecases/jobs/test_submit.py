@@ -85,7 +85,7 @@ async def test_batches_with_the_same_keys_in_other_orders_do_not_wait_in_a_circl
 async def test_one_that_may_not_be_stored_leaves_its_key_to_the_next_and_fails_nobody_else(world: World) -> None:
     first, innocent, second = world.new(key="k", project="nope"), world.new(), world.new(key="k", request=b"2")
     answers = await submit(world.uow, [first, innocent, second], world.clock.now())
-    assert [(each.conflict, each.refusal) for each in answers] == [(True, None), (False, None), (False, None)]
+    assert [(answer.conflict, answer.refusal) for answer in answers] == [(True, None), (False, None), (False, None)]
     assert await waiting(world) == [innocent.reservation.id, second.reservation.id]
 
 
@@ -103,7 +103,9 @@ async def test_a_key_that_is_forgotten_just_then_is_as_if_never_used(
     monkeypatch.setattr(submissions, "_stored_answers", forgotten)
     again, other = world.new(key="k"), world.new()
     answers = await submit(world.uow, [again, other], world.clock.now())
-    assert [(each.replayed_answer, each.conflict, each.refusal) for each in answers] == [(None, False, None)] * 2
+    assert [(answer.replayed_answer, answer.conflict, answer.refusal) for answer in answers] == [
+        (None, False, None)
+    ] * 2
     assert {again.reservation.id, other.reservation.id} < set(await waiting(world))
 
 

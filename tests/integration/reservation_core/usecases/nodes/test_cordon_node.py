@@ -51,10 +51,10 @@ async def test_what_is_there_goes_on_and_nothing_new_comes(world: World) -> None
     both = await world.submitted(nodes=2)
     await planned(planner)
     assert (await world.row(runs)).status is JobStatus.RUNNING
-    assert {each.node for each in await world.cards(first)} == {there}
+    assert {gpu.node for gpu in await world.cards(first)} == {there}
     assert (await world.row(second)).status is JobStatus.QUEUED
     # Its slot is where something will be free, not on the cordoned node.
-    assert {each.node for each in await world.cards(second)} <= {there}
+    assert {gpu.node for gpu in await world.cards(second)} <= {there}
     waits = await world.view(both)
     assert (waits.reservation.reason.code, waits.estimated_start_at) == (ReasonCode.NODE_UNAVAILABLE, None)
     assert f"{here}: Cordoned by an administrator (root: A fan is loud.)" in waits.reservation.reason.detail

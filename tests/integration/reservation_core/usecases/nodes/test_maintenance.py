@@ -58,12 +58,12 @@ async def previewed(bookings: BookingWorld, request: MaintenanceCreate | None = 
 
 
 def fates(window: Window) -> dict[str, Fate]:
-    return {each.id: each.fate for each in window.affected}
+    return {affected_use.id: affected_use.fate for affected_use in window.affected}
 
 
 async def rest_of(bookings: BookingWorld, window: Window, booking_id: str) -> Booking:
     """The booking that has what a window left of another."""
-    [affected] = [each for each in window.affected if each.id == booking_id]
+    [affected] = [affected_use for affected_use in window.affected if affected_use.id == booking_id]
     assert affected.goes_on_as is not None
     rest = await bookings.booking(affected.goes_on_as)
     assert (rest.status, rest.span.start) == (BookingStatus.CONFIRMED, affected.resumes_at)
@@ -78,7 +78,7 @@ def places(booking: Booking) -> set[tuple[str, int]]:
 
 async def states(bookings: BookingWorld) -> dict[tuple[str, int], GpuState]:
     async with bookings.world.uow() as uow:
-        return {(each.node, each.index): each.state for each in await uow.inventory.gpus(after=None, limit=100)}
+        return {(gpu.node, gpu.index): gpu.state for gpu in await uow.inventory.gpus(after=None, limit=100)}
 
 
 async def test_cards_show_a_window_while_it_lasts_and_come_back(bookings: BookingWorld) -> None:
@@ -160,7 +160,7 @@ async def test_running_work_is_drained_by_the_deadline(bookings: BookingWorld) -
     assert (job.status, job.ends_at, job.range_end) == (JobStatus.RUNNING, start - GRACE, start)
     assert "New fans." in job.reason.detail
     assert "maintenance_affects" in await bookings.world.kinds(job_id)
-    [operation] = [each for each in await bookings.world.operate() if each.op == "deadline"]
+    [operation] = [operation for operation in await bookings.world.operate() if operation.op == "deadline"]
     assert operation.id == job_id
 
 
@@ -181,8 +181,8 @@ async def test_a_window_at_once_ends_what_runs_and_lets_start_elsewhere_what_sta
     # Pods that are still there are seen to hold their cards; then the window is.
     assert set((await states(bookings)).values()) == {GpuState.HELD}
     await bookings.world.operate()
-    for each in (runs, starts):
-        await bookings.world.see(bookings.world.cluster.show(pod(each), PodPhase.GONE))
+    for job_id in (runs, starts):
+        await bookings.world.see(bookings.world.cluster.show(pod(job_id), PodPhase.GONE))
     assert set((await states(bookings)).values()) == {GpuState.MAINTENANCE}
     assert (await bookings.world.row(runs)).status is JobStatus.EXPIRED
     assert (await bookings.world.row(starts)).status is JobStatus.QUEUED
@@ -324,7 +324,7 @@ async def test_a_window_and_many_who_book_at_the_same_time(bookings: BookingWorl
         raise AssertionError("the window was never made")
 
     answers = await asyncio.gather(*(tries(number) for number in range(6)), window(), *(tries(n) for n in range(6)))
-    assert all(each.startswith(("bkg-", "mnt-")) or each == "NotBookableError" for each in answers)
+    assert all(answer.startswith(("bkg-", "mnt-")) or answer == "NotBookableError" for answer in answers)
     overlapping = await bookings.rows(
         "SELECT a.id FROM allocations a JOIN allocations b ON a.gpu_id = b.gpu_id AND a.id < b.id "
         "AND a.during && b.during"

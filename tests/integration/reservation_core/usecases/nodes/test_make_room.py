@@ -97,13 +97,13 @@ TIMES = [(0, 3), (-2, 1), (-2, 2), (-2, 6), (-2, 9), (0, 9), (1, 3), (1, 9), (3,
 
 
 @pytest.mark.parametrize(
-    ("hours", "begun"), [*((each, False) for each in TIMES), *((each, True) for each in TIMES if each[0] < 0)]
+    ("hours", "begun"), [*((time, False) for time in TIMES), *((time, True) for time in TIMES if time[0] < 0)]
 )
 async def test_nobody_loses_more_than_the_window_takes(
     bookings: BookingWorld, hours: tuple[int, int], begun: bool
 ) -> None:
     """Whatever the times are: with nowhere to go, a booker keeps every minute of their cards outside the window."""
-    start, end = (NINE + each * HOUR for each in hours)
+    start, end = (NINE + hour * HOUR for hour in hours)
     made = await bookings.booked(start, end - start, gpus=2, node="a")
     if begun:
         await bookings.at(start + 30 * MINUTE)

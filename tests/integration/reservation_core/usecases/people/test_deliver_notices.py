@@ -305,7 +305,7 @@ async def racing(count: int, act: Callable[[], object]) -> AsyncIterator[list[ob
 
 async def test_ten_targets_are_enough_also_when_asked_for_at_once(post: Post) -> None:
     async with racing(15, post.target) as results:
-        made = [each for each in results if isinstance(each, NoticeTarget)]
+        made = [result for result in results if isinstance(result, NoticeTarget)]
     assert len(made) == notice_targets.MOST_TARGETS
     async with post.world.uow() as uow:
         assert len(await uow.notices.targets(post.world.who.user_id, after=None, limit=100)) == 10

@@ -91,7 +91,7 @@ async def test_what_waits_is_cancelled_and_what_runs_or_is_booked_is_listed(lab:
     request = await lab.bookings.booking(lab.request.id)
     assert (request.status, request.why.code) == (BookingStatus.CANCELLED, BookingReason.CANCELLED_BY_ADMIN)
     assert request.why.detail == "Cancelled by root. The user alice is disabled."
-    assert [(each.id, each.status) for each in remains.belongings] == [
+    assert [(belonging.id, belonging.status) for belonging in remains.belongings] == [
         (lab.slot.id, "active"),
         (lab.ahead.id, "confirmed"),
         (lab.runs, "running"),
@@ -108,7 +108,7 @@ async def test_everything_ends_at_one_word(lab: Lab) -> None:
     _, cancelled, remains = await lab.disable(end=True)
     assert cancelled == 6
     # The pod has its grace: its card is held until it is gone.
-    assert [(each.id, each.status) for each in remains.belongings] == [(lab.runs, "ending")]
+    assert [(belonging.id, belonging.status) for belonging in remains.belongings] == [(lab.runs, "ending")]
     for booking in (lab.slot, lab.ahead, lab.request):
         assert await lab.booking_status(booking.id) is BookingStatus.CANCELLED
     assert await lab.booking_status(lab.bobs.id) is BookingStatus.ACTIVE
@@ -181,7 +181,7 @@ async def test_a_process_that_has_not_heard_of_it_takes_nothing_in(lab: Lab) -> 
     [named, bare] = await submit(
         lab.world.uow, [lab.world.new(booking_id=lab.slot.id), lab.world.new(key="k")], lab.world.clock.now()
     )
-    assert [type(each.refusal) for each in (named, bare)] == [UnknownCallerError, UnknownCallerError]
+    assert [type(outcome.refusal) for outcome in (named, bare)] == [UnknownCallerError, UnknownCallerError]
     for wait in (False, True):
         with pytest.raises(UnknownCallerError):
             await lab.bookings.booked(NINE + 30 * HOUR, HOUR, wait=wait)
@@ -219,11 +219,11 @@ async def test_who_books_while_being_disabled_is_found_or_refused(lab: Lab) -> N
         *(lab.bookings.booked(NINE + n * HOUR, HOUR) for n in range(34, 38)),
         return_exceptions=True,
     )
-    assert all(isinstance(each, (Booking, tuple, UnknownCallerError)) for each in made)
+    assert all(isinstance(outcome, (Booking, tuple, UnknownCallerError)) for outcome in made)
     async with lab.world.uow() as uow:
         user = await uow.identities.user("alice")
         assert user is not None
-        assert [each.id for each in (await left(uow, user)).belongings] == [lab.runs]
+        assert [belonging.id for belonging in (await left(uow, user)).belongings] == [lab.runs]
 
 
 async def test_what_waits_once_more_is_cancelled_however_long_ago_its_owner_was_disabled(
@@ -271,9 +271,9 @@ async def test_while_everything_else_goes_on(lab: Lab) -> None:
     await asyncio.gather(lab.disable(end=True), lab.bookings.look(), settle_disabled(lab.world.uow), lab.disable())
     await lab.bookings.look()
     _, cancelled, remains = await lab.disable(end=True)
-    assert (cancelled, [each.id for each in remains.belongings]) == (0, [lab.runs])
-    for each in (lab.slot.id, lab.ahead.id):
-        assert (await lab.bookings.kinds(each)).count("booking_cancelled") == 1
+    assert (cancelled, [belonging.id for belonging in remains.belongings]) == (0, [lab.runs])
+    for booking_id in (lab.slot.id, lab.ahead.id):
+        assert (await lab.bookings.kinds(booking_id)).count("booking_cancelled") == 1
     # The look may come first to what waited, and whose time is over.
     ends = [kind for kind in await lab.bookings.kinds(lab.request.id) if kind != "booking_waitlisted"]
     assert ends in (["booking_cancelled"], ["booking_wait_expired"])

@@ -265,7 +265,7 @@ async def test_what_is_told_is_the_slot_as_soon_as_there_is_one(world: World) ->
         await planner.cycle()
         more = await planner.give_slots()
         await planner.publish_estimates()
-    views = [await world.view(each) for each in waiting]
+    views = [await world.view(job_id) for job_id in waiting]
     assert [view.estimated_start_at for view in views] == [view.promised_start_at for view in views]
     assert (await told(world)).keys() == {*waiting}
 
@@ -355,7 +355,7 @@ async def test_a_backlog_is_forgotten_in_parts_and_nobody_waits_for_the_last(
 
 async def backlog(world: World) -> int:
     async with world.uow() as uow:
-        [depth] = [each.depth for each in await uow.queue.metrics() if each.queue == QueueName.GPU_JOBS.value]
+        [depth] = [metric.depth for metric in await uow.queue.metrics() if metric.queue == QueueName.GPU_JOBS.value]
     return depth
 
 

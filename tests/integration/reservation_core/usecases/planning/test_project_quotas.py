@@ -37,9 +37,9 @@ async def members(bookings: BookingWorld, *names: str) -> list[World]:
     people = [world.who, *[await bookings.person(name) for name in names]]
     async with world.uow() as uow:
         await uow.projects.create("vision", None, world.clock.now())
-        for each in people:
-            await uow.projects.add_member("vision", each.user_id)
-    return [replace(world, who=each) for each in people]
+        for principal in people:
+            await uow.projects.add_member("vision", principal.user_id)
+    return [replace(world, who=principal) for principal in people]
 
 
 async def most_at_once(bookings: BookingWorld) -> int:
@@ -74,8 +74,8 @@ async def extended(world: World, job_id: str, hours: int) -> None:
 async def test_what_all_members_run_for_a_project_counts_together(bookings: BookingWorld) -> None:
     alice, bob = await members(bookings, "bob")
     await rule(bookings.world, VISION, max_gpus=2)
-    jobs = [await each.submitted(project="vision") for each in (alice, bob, alice, bob)]
-    others = [await each.submitted() for each in (alice, bob)]
+    jobs = [await member.submitted(project="vision") for member in (alice, bob, alice, bob)]
+    others = [await member.submitted() for member in (alice, bob)]
     planner = await alice.planner()
     await planner.cycle()
     await planner.publish_estimates()
@@ -194,7 +194,7 @@ async def test_gpu_hours_of_a_project_are_its_members_together(bookings: Booking
     alice, bob = await members(bookings, "bob")
     # With the time that a start may take, an hour's job is allocated 62 minutes.
     await rule(bookings.world, VISION, max_gpu_hours_per_week=2.5)
-    jobs = [await each.submitted(project="vision") for each in (alice, bob, alice)]
+    jobs = [await member.submitted(project="vision") for member in (alice, bob, alice)]
     planner = await alice.planner()
     await planner.cycle()
     assert await statuses(alice, *jobs) == [JobStatus.STARTING, JobStatus.STARTING, JobStatus.QUEUED]
@@ -321,7 +321,7 @@ async def test_the_workload_of_a_booking_is_for_the_bookings_project(bookings: B
 async def test_who_leaves_a_project_keeps_what_waits_for_it(bookings: BookingWorld) -> None:
     alice, bob = await members(bookings, "bob")
     await rule(bookings.world, VISION, max_gpus=1)
-    jobs = [await each.submitted(project="vision") for each in (alice, bob)]
+    jobs = [await member.submitted(project="vision") for member in (alice, bob)]
     planner = await alice.planner()
     await planner.cycle()
     async with bob.uow() as uow:

@@ -77,7 +77,7 @@ async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: Booking
     assert view.queue_position == 1
     # There is a card for it, but her quota is used until then.
     [(end, _, _)] = await bookings.taken(mine[2])
-    assert [each[1] for each in await bookings.taken(mine[0])] == [end]
+    assert [time_range[1] for time_range in await bookings.taken(mine[0])] == [end]
     assert view.estimated_start_at == view.promised_start_at == end
     # One of hers ends: the next starts, and not sooner.
     await ended(bookings, mine[0])
@@ -94,10 +94,10 @@ async def test_who_is_held_back_is_promised_the_first_time_that_the_quota_allows
     booked = await bookings.booked(START + 2 * HOUR + 4 * MINUTE)
     await again(await world.planner())
     [(end, then, _), _] = await bookings.taken(held_back)
-    assert {each[1] for each in await bookings.taken(first)} == {end}
+    assert {time_range[1] for time_range in await bookings.taken(first)} == {end}
     # Beside the second there is no room for the third, nor for two GPUs beside the booking; for one there is.
     assert then == booked.span.start
-    assert [each[0] for each in await bookings.taken(small)] == [then]
+    assert [time_range[0] for time_range in await bookings.taken(small)] == [then]
     for job in (held_back, small):
         view = await world.view(job)
         assert view.reservation.reason.code is ReasonCode.QUOTA_REACHED

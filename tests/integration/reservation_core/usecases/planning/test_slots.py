@@ -61,7 +61,7 @@ async def test_who_waits_has_cards_in_the_ledger_and_is_told_since_when(world: W
     assert await slot(world, first) == (end, end + HOUR + ALLOWANCE, 4)
     then = end + HOUR + ALLOWANCE
     assert await slot(world, second) == (then, then + HOUR + ALLOWANCE, 1)
-    views = [await world.view(each) for each in (first, second)]
+    views = [await world.view(job_id) for job_id in (first, second)]
     assert [view.estimated_start_at for view in views] == [end, then]
     assert [view.promised_start_at for view in views] == [end, then]
     assert [view.queue_position for view in views] == [1, 2]
@@ -125,7 +125,7 @@ async def test_a_new_planner_knows_the_slots_whatever_part_of_the_line_it_reads(
     await plan(world)
     # It starts in its slot, although others stand before it in line.
     assert (await world.row(low)).status is JobStatus.STARTING
-    assert {(await world.row(each)).status for each in urgent} == {JobStatus.QUEUED}
+    assert {(await world.row(job_id)).status for job_id in urgent} == {JobStatus.QUEUED}
 
 
 async def test_an_extension_into_a_slot_names_who_was_promised_what_and_when(world: World) -> None:
@@ -209,10 +209,10 @@ async def test_fifty_bookings_at_once_and_a_planner_give_no_card_twice(bookings:
     answers, _ = await asyncio.gather(asyncio.gather(*(book(number) for number in range(50))), keep_planning())
     assert any(answers)
     await plan(world, planner)
-    assert {(await world.row(each)).status for each in jobs} <= {JobStatus.QUEUED, JobStatus.STARTING}
-    for each in jobs:
-        waits = (await world.row(each)).status is JobStatus.QUEUED
-        assert (await slot(world, each) is not None) == waits
+    assert {(await world.row(job)).status for job in jobs} <= {JobStatus.QUEUED, JobStatus.STARTING}
+    for job in jobs:
+        waits = (await world.row(job)).status is JobStatus.QUEUED
+        assert (await slot(world, job) is not None) == waits
     twice = await bookings.rows(
         "SELECT a.id FROM allocations a JOIN allocations b "
         "ON a.gpu_id = b.gpu_id AND a.id < b.id AND a.during && b.during"
@@ -229,20 +229,20 @@ async def test_jobs_of_a_booking_run_on_its_cards_in_its_time_and_end_with_it(bo
     booking = await bookings.booked(start, 2 * HOUR, gpus=2)
     inside = [await world.submitted(booking_id=booking.id) for _ in range(3)]
     planner = await plan(world)
-    assert {(await world.row(each)).status for each in inside} == {JobStatus.QUEUED}
-    assert [found and found[0] for found in [await slot(world, each) for each in inside]] == [
+    assert {(await world.row(job_id)).status for job_id in inside} == {JobStatus.QUEUED}
+    assert [found and found[0] for found in [await slot(world, job_id) for job_id in inside]] == [
         start,
         start,
         start + HOUR + ALLOWANCE,
     ]
     await bookings.at(start)
     await plan(world, planner)
-    assert [(await world.row(each)).status for each in inside] == [
+    assert [(await world.row(job_id)).status for job_id in inside] == [
         JobStatus.STARTING,
         JobStatus.STARTING,
         JobStatus.QUEUED,
     ]
-    [third] = [await slot(world, each) for each in inside[2:]]
+    [third] = [await slot(world, job_id) for job_id in inside[2:]]
     # It asked for an hour; the booking is over before.
     assert third == (start + HOUR + ALLOWANCE, start + 2 * HOUR, 1)
     booked = await bookings.rows("SELECT gpu_id FROM allocations WHERE reservation_id = :id", id=booking.id)
@@ -268,7 +268,7 @@ async def test_only_a_booking_of_ones_own_that_is_not_over_and_large_enough_take
     assert isinstance(await refusal(booking_id=booking.id, key="k", nodes=2), BookingNotUsableError)
     # A key is not used up by a refusal.
     new = world.new(booking_id=booking.id, key="k")
-    assert [each.refusal for each in await submit(world.uow, [new], world.clock.now())] == [None]
+    assert [outcome.refusal for outcome in await submit(world.uow, [new], world.clock.now())] == [None]
     await bookings.at(START + 3 * HOUR)
     assert isinstance(await refusal(booking_id=booking.id), BookingNotUsableError)
 

@@ -152,7 +152,7 @@ async def test_many_at_once_note_it_once(lab: Lab) -> None:
     enders = [PodEnder(lab.bookings.world.uow, lab.pods, PodEndRules()) for _ in range(4)]
     pods = await lab.pods.look()
     reports = await asyncio.gather(*(ender.run(pods) for ender in enders))
-    assert sum(each.asked for each in reports) == 4
+    assert sum(report.asked for report in reports) == 4
     assert len(await lab.records("pod_end_asked")) == 4
 
 

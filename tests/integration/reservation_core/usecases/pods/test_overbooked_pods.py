@@ -57,8 +57,8 @@ async def test_of_pods_that_were_let_in_at_once_only_as_many_stay_as_have_room(l
     assert {uid for _, uid, _ in lab.pods.asked} == {"u-2", "u-3", "u-4"}
     assert {name for name, reason, _ in lab.pods.told if reason == "Ending"} == {"train-2", "train-3", "train-4"}
     records = await lab.records("pod_displaced")
-    assert {each["name"] for each in records} == {"train-2", "train-3", "train-4"}
-    assert {each["about"] for each in records} == {made.id}
+    assert {record["name"] for record in records} == {"train-2", "train-3", "train-4"}
+    assert {record["about"] for record in records} == {made.id}
     assert "has 2 GPUs" in records[0]["why"]
     assert (await told(lab)).count("pod_displaced") == 3
     for _ in range(2):

@@ -206,8 +206,8 @@ async def test_what_runs_in_a_booking_leaves_less_for_another_pod(bookings: Book
         return verdict.schedulable, verdict.reason
 
     new, same, other = JudgedPod(), JudgedPod(POD.uid), JudgedPod("u-2")
-    assert [(await may(2, each))[0] for each in (None, new, same, other)] == [True, False, True, False]
-    assert [(await may(1, each))[0] for each in (None, new, same, other)] == [True] * 4
+    assert [(await may(2, pod_uid))[0] for pod_uid in (None, new, same, other)] == [True, False, True, False]
+    assert [(await may(1, pod_uid))[0] for pod_uid in (None, new, same, other)] == [True] * 4
     assert "1 are in use" in (await may(2, new))[1]
     # So do its jobs, until their pods are gone.
     job = await bookings.world.submitted(booking_id=made.id)
@@ -216,7 +216,7 @@ async def test_what_runs_in_a_booking_leaves_less_for_another_pod(bookings: Book
         "VALUES (:j, 1, :gpu, 0, tstzrange(:now, :end), true, :now, :b) RETURNING id",
         j=job, gpu=made.cards[0].gpu_id, now=NINE, end=NINE + HOUR, b=made.id,
     )  # fmt: skip
-    assert [(await may(1, each))[0] for each in (None, new, same)] == [True, False, True]
+    assert [(await may(1, pod_uid))[0] for pod_uid in (None, new, same)] == [True, False, True]
     await report(bookings, replace(POD, ended_at=NINE + MINUTE))
     assert (await may(1, new))[0]
 
@@ -245,7 +245,7 @@ async def test_the_nodes_of_a_booking_are_those_with_room_for_the_pod(bookings: 
     assert [await nodes(2, JudgedPod(uid)) for uid in ("u-2", "u-3")] == [both, (other,)]
     await report(bookings, second)
     assert [await nodes(gpus, new) for gpus in (1, 2)] == [(one,), None]
-    await report(bookings, *(replace(each, ended_at=NINE) for each in (first, second)))
+    await report(bookings, *(replace(listed_report, ended_at=NINE) for listed_report in (first, second)))
     assert await nodes(2, new) == both
     # So does a job.
     job = await bookings.world.submitted(booking_id=made.id)

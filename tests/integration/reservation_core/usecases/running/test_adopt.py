@@ -139,7 +139,7 @@ async def test_where_only_their_number_matters_so_many_cards_count_and_those_tha
     world: World, settle: Settle
 ) -> None:
     first, second = await world.ran(), await world.ran()
-    assert [{(card.node, card.index) for card in await world.cards(each)} for each in (first, second)] == [
+    assert [{(card.node, card.index) for card in await world.cards(job_id)} for job_id in (first, second)] == [
         {("a", 0)},
         {("a", 1)},
     ]

@@ -226,8 +226,8 @@ async def test_what_comes_after_its_end_was_decided_is_ended_when_it_is_seen(wor
     await told(world, "create", answered)
     world.cluster.loses_answers = True
     await told(world, "create", job_id)
-    for each in starting:
-        await cancelled(world, each)
+    for listed_job_id in starting:
+        await cancelled(world, listed_job_id)
     said = await world.depth("pod_operations")
     await world.see(world.cluster.show(pod(answered), PodPhase.RUNNING))
     assert await world.depth("pod_operations") == said, "a pod that came in time was told by the first delete"

@@ -77,7 +77,7 @@ def test_days_begin_at_midnight_and_are_as_long_as_clocks_make_them() -> None:
     long = window_of(TimelineScale.DAY, date(2030, 10, 27), BERLIN)
     assert (short.end - short.start, long.end - long.start) == (23 * HOUR, 25 * HOUR)
     week = window_of(TimelineScale.WEEK, date(2030, 3, 28), BERLIN).bounds(24)
-    assert [each.astimezone(BERLIN).hour for each in week] == [0] * 8
+    assert [moment.astimezone(BERLIN).hour for moment in week] == [0] * 8
     # The hour that there is not is no step; the one that comes twice is one of two hours.
     assert [b - a for a, b in pairwise(short.bounds(1))] == [HOUR] * 23
     steps = long.bounds(1)
@@ -118,7 +118,8 @@ def test_free_counts_are_what_counting_says(drawn: list[list[tuple[int, int]]], 
             busy.append((begin, begin + length))
         cards.append(card(number, "n", "t", *busy))
     expected = [
-        sum(all(not (a < end and begin < b) for a, b in each.busy) for each in cards) for begin, end in pairwise(bounds)
+        sum(all(not (a < end and begin < b) for a, b in listed_card.busy) for listed_card in cards)
+        for begin, end in pairwise(bounds)
     ]
     assert free_between(cards, bounds) == expected
 
@@ -189,7 +190,7 @@ def test_what_takes_a_whole_row_lies_behind_but_bookings_never() -> None:
 
     def drawn(**fields: object) -> dict[str, list[str]]:
         made = seen([entry(**fields)], rows, Sight(ALICE), window, NOW)  # type: ignore[arg-type]
-        return {each.get("display", "auto"): each["resourceIds"] for each in events(made, rows, window)}
+        return {event.get("display", "auto"): event["resourceIds"] for event in events(made, rows, window)}
 
     assert drawn(kind=ReservationKind.MAINTENANCE, gpu_ids=(0, 1, 2)) == {"background": ["titan"], "auto": ["rhea"]}
     assert drawn(gpu_ids=(0, 1, 2)) == {"auto": ["rhea", "titan"]}
@@ -218,7 +219,15 @@ def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
     shown = columns(window, NOW)
     [line] = table(rows, shown, seen([mine, other], rows, Sight(ALICE), window, NOW), NOW)
     assert [cell.free for cell in line.cells] == [2, 1, 1, 2, 2, 2, 2]
-    assert [[each.entry.id for each in cell.mine] for cell in line.cells] == [[], ["bkg-1"], ["bkg-1"], [], [], [], []]
+    assert [[listed_entry.entry.id for listed_entry in cell.mine] for cell in line.cells] == [
+        [],
+        ["bkg-1"],
+        ["bkg-1"],
+        [],
+        [],
+        [],
+        [],
+    ]
     assert [column.today for column in shown] == [True] + [False] * 6
 
 

@@ -20,9 +20,9 @@ def _slot(kind: str, start: datetime) -> FreeSlot:
 
 def test_only_what_differs_has_a_new_version() -> None:
     first = fleet_of(None, [node("a", card()), node("b", card())], NOW)
-    assert (first.version, first.layout, [each.version for each in first.nodes]) == (1, 1, [1, 1])
+    assert (first.version, first.layout, [listed_node.version for listed_node in first.nodes]) == (1, 1, [1, 1])
     second = fleet_of(first, [node("a", card()), node("b", card(holder=hold()))], NOW + HOUR)
-    assert (second.version, second.layout, [each.version for each in second.nodes]) == (2, 1, [1, 2])
+    assert (second.version, second.layout, [listed_node.version for listed_node in second.nodes]) == (2, 1, [1, 2])
     assert second.nodes[0] is first.nodes[0]
     third = fleet_of(second, [node("a", card()), node("b", card(holder=hold()))], NOW + 2 * HOUR)
     assert (third.version, third.read_at) == (2, NOW + 2 * HOUR)
@@ -49,7 +49,7 @@ def test_what_comes_and_goes_is_a_new_layout() -> None:
 
 def test_marks_are_safe_in_selectors_and_of_one_node_each() -> None:
     names = ["gpu.a", "gpu a", "x#y", "<b>", "gpu:a", "GPU.a"]
-    marks = [each.mark for each in fleet_of(None, [node(name) for name in names], NOW).nodes]
+    marks = [other_node.mark for other_node in fleet_of(None, [node(name) for name in names], NOW).nodes]
     assert len(set(marks)) == len(names)
     assert all(mark.isascii() and mark.isalnum() and mark[0].isalpha() for mark in marks)
 
@@ -57,13 +57,13 @@ def test_marks_are_safe_in_selectors_and_of_one_node_each() -> None:
 def test_the_next_opening_is_that_of_types_that_are_full() -> None:
     cards = [card(0, holder=hold()), card(1, gpu_type="a100"), card(2, gpu_type="l4", follower=hold(start=NOW + HOUR))]
     fleet = fleet_of(None, [node("a", *cards)], NOW)
-    assert [(each.gpu_type, each.known, each.next_at) for each in counts(fleet, ADA)] == [
+    assert [(type_count.gpu_type, type_count.known, type_count.next_at) for type_count in counts(fleet, ADA)] == [
         ("a100", True, None), ("h100", False, None), ("l4", False, None)
     ]  # fmt: skip
     slots = [_slot("h100", NOW + 3 * HOUR), _slot("a100", NOW), _slot("h100", NOW + 2 * HOUR)]
     found = with_openings(fleet, openings_of(fleet, slots))
     assert found.version == 2
-    assert [(each.gpu_type, each.known, each.next_at) for each in counts(found, ADA)] == [
+    assert [(count.gpu_type, count.known, count.next_at) for count in counts(found, ADA)] == [
         ("a100", True, None), ("h100", True, NOW + 2 * HOUR), ("l4", True, None)
     ]  # fmt: skip
     assert with_openings(found, found.openings) is found
@@ -103,9 +103,9 @@ def test_the_numbers_are_what_counting_says_however_they_came(moments: list[list
     assert fleet is not None
     for user_id in (ADA, BOB, 3):
         wanted: dict[str, Counter[TileState]] = {}
-        for each in moments[-1]:
-            for one in each.cards:
-                state = state_of(one, available=each.available, user_id=user_id)
+        for moment in moments[-1]:
+            for one in moment.cards:
+                state = state_of(one, available=moment.available, user_id=user_id)
                 wanted.setdefault(one.gpu_type, Counter())[state] += 1
         told = {
             c.gpu_type: (c.cards, c.free, c.soon, c.mine, c.others, c.maintenance, c.out)
@@ -129,12 +129,12 @@ def test_the_numbers_are_what_counting_says_however_they_came(moments: list[list
 def test_who_has_seen_a_version_is_shown_all_that_differs_from_it(moments: list[list[NodeNow]]) -> None:
     """Somebody who takes over the nodes with newer versions than theirs, or all where the layout is newer, has all."""
     fleet = fleet_of(None, moments[0], NOW)
-    shown = {each.name: each.now for each in fleet.nodes}
+    shown = {listed_node.name: listed_node.now for listed_node in fleet.nodes}
     for nodes in moments[1:]:
         since = fleet.version
         fleet = fleet_of(fleet, nodes, NOW)
         if since < fleet.layout:
-            shown = {each.name: each.now for each in fleet.nodes}
+            shown = {listed_node.name: listed_node.now for listed_node in fleet.nodes}
         else:
-            shown |= {each.name: each.now for each in fleet.nodes if each.version > since}
+            shown |= {listed_node.name: listed_node.now for listed_node in fleet.nodes if listed_node.version > since}
         assert list(shown.values()) == nodes

@@ -139,7 +139,7 @@ def test_rules_are_said_in_words() -> None:
         relaxed_if_starts_within=[RelaxationIn(within=timedelta(hours=2), lifts=[RuleName.COOLDOWN])],
         booking_required=False,
     )
-    assert [(each.words, each.value) for each in said(rules)] == [
+    assert [(rule_words.words, rule_words.value) for rule_words in said(rules)] == [
         ("GPUs at once", "4"),
         ("GPU-hours in a week", "1000000000"),
         ("Longest job or booking", "no limit"),
@@ -147,5 +147,5 @@ def test_rules_are_said_in_words() -> None:
         ("Bookings that start within 2h are free of", "Pause between two bookings"),
         ("GPUs of clusters that ask", "without one, too"),
     ]
-    assert next((each.before, each.after) for each in changes(RulesIn(max_gpus=8), rules)) == ("8", "4")
+    assert next((change.before, change.after) for change in changes(RulesIn(max_gpus=8), rules)) == ("8", "4")
     assert changes(None, RulesIn(max_gpus=8))[0].before is None

@@ -160,8 +160,8 @@ PATHS = ["metadata", "spec", "status", "annotations", "labels", "containers", "i
 
 def _replaced(thing: Any, name: str, value: Any) -> Any:
     if isinstance(thing, dict):
-        return {key: value if key == name else _replaced(each, name, value) for key, each in thing.items()}
-    return [_replaced(each, name, value) for each in thing] if isinstance(thing, list) else thing
+        return {key: value if key == name else _replaced(part, name, value) for key, part in thing.items()}
+    return [_replaced(part, name, value) for part in thing] if isinstance(thing, list) else thing
 
 
 @given(st.sampled_from(PATHS), JSON, st.booleans())

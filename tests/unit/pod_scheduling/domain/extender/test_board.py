@@ -221,8 +221,8 @@ def test_a_node_that_comes_back_has_what_is_on_it() -> None:
 def test_scores_are_0_to_10_and_the_best_stands_out() -> None:
     made = board(*(plugin(f"w{number}") for number in range(5)))
     for number, taken in enumerate([0, 1, 2, 3]):
-        for each in range(taken):
-            made.cards.put_bound(whole(f"x{number}-{each}", 1, cpu_milli=1000), f"w{number}", None)
+        for other_number in range(taken):
+            made.cards.put_bound(whole(f"x{number}-{other_number}", 1, cpu_milli=1000), f"w{number}", None)
     made.cards.put_bound(whole("full", 4), "w4", None)
     nodes = [f"w{number}" for number in range(5)] + ["elsewhere"]
     scores = made.scores(whole("p", 1), nodes)

@@ -16,7 +16,7 @@ MEMORY = 16
 
 
 def free(*milli: int) -> FreeOnNode:
-    return FreeOnNode(milli, [MEMORY if each == 1000 else MEMORY * each // 1000 for each in milli], MEMORY)
+    return FreeOnNode(milli, [MEMORY if share == 1000 else MEMORY * share // 1000 for share in milli], MEMORY)
 
 
 def test_a_share_goes_where_gpu_manager_would_put_it() -> None:
@@ -125,5 +125,5 @@ def test_a_layout_never_takes_more_than_is_free(asked: AskedCards, milli: list[i
     here = free(*milli)
     found = lay_out(asked, here, promised, ())
     assert len({taken.card for taken in found}) == len(found)
-    assert all(0 <= each <= 1000 for each in here.milli)
-    assert all(each >= 0 for each in here.memory)
+    assert all(0 <= amount <= 1000 for amount in here.milli)
+    assert all(amount >= 0 for amount in here.memory)

@@ -12,7 +12,7 @@ from pod_scheduling.domain.extender.model_usage import UNSEEN, Model, ModelUsage
 from pod_scheduling.domain.extender.owner_quotas import LedgerHoldings, OwnedPod, OwnerQuotas
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
 
-H100, PCIE, T4, BARE = (model_of(each) for each in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "Tesla-T4", ""))
+H100, PCIE, T4, BARE = (model_of(label) for label in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "Tesla-T4", ""))
 
 
 def rule(limit: int | None, **scope: str) -> PolicyRule:
@@ -97,14 +97,14 @@ class Counted:
         if asking.owner is None or asking.booked or asking.namespace not in self.enforced:
             return True
         gpu_type = model.gpu_type or "unknown"
-        by_scope = {each.scope: each.rules.max_gpus for each in ledger.policy.rules}
+        by_scope = {rule.scope: rule.rules.max_gpus for rule in ledger.policy.rules}
         scopes = [Scope(asking.owner, None, gpu_type), Scope(asking.owner), Scope(None, None, gpu_type), Scope()]
-        scope = next((each for each in scopes if each in by_scope), None)
+        scope = next((scope for scope in scopes if scope in by_scope), None)
         if scope is None or not isinstance(limit := by_scope[scope], int):
             return True
 
         def counts(other: OwnedPod, models: list[Model]) -> bool:
-            types = [each.gpu_type or "unknown" for each in models]
+            types = [listed_model.gpu_type or "unknown" for listed_model in models]
             typed = scope.gpu_type is None or UNSEEN in models or scope.gpu_type in types
             return (
                 typed and other.owner == asking.owner and other.uid != asking.uid and other.namespace in self.enforced
@@ -147,7 +147,7 @@ _STEPS = st.one_of(
 )
 
 
-@given(_LEDGERS, st.lists(_STEPS, max_size=14), _PODS, st.integers(0, 6).map(lambda each: each * 500), _MODELS)
+@given(_LEDGERS, st.lists(_STEPS, max_size=14), _PODS, st.integers(0, 6).map(lambda integer: integer * 500), _MODELS)
 def test_after_any_sequence_who_may_is_who_may_by_counting_anew(
     ledger: LedgerHoldings, steps: list[tuple[object, ...]], asking: OwnedPod, milli: int, model: Model
 ) -> None:

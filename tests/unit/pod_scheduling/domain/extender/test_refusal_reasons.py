@@ -25,7 +25,9 @@ def asks(
 
     inits = [] if beside is None else [made(beside) | {"restartPolicy": "Always"}]
     inits += [] if init is None else [made(init)]
-    return asked_cards({"containers": [made(each) for each in containers], "initContainers": inits}, CardResources())
+    return asked_cards(
+        {"containers": [made(container) for container in containers], "initContainers": inits}, CardResources()
+    )
 
 
 def node(shares: int = 2, plugin: int = 0, memory: int = 8) -> CardNode:

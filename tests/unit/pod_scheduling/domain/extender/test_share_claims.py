@@ -34,11 +34,11 @@ def test_who_claims_nothing_any_more_counts_on_no_node() -> None:
     claims.put(pod("never claimed"), ["n1"])
     usage.claim("whole", "a", [MODEL], 1000, 20.0)
     claims.put(CardPod("whole", "a", "whole", AskedCards(plugin=1)), ["n1"])
-    assert [each.uid for each in claims.others("n1", "c")] == ["a", "b"]
-    assert [each.uid for each in claims.others("n2", "a")] == ["b"]
+    assert [other_pod.uid for other_pod in claims.others("n1", "c")] == ["a", "b"]
+    assert [other_pod.uid for other_pod in claims.others("n2", "a")] == ["b"]
     assert claims.others("n3", "c") == ()
     usage.end_claims(15)
-    assert [each.uid for each in claims.others("n1", "c")] == ["a"]
+    assert [other_pod.uid for other_pod in claims.others("n1", "c")] == ["a"]
     usage.use("a", "a", MODEL, 500)  # it is somewhere
     assert list(claims.others("n2", "c")) == []
 
@@ -47,7 +47,7 @@ def test_what_fits_in_one_order_and_not_in_another_does_not_fit() -> None:
     # 0.5 and 0.5 first share a card; 0.6 and 0.4 then share the other. 0.4 beside a 0.5 leaves no room for the 0.5.
     asked = [share(500), share(500), share(600), share(400)]
     free = FreeOnNode([1000, 1000], [8, 8], 8)
-    assert all(place(each, free) is not None for each in asked)
+    assert all(place(asked_pod, free) is not None for asked_pod in asked)
     assert not fit_in_any_order(asked, FreeOnNode([1000, 1000], [8, 8], 8))
     assert fit_in_any_order(asked, FreeOnNode([1000, 1000, 1000], [8, 8, 8], 8))
 
@@ -109,7 +109,7 @@ def test_it_is_what_trying_all_orders_finds(asked: list[AskedCards], cards: list
 
     def all_come(order: tuple[AskedCards, ...]) -> bool:
         there = free()
-        return all(place_beside_plugin(each, there) is not None for each in order)
+        return all(place_beside_plugin(listed_cards, there) is not None for listed_cards in order)
 
     some = [order for count in range(1, len(asked) + 1) for order in permutations(asked, count)]
     assert fit_in_any_order(asked, free()) == all(all_come(order) for order in some)

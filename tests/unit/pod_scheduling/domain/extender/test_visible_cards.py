@@ -57,7 +57,7 @@ def patched(given: Json, rules: VisibleCardsRules = RULES) -> Json:
 
 def test_each_container_refers_to_the_annotation_of_its_own_number() -> None:
     result = patched(pod(container("a", core=30), container("b"), container("c", core=200)))
-    told = [each.get("env") for each in result["spec"]["containers"]]
+    told = [listed_container.get("env") for listed_container in result["spec"]["containers"]]
     assert told == [[devices(0), ORDER], None, [devices(2), ORDER]]
 
 
@@ -158,8 +158,8 @@ def test_any_pod_changed_twice_is_changed_once_and_nothing_else_of_it(
 ) -> None:
     given["spec"]["schedulerName"] = "gpu-scheduler" if mapped else "gpu-quota-scheduler"
     containers = given["spec"].get("containers") or []
-    for each, limits in zip(containers, amounts, strict=False):
-        each["resources"] = {"limits": limits}
+    for container, limits in zip(containers, amounts, strict=False):
+        container["resources"] = {"limits": limits}
     if labelled:
         given["metadata"]["labels"] = {"gpu-dev/cards": "visible"}
     rules = VisibleCardsRules(override_devices=override)
@@ -173,16 +173,16 @@ def test_any_pod_changed_twice_is_changed_once_and_nothing_else_of_it(
     again = reviewed(result, rules)
     assert isinstance(again, Untouched)
     assert not [name for name in result["metadata"].get("annotations") or {} if name.startswith(INDEX_OF)]
-    alone = (asked_cards({"containers": [each]}, CardResources()) for each in containers)
+    alone = (asked_cards({"containers": [listed_container]}, CardResources()) for listed_container in containers)
     told = {number for number, asked in enumerate(alone) if asked.shares and not asked.plugin}
     for number, (before, after) in enumerate(zip(containers, result["spec"]["containers"], strict=True)):
         if number not in told:
             assert after == before
             continue
         ours = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-        said = {each["name"]: each for each in after["env"]}
+        said = {variable["name"]: variable for variable in after["env"]}
         assert said["CUDA_VISIBLE_DEVICES"] == devices(number)
         assert said["CUDA_DEVICE_ORDER"] == {**said["CUDA_DEVICE_ORDER"], **ORDER}
-        rest = [each for each in after["env"] if each["name"] not in ours]
-        assert rest == [each for each in before.get("env") or [] if each["name"] not in ours]
+        rest = [variable for variable in after["env"] if variable["name"] not in ours]
+        assert rest == [variable for variable in before.get("env") or [] if variable["name"] not in ours]
         assert {**after, "env": None} == {**before, "env": None}

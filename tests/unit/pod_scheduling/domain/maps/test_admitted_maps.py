@@ -68,7 +68,7 @@ def test_what_was_given_its_cards_alone_is_bound() -> None:
 )
 def test_who_was_given_other_cards_than_the_map_says_is_not_bound(name: str, value: str) -> None:
     pod = admitted(text="0=node1:3,1", own_cards=True)
-    next(each for each in env(pod) if each["name"] == name)["value"] = value
+    next(variable for variable in env(pod) if variable["name"] == name)["value"] = value
     with pytest.raises(NotAdmittedError, match="Container main does not have CUDA_VISIBLE_DEVICES="):
         admitted_entry(pod)
 

@@ -140,8 +140,8 @@ def test_every_container_and_init_container_is_told() -> None:
         initContainers=[container(restartPolicy="Always"), container(env=[ORDER])],
     )
     spec = patched(given)["spec"]
-    for each in [*spec["containers"], *spec["initContainers"]]:
-        assert each["env"] == [devices("0,1"), ORDER]
+    for listed_container in [*spec["containers"], *spec["initContainers"]]:
+        assert listed_container["env"] == [devices("0,1"), ORDER]
     assert spec["containers"][2]["envFrom"] == [{"secretRef": {"name": "s"}}]
 
 
@@ -433,8 +433,8 @@ def visible(of: Mapping[str, Any]) -> set[str]:
     """The values that a kubelet gives to the containers: of equal names the last counts."""
     spec = of["spec"]
     found = set()
-    for each in [*spec["containers"], *(spec.get("initContainers") or [])]:
-        last = {variable["name"]: variable for variable in each["env"]}
+    for container in [*spec["containers"], *(spec.get("initContainers") or [])]:
+        last = {variable["name"]: variable for variable in container["env"]}
         assert last["CUDA_DEVICE_ORDER"].get("value") == "PCI_BUS_ID"
         assert last["CUDA_VISIBLE_DEVICES"].get("valueFrom") is None
         found.add(last["CUDA_VISIBLE_DEVICES"].get("value") or "")
@@ -451,7 +451,9 @@ def test_any_pod_is_patched_whole_or_denied_and_twice_is_once(given: Json, overr
     if not isinstance(verdict, Patched):
         assert isinstance(verdict, Denied) or given["spec"]["schedulerName"] != "gpu-scheduler" or visible(given)
         return
-    result = jsonpatch.apply_patch(given, json.loads(json.dumps([each.as_json() for each in verdict.operations])))
+    result = jsonpatch.apply_patch(
+        given, json.loads(json.dumps([operation.as_json() for operation in verdict.operations]))
+    )
     assert result == verdict.pod
     assert visible(result) == {marks(result)["gpu-dev/map-devices"]}
     assert marks(result)["gpu-dev/map-digest"] == map_digest(given["metadata"]["annotations"][MAP_ANNOTATION])

@@ -43,8 +43,8 @@ def pod(devices: tuple[str, ...] = ("0",), *, word: str = "node1", group: str = 
 
 def board(*nodes: MapNode) -> Board:
     made = Board(LABEL)
-    for each in nodes or (node(),):
-        made.put_node(each)
+    for other_node in nodes or (node(),):
+        made.put_node(other_node)
     return made
 
 
@@ -211,9 +211,9 @@ def test_any_story_against_a_count_by_hand(story: list[tuple[str, int, tuple[str
             here.take(key, "worker", asked.burden)
             there[key] = asked
         others = list(there.values())
-        room = sum(each.burden.requests["cpu"] for each in others) + cpu <= 8000 or cpu == 0
+        room = sum(listed_pod.burden.requests["cpu"] for listed_pod in others) + cpu <= 8000 or cpu == 0
         seats = len(others) + 1 <= 10
-        used = {card for each in others if each.burden.use and each.burden.use.group != group
-                for card in each.burden.use.devices}  # fmt: skip
+        used = {card for listed_pod in others if listed_pod.burden.use and listed_pod.burden.use.group != group
+                for card in listed_pod.burden.use.devices}  # fmt: skip
         expected = room and seats and not used & set(cards)
         assert isinstance(here.place(asked, Overlap.DENY), Bind) is expected

@@ -61,7 +61,12 @@ class Model:
                     if card < shape.cards:
                         milli[card] -= task.card_milli
                         card_memory[card] -= shape.card_memory if task.card_milli == WHOLE else task.card_memory
-        return max(cpu, 0), max(memory, 0), [max(each, 0) for each in milli], [max(each, 0) for each in card_memory]
+        return (
+            max(cpu, 0),
+            max(memory, 0),
+            [max(amount, 0) for amount in milli],
+            [max(amount, 0) for amount in card_memory],
+        )
 
     def cards_for(self, task: Task, name: str) -> list[int]:
         """The cards of a node that would do for a task."""

@@ -25,7 +25,7 @@ def cards_needed(asked: dict[int, int]) -> int:
     def needed(left: tuple[int, ...]) -> int:
         if not any(left):
             return 0
-        first = next(i for i, each in enumerate(left) if each)
+        first = next(i for i, count in enumerate(left) if count)
         return 1 + min(
             needed(tuple(max(0, a - b) for a, b in zip(left, way, strict=True))) for way in able if way[first]
         )

@@ -67,8 +67,8 @@ class Fleets(RuleBasedStateMachine):
     @rule(task=tasks, cards_only=st.booleans(), nodes=st.none() | st.permutations((*NODES, "nobody")))
     def ask(self, task: Task, cards_only: bool, nodes: list[str] | None) -> None:
         fitting = self.fleet.fitting(task, nodes, cards_only=cards_only)
-        names = [self.fleet.name_at(int(each)) for each in fitting]
-        expected = [each for each in nodes or NODES if self.model.has_room(task, each, cards_only=cards_only)]
+        names = [self.fleet.name_at(int(position)) for position in fitting]
+        expected = [node for node in nodes or NODES if self.model.has_room(task, node, cards_only=cards_only)]
         assert names == expected if nodes else sorted(names) == expected
         for name in (*NODES, "nobody"):
             obstacle = self.fleet.obstacle(task, name, cards_only=cards_only)

@@ -54,11 +54,11 @@ def test_who_fits_gets_a_spot_that_is_free_and_nobody_else_does(
             fleet.give_back(gone)
             del model.taken[gone]
         for name, shape in model.shapes.items():
-            held = [(each, at.cards) for each, at in model.taken.values() if at.node == name]
+            held = [(listed_task, at.cards) for listed_task, at in model.taken.values() if at.node == name]
             for card in range(shape.cards):
-                on_card = [each for each, cards in held if card in cards]
-                assert sum(each.card_milli for each in on_card) <= WHOLE
-                assert len(on_card) == 1 or sum(each.card_memory for each in on_card) <= shape.card_memory
+                on_card = [held_task for held_task, cards in held if card in cards]
+                assert sum(held_task.card_milli for held_task in on_card) <= WHOLE
+                assert len(on_card) == 1 or sum(held_task.card_memory for held_task in on_card) <= shape.card_memory
 
 
 @examples(25)
@@ -70,15 +70,17 @@ def test_all_nodes_at_once_are_scored_as_each_alone_and_as_for_the_first_time(
     ranking = ranking_of(policy, known)
     ranking.reconsider(fleet)
     for number, task in enumerate(arriving):
-        for each in arriving:
-            at = fleet.fitting(each)
-            scores = ranking.scores(fleet, each, at).tolist()
+        for arrival in arriving:
+            at = fleet.fitting(arrival)
+            scores = ranking.scores(fleet, arrival, at).tolist()
             again = ranking_of(policy, known)
             again.reconsider(fleet)
-            assert again.scores(fleet, each, at).tolist() == scores
+            assert again.scores(fleet, arrival, at).tolist() == scores
             alone = ranking_of(policy, known)
             alone.reconsider(fleet)
-            assert [alone.scores(fleet, each, at[i : i + 1]).tolist() for i in range(len(at))] == [[s] for s in scores]
+            assert [alone.scores(fleet, arrival, at[i : i + 1]).tolist() for i in range(len(at))] == [
+                [s] for s in scores
+            ]
         spot = ranking.choose(fleet, task)
         if spot is not None:
             fleet.take(str(number), task, spot)

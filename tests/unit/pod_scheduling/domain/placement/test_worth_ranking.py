@@ -24,10 +24,10 @@ def fragments(cpu: int, levels: list[int], gpu_type: str, arrived: list[tuple[Ta
     """As the paper has it."""
     total = 0.0
     for task, part in arrived:
-        fits = task.cards and cpu >= task.cpu_milli and sum(each >= task.card_milli for each in levels) >= task.cards
+        fits = task.cards and cpu >= task.cpu_milli and sum(level >= task.card_milli for level in levels) >= task.cards
         if task.gpu_types is not None and gpu_type not in task.gpu_types:
             fits = False
-        total += part * sum(each for each in levels if not fits or each < task.card_milli)
+        total += part * sum(level for level in levels if not fits or level < task.card_milli)
     return total
 
 
@@ -49,7 +49,7 @@ def test_fgd_grades_the_fragments_that_a_task_makes(
             grades = []
             cards = model.cards_for(task, name)
             for chosen in [(card,) for card in cards] if task.card_milli < WHOLE else [tuple(cards[: task.cards])]:
-                left = [each - task.card_milli * (card in chosen) for card, each in enumerate(levels)]
+                left = [level - task.card_milli * (card in chosen) for card, level in enumerate(levels)]
                 after = fragments(cpu - task.cpu_milli, left, model.shapes[name].gpu_type, kinds)
                 grades.append(100 / (1 + np.exp((after - before) / 1000)))
             # Where a grade ends, the last digit of a sum decides.

@@ -170,7 +170,7 @@ def test_a_hundred_users_at_once_are_asked_about_a_few_at_a_time_when_refreshed(
 
     async def play(world: World) -> None:
         questions = [StandingQuestion(f"u{number}", "lab", None, 1) for number in range(60)]
-        await asyncio.gather(*(world.review(each) for each in questions))
+        await asyncio.gather(*(world.review(question) for question in questions))
         service.most_parallel = 0
         await asyncio.sleep(4)
         assert {question for at, question in service.asked if at > 0.1} == set(questions)

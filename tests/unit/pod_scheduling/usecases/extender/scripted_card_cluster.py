@@ -98,8 +98,8 @@ class Truth:
         self.breaches += [*quota_breaches(self, namespace), *card_breaches(self, node)]
 
     def _tell(self, seen: CardSight) -> None:
-        for each in self.watchers:
-            each.queue.put_nowait(seen)
+        for watcher in self.watchers:
+            watcher.queue.put_nowait(seen)
 
 
 def quota_breaches(truth: Truth, namespace: str) -> list[str]:

@@ -34,8 +34,8 @@ def told(story: Callable[[Truth, Replica], Awaitable[None]]) -> None:
         truth = world()
         replica = Replica(View(truth, random.Random(1), lag_s=0), RULES)
         await asyncio.sleep(10)
-        for each in (ONE, OTHER):
-            truth.add_pod(each)
+        for listed_pod in (ONE, OTHER):
+            truth.add_pod(listed_pod)
         await asyncio.sleep(1)
         await story(truth, replica)
         assert truth.breaches == []
@@ -49,7 +49,7 @@ def told_without_cards(story: Callable[[Truth, Replica], Awaitable[None]]) -> No
 
     async def without_breaches(truth: Truth, replica: Replica) -> None:
         await story(truth, replica)
-        truth.breaches = [each for each in truth.breaches if "has no cards" not in each]
+        truth.breaches = [breach for breach in truth.breaches if "has no cards" not in breach]
 
     told(without_breaches)
 
@@ -260,15 +260,15 @@ def test_what_is_never_bound_counts_no_more_in_the_end(asked_again: bool) -> Non
 def test_a_share_has_its_cards_from_its_allocation_on() -> None:
     async def story(truth: Truth, replica: Replica) -> None:
         shares = [pod(f"s{number}", "c", core=60) for number in range(3)]
-        for each in shares:
-            truth.add_pod(each)
-        assert [allocate(replica, each, "n0") for each in shares] == [
+        for share in shares:
+            truth.add_pod(share)
+        assert [allocate(replica, share, "n0") for share in shares] == [
             None,
             None,
             "no GPU has 0.6 of a card free, the most is 0.4; wait",
         ]
-        for each in (shares[1], shares[0]):
-            truth.bind(each.uid, "n0", {})
+        for share in (shares[1], shares[0]):
+            truth.bind(share.uid, "n0", {})
         await asyncio.sleep(2)
         assert card_breaches(truth, "n0") == []
 
@@ -314,10 +314,10 @@ def test_before_all_was_seen_nothing_is_allocated_and_all_can_be_taken_back() ->
 def test_a_share_that_may_come_holds_room_on_each_of_its_nodes_until_it_is_somewhere() -> None:
     async def story(truth: Truth, replica: Replica) -> None:
         shares = [pod(f"s{number}", "c", core=60) for number in range(4)]
-        for each in shares:
-            truth.add_pod(each)
-        for each in shares[:2]:
-            assert replica.fits(each, "n0", "n1") == ("n0", "n1")
+        for share in shares:
+            truth.add_pod(share)
+        for share in shares[:2]:
+            assert replica.fits(share, "n0", "n1") == ("n0", "n1")
         found = replica.extender.filter({"pod": shares[2]}, ("n0", "n1"))
         assert set(found.failed.values()) == {
             "the GPUs have no room for the pod beside 2 other pods that are just being scheduled; wait"
@@ -327,9 +327,9 @@ def test_a_share_that_may_come_holds_room_on_each_of_its_nodes_until_it_is_somew
         assert found.unresolvable == {"n2": "the node offers no shares of GPUs"}
         assert replica.fits(pod("small", "c", core=30), "n0") == ("n0",)
         assert replica.fits(pod("whole", "c", gpu=1), "n2") == ("n2",)
-        for each in shares[:2]:
-            assert replica.fits(each, "n0", "n1") == ("n0", "n1")  # asked again
-            truth.bind(each.uid, "n0", {})
+        for share in shares[:2]:
+            assert replica.fits(share, "n0", "n1") == ("n0", "n1")  # asked again
+            truth.bind(share.uid, "n0", {})
         await asyncio.sleep(2)
         assert replica.fits(shares[2], "n0", "n1") == ("n1",)
         await asyncio.sleep(40)
@@ -342,10 +342,10 @@ def test_a_share_that_may_come_holds_room_on_each_of_its_nodes_until_it_is_somew
 def test_of_a_node_that_is_gone_nothing_is_remembered() -> None:
     async def story(truth: Truth, replica: Replica) -> None:
         shares = [pod(f"s{number}", "c", core=60) for number in range(3)]
-        for each in shares:
-            truth.add_pod(each)
-        for each in shares[:2]:
-            assert replica.fits(each, "n0") == ("n0",)
+        for share in shares:
+            truth.add_pod(share)
+        for share in shares[:2]:
+            assert replica.fits(share, "n0") == ("n0",)
         assert replica.fits(shares[2], "n0") == ()
         replica.extender.see(NodeGone("n0"))
         replica.extender.see(CardNodeSeen(truth.nodes["n0"]))  # a new one by the old name
@@ -371,8 +371,8 @@ class Volcano:
         amounts = self.chance.choice([{"gpu": 1}, {"gpu": 2}, {"core": self.chance.randrange(1, 101), "memory": 1}])
         namespace = self.chance.choice("abc")
         gang = [pod(f"g{number}-{rank}", namespace, **amounts) for rank in range(self.chance.choice([1, 1, 2, 6]))]
-        for each in gang:
-            self.truth.add_pod(each)
+        for listed_pod in gang:
+            self.truth.add_pod(listed_pod)
         self.waiting.append(gang)
 
     async def sessions(self, count: int) -> None:
@@ -437,8 +437,8 @@ def test_whatever_gangs_are_tried_nothing_is_overdrawn_and_nobody_is_kept_out(se
         assert extender.assumed == extender.claimed == 0
         for gang in list(volcano.waiting):
             assert not volcano.try_one(gang)
-        for each in volcano.binds:
-            assert each.exception() is None
+        for bind in volcano.binds:
+            assert bind.exception() is None
         await volcano.replica.end()
 
     run_virtually(work())

@@ -63,7 +63,7 @@ def test_pods_on_which_nothing_can_be_written_hold_nobody_up() -> None:
         assert truth.pods["next"].footprint is not None
         view.refused.clear()
         await asyncio.sleep(5)
-        assert all(each.footprint is not None for each in truth.pods.values())
+        assert all(listed_pod.footprint is not None for listed_pod in truth.pods.values())
         await replica.end()
 
     run_virtually(work())

@@ -15,7 +15,7 @@ def ask(told: ToldNodes, uid: str, nodes: tuple[str, ...], fits: Collection[str]
     rounds = list(told.rounds(uid, nodes))
     assert rounds[-1] is nodes
     for among in rounds:
-        assert [*among] == [each for each in nodes if each in among]
+        assert [*among] == [node for node in nodes if node in among]
         for name in among:
             if name in fits:
                 told.put(uid, name)

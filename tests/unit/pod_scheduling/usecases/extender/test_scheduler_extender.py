@@ -70,7 +70,7 @@ class Replica:
     async def end(self) -> None:
         """As when it is killed: what it has asked for goes on."""
         assert not self.task.done(), self.task.exception()
-        self.view.truth.watchers = [each for each in self.view.truth.watchers if each is not self.view]
+        self.view.truth.watchers = [watcher for watcher in self.view.truth.watchers if watcher is not self.view]
         self.task.cancel()
         await asyncio.wait([self.task])
 
@@ -89,7 +89,7 @@ async def schedule(truth: Truth, replica: Replica, chance: random.Random) -> Non
     extender = replica.extender
     while True:
         await asyncio.sleep(chance.choice([0, 0.01, 0.3]))
-        waiting = [each.pod for each in truth.pods.values() if each.node is None]
+        waiting = [pod.pod for pod in truth.pods.values() if pod.node is None]
         if not waiting or not truth.nodes:
             continue
         asking = chance.choice(waiting)
@@ -154,13 +154,15 @@ async def story(seed: int) -> None:
     for _ in range(chance.randrange(1, 4)):
         views.append(View(truth, random.Random(chance.random()), harm=harm, lag_s=lag_s))
         replica = Replica(views[-1], ExtendRules(chance.choice([AssumeAt.BIND, AssumeAt.AUTO])), policy)
-        schedulers = [asyncio.create_task(schedule(truth, replica, random.Random(seed + each))) for each in range(3)]
+        schedulers = [
+            asyncio.create_task(schedule(truth, replica, random.Random(seed + number))) for number in range(3)
+        ]
         for _ in range(chance.randrange(5, 60)):
             step(truth, chance, made)
             await asyncio.sleep(chance.choice([0, 0.05, 0.5, 2]))
-        for each in schedulers:
-            assert not each.done(), each.exception()
-            each.cancel()
+        for scheduler in schedulers:
+            assert not scheduler.done(), scheduler.exception()
+            scheduler.cancel()
         await asyncio.wait(schedulers)
         await replica.end()
     for view in views:
@@ -187,7 +189,9 @@ def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_as
         truth, made = world(), list[int]()
         view = View(truth, random.Random(seed), harm=0.5, lag_s=1)
         replica = Replica(view)
-        schedulers = [asyncio.create_task(schedule(truth, replica, random.Random(seed + each))) for each in range(3)]
+        schedulers = [
+            asyncio.create_task(schedule(truth, replica, random.Random(seed + number))) for number in range(3)
+        ]
         for _ in range(40):
             step(truth, chance, made)
             await asyncio.sleep(chance.choice([0, 0.5]))
@@ -199,12 +203,12 @@ def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_as
         assert replica.extender.assumed == 0
         fresh = Replica(View(truth, random.Random(1)))
         await asyncio.sleep(20)
-        for each in list(truth.pods.values()):
-            if each.node is None:
+        for pod in list(truth.pods.values()):
+            if pod.node is None:
                 there = sorted(truth.nodes)
-                assert replica.fits(each.pod, *there) == fresh.fits(each.pod, *there) == (), each
-        for each in schedulers:
-            each.cancel()
+                assert replica.fits(pod.pod, *there) == fresh.fits(pod.pod, *there) == (), pod
+        for scheduler in schedulers:
+            scheduler.cancel()
         await asyncio.wait(schedulers)
         await replica.end()
         await fresh.end()
@@ -244,14 +248,14 @@ def test_where_schedulers_bind_by_themselves_no_quota_is_passed_by_racing_pods(s
             truth.touch(asking.uid)
             truth.breaches += quota_breaches(truth, asking.namespace)
 
-        await asyncio.gather(*(schedule_one(each.pod) for each in list(truth.pods.values())))
+        await asyncio.gather(*(schedule_one(listed_pod.pod) for listed_pod in list(truth.pods.values())))
         view.harm = 0
         await asyncio.sleep(400)
         for breach in truth.breaches:
             assert "has no cards" in breach  # not yet: it was bound by its scheduler just now
-        for each in truth.pods.values():
-            if each.node is not None and each.pod.asked.shares:
-                assert each.footprint is not None
+        for listed_pod in truth.pods.values():
+            if listed_pod.node is not None and listed_pod.pod.asked.shares:
+                assert listed_pod.footprint is not None
         assert view.told == []  # there was a card for each
         shared = [name for name, node in truth.models.items() if node.share_cards]
         for name in shared:
@@ -299,7 +303,7 @@ def test_who_is_told_the_best_alone_may_bind_by_himself_without_counting(seed: i
                 known = set(truth.pods)
                 step(truth, chance, made)
                 new = [truth.pods[uid].pod for uid in truth.pods.keys() - known]
-                waiting += [asyncio.create_task(schedule_one(replica, each)) for each in new]
+                waiting += [asyncio.create_task(schedule_one(replica, pod)) for pod in new]
                 await asyncio.sleep(chance.choice([0, 0.5, 2]))
             await asyncio.sleep(chance.choice([30, 1000]))
             for task in waiting:
@@ -322,8 +326,8 @@ def test_the_node_that_was_told_alone_counts_as_the_pods() -> None:
         replica = Replica(View(truth, random.Random(1), lag_s=0), BEST_AT_ONCE)
         await asyncio.sleep(10)
         one, other = pod("one", "c", gpu=3), pod("other", "c", gpu=3)
-        for each in (one, other):
-            truth.add_pod(each)
+        for listed_pod in (one, other):
+            truth.add_pod(listed_pod)
         await asyncio.sleep(1)
         (first,) = replica.chosen(one, "n2", "n3")
         (second,) = replica.chosen(other, "n2", "n3")
@@ -421,8 +425,8 @@ def test_a_claim_is_not_over_while_its_pod_is_on_a_node_and_nobody_has_told() ->
         await asyncio.sleep(10)
         truth.watchers.clear()  # the watch is silent from now on
         bound, waits, gone = pod("bound", gpu=1), pod("waits", gpu=1), pod("gone", gpu=1)
-        for each in (bound, waits):
-            truth.add_pod(each)
+        for listed_pod in (bound, waits):
+            truth.add_pod(listed_pod)
         assert replica.fits(bound, "n2") == replica.fits(waits, "n2") == ("n2",)
         assert replica.fits(gone, "n2") == ()
         truth.pods["bound"].node = "n2"

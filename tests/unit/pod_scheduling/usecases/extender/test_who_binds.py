@@ -81,7 +81,7 @@ def test_who_had_us_bind_and_then_binds_by_itself_is_found_out_for_good() -> Non
         replica.fits(gpu_pod("second", "turns"), "n2")
         with capture_logs() as logged:
             await bound_by_itself(truth, "second")
-        assert [each["log_level"] for each in logged if each.get("who") == "turns (whole cards)"] == ["warning"]
+        assert [record["log_level"] for record in logged if record.get("who") == "turns (whole cards)"] == ["warning"]
         assert replica.extender.who_binds.beside_us == 1
         truth.drop_pod("first")
         await asyncio.sleep(1)

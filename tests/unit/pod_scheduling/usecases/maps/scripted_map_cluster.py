@@ -82,21 +82,21 @@ class Truth:
         ]
 
     def _look_for_breaches(self, pod: Pod, node: str) -> None:
-        others = [each for each in self.pods.values() if each.node == node]
+        others = [listed_pod for listed_pod in self.pods.values() if listed_pod.node == node]
         mine = pod.mapped.burden.use
         for other in others:
             its = other.mapped.burden.use
             if mine and its and mine.group != its.group and set(mine.devices) & set(its.devices):
                 self.breaches.append(f"{pod.ref} and {other.ref} share cards of {node}")
-        used = sum(each.mapped.burden.requests["cpu"] for each in (*others, pod))
+        used = sum(listed_pod.mapped.burden.requests["cpu"] for listed_pod in (*others, pod))
         if node in self.nodes and used > self.nodes[node].allocatable["cpu"]:
             self.breaches.append(f"{node} has more than it can take: {used}")
         if pod.gated:
             self.breaches.append(f"{pod.ref} has gates")
 
     def _tell(self, seen: Sight) -> None:
-        for each in self.watchers:
-            each.queue.put_nowait(seen)
+        for watcher in self.watchers:
+            watcher.queue.put_nowait(seen)
 
 
 def sight(pod: Pod) -> Sight:

@@ -66,15 +66,15 @@ async def running(*candidates: Candidate) -> AsyncIterator[None]:
             await asyncio.sleep(SWEEP_S)
             scheduler.look_again()
 
-    tasks = [asyncio.create_task(each.scheduler.run()) for each in candidates]
-    tasks += [asyncio.create_task(sweep(each.scheduler)) for each in candidates]
+    tasks = [asyncio.create_task(candidate.scheduler.run()) for candidate in candidates]
+    tasks += [asyncio.create_task(sweep(candidate.scheduler)) for candidate in candidates]
     try:
         yield
     finally:
         for task in tasks:
             assert not task.done(), task.exception()
             task.cancel()
-        for task in [*tasks, *(late for each in candidates for late in each.view.late)]:
+        for task in [*tasks, *(late for candidate in candidates for late in candidate.view.late)]:
             task.cancel()
             await asyncio.wait([task])
 
@@ -96,9 +96,9 @@ def step(truth: Truth, chance: random.Random, made: list[int]) -> None:
         case "touched" if truth.pods:
             truth.change_pod(chance.choice(sorted(truth.pods)))
         case "ungate":
-            for uid, each in truth.pods.items():
-                if each.gated:
-                    each.gated = False
+            for uid, listed_pod in truth.pods.items():
+                if listed_pod.gated:
+                    listed_pod.gated = False
                     truth.change_pod(uid)
                     return
         case "node":
@@ -137,7 +137,7 @@ async def story(seed: int) -> None:
         await asyncio.sleep(400)
     assert truth.breaches == []
     assert truth.left_waiting() == []
-    assert one.scheduler.waiting == sum(each.node is None and not each.gated for each in truth.pods.values())
+    assert one.scheduler.waiting == sum(pod.node is None and not pod.gated for pod in truth.pods.values())
 
 
 @given(st.integers(0, 2**32))
@@ -252,10 +252,10 @@ def test_a_bind_without_an_answer_keeps_its_cards_until_it_can_come_no_more() ->
         await asyncio.sleep(1)
         truth.add_pod(pod(1, group="b"))
         await asyncio.sleep(6)
-        assert [each.name for each in held] == ["p-0"]  # given up after 3 s, kept for 5 more
+        assert [bound_pod.name for bound_pod in held] == ["p-0"]  # given up after 3 s, kept for 5 more
         truth.drop_pod("uid-0")
         await asyncio.sleep(1)
-        assert [each.name for each in held] == ["p-0", "p-1"]
+        assert [bound_pod.name for bound_pod in held] == ["p-0", "p-1"]
         task.cancel()
         await asyncio.wait([task])
 

@@ -67,7 +67,7 @@ async def test_each_sees_what_those_before_have_made_and_all_changes_apply() -> 
 async def test_two_who_add_the_first_annotation_don_t_overwrite_each_other() -> None:
     verdict = await review_pod(PodReview(Operation.CREATE, BARE), [Marks("a"), Marks("b")])
     assert isinstance(verdict, Patched)
-    assert jsonpatch.apply_patch(BARE, [each.as_json() for each in verdict.operations]) == verdict.pod
+    assert jsonpatch.apply_patch(BARE, [operation.as_json() for operation in verdict.operations]) == verdict.pod
     assert verdict.pod["metadata"]["annotations"] == {"a": "yes", "b": "yes"}
 
 

@@ -106,4 +106,4 @@ def test_a_server_of_ones_own_makes_its_key_once_and_for_itself_alone(tmp_path: 
     assert file.stat().st_mode & 0o777 == 0o600
     assert sealing_of(settings(file)).seals
     assert ensure_key_file(tmp_path).read_bytes() == made
-    assert [each.name for each in tmp_path.iterdir()] == ["seal-key"]
+    assert [path.name for path in tmp_path.iterdir()] == ["seal-key"]

@@ -79,14 +79,16 @@ def free(each: BookableCard, start: int, end: int) -> bool:
 def fits(cards: list[BookableCard], wanted: Wanted, gpu_type: str, start: int, end: int) -> bool:
     """By trying every set of nodes."""
     able = {
-        node: sum(free(each, start, end) for each in cards if each.node == node and each.gpu_type == gpu_type)
-        for node in {each.node for each in cards if wanted.node in (None, each.node)}
+        node: sum(
+            free(offered, start, end) for offered in cards if offered.node == node and offered.gpu_type == gpu_type
+        )
+        for node in {offered.node for offered in cards if wanted.node in (None, offered.node)}
     }
     return any(all(able[node] >= wanted.gpus for node in nodes) for nodes in combinations(able, wanted.nodes))
 
 
 def types_of(cards: list[BookableCard], wanted: Wanted) -> list[str]:
-    return sorted({each.gpu_type for each in cards if wanted.gpu_type in (None, each.gpu_type)})
+    return sorted({offered.gpu_type for offered in cards if wanted.gpu_type in (None, offered.gpu_type)})
 
 
 @examples(400)
@@ -96,22 +98,22 @@ def test_cards_are_chosen_where_there_are_enough_and_only_free_ones(
 ) -> None:
     begin, end = micros(start), micros(start + length)
     chosen = choose(cards, wanted, begin, end)
-    assert (chosen is not None) == any(fits(cards, wanted, each, begin, end) for each in types_of(cards, wanted))
+    assert (chosen is not None) == any(fits(cards, wanted, model, begin, end) for model in types_of(cards, wanted))
     if chosen is None:
         return
-    by_id = {each.gpu_id: each for each in cards}
-    picked = [by_id[each.gpu_id] for each in chosen]
-    assert all(free(each, begin, end) for each in picked)
-    assert len({each.gpu_id for each in picked}) == wanted.gpus * wanted.nodes
-    assert len({each.gpu_type for each in picked}) == 1
+    by_id = {offered.gpu_id: offered for offered in cards}
+    picked = [by_id[choice.gpu_id] for choice in chosen]
+    assert all(free(taken_card, begin, end) for taken_card in picked)
+    assert len({taken_card.gpu_id for taken_card in picked}) == wanted.gpus * wanted.nodes
+    assert len({taken_card.gpu_type for taken_card in picked}) == 1
     assert wanted.gpu_type in (None, picked[0].gpu_type)
-    assert all(wanted.node in (None, each.node) for each in picked)
+    assert all(wanted.node in (None, taken_card.node) for taken_card in picked)
     for rank in range(wanted.nodes):
-        of_rank = [by_id[each.gpu_id].node for each in chosen if each.rank == rank]
+        of_rank = [by_id[choice.gpu_id].node for choice in chosen if choice.rank == rank]
         assert (len(of_rank), len(set(of_rank))) == (wanted.gpus, 1)
-    assert len({each.node for each in picked}) == wanted.nodes
+    assert len({taken_card.node for taken_card in picked}) == wanted.nodes
     after = with_booked(cards, chosen, begin, end)
-    assert not any(free(each, begin, end) for each in after if each.gpu_id in {one.gpu_id for one in picked})
+    assert not any(free(linked, begin, end) for linked in after if linked.gpu_id in {one.gpu_id for one in picked})
 
 
 @examples(300)
@@ -148,18 +150,22 @@ def test_nearest_slots_are_free_and_none_is_nearer_on_either_side(
     able = [
         at
         for at in range(3 * HORIZON - length + 1)
-        if any(fits(cards, wanted, each, micros(at), micros(at + length)) for each in types_of(cards, wanted))
+        if any(fits(cards, wanted, model, micros(at), micros(at + length)) for model in types_of(cards, wanted))
     ]
-    starts = [minutes(each.start) for each in found]
+    starts = [minutes(slot.start) for slot in found]
     assert starts == sorted(set(starts))
     assert set(starts) <= set(able)
-    assert all(each.length == span.length for each in found)
+    assert all(slot.length == span.length for slot in found)
     before, after = [at for at in able if at < wish], [at for at in able if at >= wish]
     # A wish that would do is its own nearest slot.
     assert wish in able or not before or max(before) in starts
     assert not after or min(after) in starts
     assert bool(starts) == bool(able)
-    if after and max(after) - min(after) >= 4 * length and all(each in after for each in range(min(after), max(after))):
+    if (
+        after
+        and max(after) - min(after) >= 4 * length
+        and all(number in after for number in range(min(after), max(after)))
+    ):
         assert len(starts) >= 3
 
 
@@ -170,20 +176,20 @@ def test_counts_are_of_cards_free_for_the_whole_step(
 ) -> None:
     found = free_counts(cards, minute(start), minute(start + span), timedelta(minutes=step))
     for gpu_type, (total, counts) in found.items():
-        of_type = [each for each in cards if each.gpu_type == gpu_type]
+        of_type = [offered for offered in cards if offered.gpu_type == gpu_type]
         assert total == len(of_type)
         assert counts == [
-            sum(free(each, micros(at), micros(min(at + step, start + span))) for each in of_type)
+            sum(free(card, micros(at), micros(min(at + step, start + span))) for card in of_type)
             for at in range(start, start + span, step)
         ]
-    assert set(found) == {each.gpu_type for each in cards}
+    assert set(found) == {offered.gpu_type for offered in cards}
 
 
 @settings(deadline=None)
 @given(labs(), wishes)
 def test_never_is_told_exactly_when_an_empty_calendar_would_not_do(cards: list[BookableCard], wanted: Wanted) -> None:
     empty = [BookableCard(c.gpu_id, c.node, c.index, c.gpu_type, c.available) for c in cards]
-    possible = any(fits(empty, wanted, each, micros(0), micros(1)) for each in types_of(cards, wanted))
+    possible = any(fits(empty, wanted, model, micros(0), micros(1)) for model in types_of(cards, wanted))
     assert (never_bookable(cards, wanted) is None) == possible
 
 
@@ -203,13 +209,13 @@ def test_cards_that_are_joined_best_go_together() -> None:
     cards[3] = replace(card(3, "a", 3, (30, 60)), links=links)
     assert choose(cards, Wanted(2), micros(0), micros(30)) == (ChosenCard(1, 0), ChosenCard(3, 0))
     after = with_booked(cards, (ChosenCard(1, 0), ChosenCard(3, 0)), micros(0), micros(30))
-    assert [each.links for each in after] == [links] * 4
+    assert [linked.links for linked in after] == [links] * 4
     # A node with a pair goes before one that has as many free cards and none.
     split = [replace(card(4 + n, "0", n, *([(0, 60)] if n > 1 else [])), links=links) for n in range(4)]
     pair = [replace(card(8 + n, "b", n, *([(0, 60)] if n % 2 else [])), links=links) for n in range(4)]
     assert choose([*split, *pair], Wanted(2), micros(0), micros(30)) == (ChosenCard(8, 0), ChosenCard(10, 0))
     # Links that don't speak of all its cards say nothing.
-    cards = [replace(each, index=each.index + 1) for each in cards]
+    cards = [replace(offered, index=offered.index + 1) for offered in cards]
     assert choose(cards, Wanted(2), micros(0), micros(20)) == (ChosenCard(2, 0), ChosenCard(3, 0))
 
 

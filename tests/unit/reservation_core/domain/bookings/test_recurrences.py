@@ -59,10 +59,10 @@ def test_dates_are_at_the_same_time_of_day_whatever_the_clocks_do(
         return
     by_day = f";BYDAY={','.join(weekdays)}" if weekdays else ""
     expected = [
-        datetime(each.year, each.month, each.day, hour, minute)
+        datetime(listed_date.year, listed_date.month, listed_date.day, hour, minute)
         for n in range(0, 401, interval)
-        for each in [day + timedelta(days=n)]
-        if not weekdays or DAYS[each.weekday()] in weekdays
+        for listed_date in [day + timedelta(days=n)]
+        if not weekdays or DAYS[listed_date.weekday()] in weekdays
     ][:count]
     rule = f"FREQ=DAILY;INTERVAL={interval};COUNT={count}{by_day}"
     if len(expected) < count:
@@ -70,13 +70,13 @@ def test_dates_are_at_the_same_time_of_day_whatever_the_clocks_do(
             occurrences(rule, span, zone, None)
         return
     found = occurrences(rule, span, zone, None)
-    assert [each.local_start for each in found] == expected
-    assert [each.number for each in found] == list(range(len(expected)))
-    for each in found:
-        there = instants(each.local_start, zone)
-        assert (each.span is None) == (not there)
-        if each.span is not None:
-            assert each.span == Span(there[0], there[0] + length)
+    assert [occurrence.local_start for occurrence in found] == expected
+    assert [occurrence.number for occurrence in found] == list(range(len(expected)))
+    for occurrence in found:
+        there = instants(occurrence.local_start, zone)
+        assert (occurrence.span is None) == (not there)
+        if occurrence.span is not None:
+            assert occurrence.span == Span(there[0], there[0] + length)
 
 
 @cache
@@ -118,13 +118,13 @@ def test_an_end_by_the_clock_stays_by_the_clock_and_a_length_stays_a_length() ->
     night = timedelta(hours=8)
     by_length = _of("FREQ=DAILY;COUNT=3", "2026-10-23T22:00", night)
     by_clock = _of("FREQ=DAILY;COUNT=3", "2026-10-23T22:00", night, night)
-    assert [each.span.length for each in by_length if each.span] == [night] * 3
-    assert [each.span.length for each in by_clock if each.span] == [night, timedelta(hours=9), night]
+    assert [occurrence.span.length for occurrence in by_length if occurrence.span] == [night] * 3
+    assert [occurrence.span.length for occurrence in by_clock if occurrence.span] == [night, timedelta(hours=9), night]
 
 
 def test_a_date_whose_time_does_not_exist_is_told_apart() -> None:
     found = _of("FREQ=DAILY;COUNT=3", "2026-03-28T02:30", timedelta(hours=1))
-    assert [each.span is None for each in found] == [False, True, False]
+    assert [occurrence.span is None for occurrence in found] == [False, True, False]
     assert "2026-03-29T01:59+01:00 or 2026-03-29T03:00+02:00" in found[1].why
 
 
@@ -136,11 +136,15 @@ def test_until_counts_days_local_and_utc_times() -> None:
 
 def test_monthly_and_yearly_rules_know_leap_days_and_weekdays() -> None:
     leap = _of("FREQ=MONTHLY;BYMONTHDAY=29;COUNT=4", "2027-12-29T09:00", timedelta(hours=1))
-    assert [each.local_start.date().isoformat() for each in leap] == [
+    assert [occurrence.local_start.date().isoformat() for occurrence in leap] == [
         "2027-12-29", "2028-01-29", "2028-02-29", "2028-03-29",
     ]  # fmt: skip
     last_fridays = _of("FREQ=MONTHLY;BYDAY=-1FR;COUNT=3", "2099-11-27T09:00", timedelta(hours=1))
-    assert [each.local_start.date().isoformat() for each in last_fridays] == ["2099-11-27", "2099-12-25", "2100-01-29"]
+    assert [friday.local_start.date().isoformat() for friday in last_fridays] == [
+        "2099-11-27",
+        "2099-12-25",
+        "2100-01-29",
+    ]
 
 
 @pytest.mark.parametrize(

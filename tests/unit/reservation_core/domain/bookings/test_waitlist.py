@@ -22,7 +22,9 @@ def hours(first: int, last: int) -> Range:
 
 
 def card(number: int, *busy: tuple[int, int], gpu_type: str = "h100", node: str = "a") -> BookableCard:
-    return BookableCard(number, node, number, gpu_type, True, tuple(hours(*each) for each in sorted(busy)))
+    return BookableCard(
+        number, node, number, gpu_type, True, tuple(hours(*hours_taken) for hours_taken in sorted(busy))
+    )
 
 
 def request(name: str, gpus: int, first: int, last: int, gpu_type: str | None = None) -> WaitingRequest:
@@ -77,17 +79,20 @@ def fits(cards: list[BookableCard], wish: WaitingRequest) -> bool:
     """Whether some choice of cards would do."""
     start, end = to_micros(wish.span.start), to_micros(wish.span.end)
     able = [
-        each
-        for each in cards
-        if wish.wanted.gpu_type in (None, each.gpu_type) and not any(s < end and start < e for s, e in each.busy)
+        card
+        for card in cards
+        if wish.wanted.gpu_type in (None, card.gpu_type) and not any(s < end and start < e for s, e in card.busy)
     ]
     return any(
-        len({each.node for each in some}) == 1 and len({each.gpu_type for each in some}) == 1
+        len({listed_card.node for listed_card in some}) == 1
+        and len({listed_card.gpu_type for listed_card in some}) == 1
         for some in combinations(able, wish.wanted.gpus)
     )
 
 
-RANGES = st.tuples(st.integers(0, 8), st.integers(1, 4)).map(lambda each: (each[0], each[0] + each[1]))
+RANGES = st.tuples(st.integers(0, 8), st.integers(1, 4)).map(
+    lambda drawn_pair: (drawn_pair[0], drawn_pair[0] + drawn_pair[1])
+)
 CARDS = st.lists(st.tuples(st.lists(RANGES, max_size=2), st.sampled_from(["h100", "t4"])), min_size=1, max_size=5)
 LINE = st.lists(st.tuples(st.integers(1, 3), RANGES, st.sampled_from([None, "h100", "t4"])), max_size=6)
 
@@ -140,7 +145,7 @@ def cards_of_nodes(draw: st.DrawFn) -> list[BookableCard]:
                     index,
                     draw(st.sampled_from(KINDS)),
                     draw(st.sampled_from([True, True, True, False])),
-                    tuple(hours(*each) for each in busy),
+                    tuple(hours(*hours_taken) for hours_taken in busy),
                 )
             )
     return found
@@ -191,7 +196,10 @@ def test_who_is_served_is_the_same_as_if_everybody_were_looked_at_each_time(step
     known, number, looked_at, all_of_them = WaitlistState(), 0, 0, 0
 
     def calendar() -> list[BookableCard]:
-        return [card(each, *sorted((s, e) for c, s, e in taken if c == each)) for each in range(5)]
+        return [
+            card(listed_number, *sorted((s, e) for c, s, e in taken if c == listed_number))
+            for listed_number in range(5)
+        ]
 
     for booked, back, come, leaves in steps:  # type: ignore[misc]
         for number_of_card, (first, last) in booked:
@@ -210,13 +218,13 @@ def test_who_is_served_is_the_same_as_if_everybody_were_looked_at_each_time(step
         found = served_in(turns)
         known.end(turns)
         assert found == served(line, calendar())
-        for each in [each for each in line if each.id in found]:
-            start, end = to_micros(each.span.start), to_micros(each.span.end)
-            chosen = choose(calendar(), each.wanted, start, end)
+        for other_waiting_request in [waiting_request for waiting_request in line if waiting_request.id in found]:
+            start, end = to_micros(other_waiting_request.span.start), to_micros(other_waiting_request.span.end)
+            chosen = choose(calendar(), other_waiting_request.wanted, start, end)
             assert chosen is not None
-            first, last = each.span.start - T0, each.span.end - T0
+            first, last = other_waiting_request.span.start - T0, other_waiting_request.span.end - T0
             taken += [(one.gpu_id, first // HOUR, last // HOUR) for one in chosen]
-            line.remove(each)
+            line.remove(other_waiting_request)
     assert looked_at <= all_of_them
 
 

@@ -55,7 +55,7 @@ def test_groups_that_do_not_say_how_they_are_joined_are_taken_for_one_switch_eac
 
 def test_a_stronger_link_is_a_greater_number() -> None:
     words = ["X", "SYS", "NODE", "PHB", "PXB", "PIX", "NV1", "NV2", "NV18", "NV99"]
-    assert [link_word(each) for each in (0, 1, 2, 3, 4, 5, 6, 7, 23, 104)] == words
+    assert [link_word(strength) for strength in (0, 1, 2, 3, 4, 5, 6, 7, 23, 104)] == words
 
 
 @pytest.mark.parametrize(

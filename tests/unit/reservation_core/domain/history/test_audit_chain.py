@@ -106,7 +106,9 @@ CHANGES: list[tuple[str, Callable[[list[ChainLine]], list[ChainLine]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), [each[1:] for each in CHANGES], ids=[each[0] for each in CHANGES])
+@pytest.mark.parametrize(
+    ("change", "said"), [listed_case[1:] for listed_case in CHANGES], ids=[listed_case[0] for listed_case in CHANGES]
+)
 def test_removed_inserted_and_moved_lines_are_found(
     change: Callable[[list[ChainLine]], list[ChainLine]], said: str
 ) -> None:
@@ -140,7 +142,7 @@ def test_what_retention_removed_is_told_from_what_was_deleted() -> None:
     links = list(chained(BEFORE_ALL, events))
     removals = Removals(AT + timedelta(seconds=4), 5)
     # 2 was old and is gone; 4 was not old; 6 was recorded later.
-    kept = [each for each in events if each.id not in (2, 4)]
+    kept = [audited for audited in events if audited.id not in (2, 4)]
     assert problems(list(lines(BEFORE_ALL, links, kept, removals))) == [
         "Event 4 of 2030-01-02T03:04:09.000060Z at position 4 was deleted."
     ]

@@ -72,7 +72,7 @@ def drain(at: datetime) -> DrainBefore:
 
 
 def kinds(effects: tuple[object, ...]) -> list[str]:
-    return [each.kind for each in effects if isinstance(each, Record)]
+    return [effect.kind for effect in effects if isinstance(effect, Record)]
 
 
 def test_who_waits_ends_with_the_booking() -> None:

@@ -73,16 +73,16 @@ def play(simulation: Simulation, steps: int) -> None:
     for _ in range(steps):
         simulation.do(simulation.chance.choice(OPERATIONS))
         simulation.plan()
-    ever = {each.id for each in simulation.waiting.values() if simulation.could_ever(each)}
+    ever = {waiting_job.id for waiting_job in simulation.waiting.values() if simulation.could_ever(waiting_job)}
     # A job that can be placed at all has a promised start at once, and starts when nothing new comes any more.
-    assert ever == {each.id for each in simulation.slots.values() if each.booking_id is None}
+    assert ever == {slot.id for slot in simulation.slots.values() if slot.booking_id is None}
     ever |= simulation.slots.keys()
     for _ in range(600):
         if not ever & simulation.waiting.keys():
             break
         simulation.pass_on()
     assert ever <= simulation.started.keys()
-    assert all(simulation.started[each] <= simulation.promises[each] + simulation.late for each in ever)
+    assert all(simulation.started[job_id] <= simulation.promises[job_id] + simulation.late for job_id in ever)
 
 
 @often

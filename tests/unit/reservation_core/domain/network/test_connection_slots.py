@@ -83,7 +83,9 @@ def test_bounds_hold_and_nobody_is_thrown_out_of_work(steps: list[tuple[str, int
             source = ("a", "b", None)[number % 3]
             room = slots.room(source, now)
             if isinstance(room, Refusal):
-                mine = [each for each in inside if room is Refusal.SERVER_FULL or each.source == source]
+                mine = [
+                    connection for connection in inside if room is Refusal.SERVER_FULL or connection.source == source
+                ]
                 assert len(mine) == (MOST if room is Refusal.SERVER_FULL else MOST_OF_ONE)
                 continue
             if room.instead_of is not None:
@@ -102,7 +104,7 @@ def test_bounds_hold_and_nobody_is_thrown_out_of_work(steps: list[tuple[str, int
             slots.leave(someone)
             slots.leave(someone)  # twice is as good as once
         assert len(slots) == len(inside) <= MOST
-        assert all(sum(each.source == source for each in inside) <= MOST_OF_ONE for source in ("a", "b"))
+        assert all(sum(connection.source == source for connection in inside) <= MOST_OF_ONE for source in ("a", "b"))
 
 
 def test_bodies_are_late_by_time_or_by_rate() -> None:

@@ -31,7 +31,9 @@ def serving(made: datetime = NOW, authority: str = "a", names: frozenset[str] = 
 def holdings(
     current: Serving | None, coming: Serving | None = None, *authorities: Authority, ours: bool = True
 ) -> Holdings:
-    alive = authorities or tuple(Authority(each.authority, each.ends_at) for each in (coming, current) if each)
+    alive = authorities or tuple(
+        Authority(serving.authority, serving.ends_at) for serving in (coming, current) if serving
+    )
     return Holdings(current, coming, alive, ours)
 
 
@@ -100,7 +102,7 @@ class World:
 
     def _written(self, step: CertificateStep, held: Holdings | None) -> Holdings:
         alive = authorities_alive(held, self.now) if held else frozenset()
-        kept = tuple(each for each in (held.authorities if held else ()) if each.fingerprint in alive)
+        kept = tuple(authority for authority in (held.authorities if held else ()) if authority.fingerprint in alive)
         if step in (CertificateStep.CREATE, CertificateStep.STAGE):
             self.made += 1
             made = serving(self.now, str(self.made))

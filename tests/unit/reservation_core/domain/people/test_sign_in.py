@@ -106,7 +106,7 @@ def words(letters: str, longest: int) -> list[str]:
 
 
 def test_short_patterns_fit_as_a_plain_search_says() -> None:
-    for pattern in (each for each in words("ab*", 5) if each.count("*") <= 4):
+    for pattern in (word for word in words("ab*", 5) if word.count("*") <= 4):
         rule = SignInRule(OIDC, {"issuer": ISSUER, "sub": pattern}, "u")
         for value in words("ab", 4):
             assert (rule.user_of(person(sub=value)) == "u") == fits(pattern, value), (pattern, value)

@@ -13,9 +13,9 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 0.1, 0.
 def _left(taken: list[float], now: float) -> float:
     """Tokens in a bucket from which one was taken at these times."""
     left, at = float(PACE.burst), 0.0
-    for each in taken:
-        left = min(PACE.burst, left + (each - at) * PACE.per_s) - 1
-        at = each
+    for value in taken:
+        left = min(PACE.burst, left + (value - at) * PACE.per_s) - 1
+        at = value
     return min(PACE.burst, left + (now - at) * PACE.per_s)
 
 

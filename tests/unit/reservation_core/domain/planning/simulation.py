@@ -70,14 +70,14 @@ class Simulation:
     ) -> None:
         self.late = late
         self.chance = chance
-        self.nodes = nodes = tuple(replace(each, links=chance.choice(LINKS)) for each in nodes)
+        self.nodes = nodes = tuple(replace(node, links=chance.choice(LINKS)) for node in nodes)
         self.limit = limit
         self.policy = policy
         self.oracle = oracle
         placement = chance.choice(list(PlacementPolicy))
         self.planner = CalendarPicture(nodes, (), (), frozenset({None, *TYPES, "t4"}), placement)
         self.now = EVE
-        self.cards = {gpu.id: gpu for each in nodes for gpu in each.gpus}
+        self.cards = {gpu.id: gpu for node in nodes for gpu in node.gpus}
         self.waiting: dict[str, Waiting] = {}
         self.running: dict[str, list[Commitment]] = {}
         self.booked: dict[str, list[Commitment]] = {}
@@ -120,7 +120,7 @@ class Simulation:
         """The quotas that a job would break beside all that is held."""
         request = replace(self.asked(wanted, gpu_type), start=start, duration=end - start)
         found = check(request, self.policy, UsageView(tuple(held)), self.now)
-        return [each for each in found if each.code in QUOTAS]
+        return [breach for breach in found if breach.code in QUOTAS]
 
     def asked(self, wanted: Waiting, gpu_type: str | None) -> RuleRequest:
         """What a job asks of the policy."""
@@ -157,7 +157,9 @@ class Simulation:
     def plan(self) -> None:
         if not self.policy.is_empty:
             waits = self.waiting.keys()
-            held = [each for each in self.holdings() if each.reservation_id and each.reservation_id not in waits]
+            held = [
+                holding for holding in self.holdings() if holding.reservation_id and holding.reservation_id not in waits
+            ]
             self.planner.note_held([*held, *self.spent])
         for _ in range(MANY):
             starts = self.planner.plan_starts(self.now, self.limit)
@@ -235,7 +237,7 @@ class Simulation:
 
     def _earliest(self, wanted: Waiting, rows: list[Commitment], held: list[Holding]) -> datetime | None:
         times = {self.now} | {row.end for row in rows} | set(self._turns(wanted, held))
-        for start in sorted(each for each in times if each >= self.now):
+        for start in sorted(time for time in times if time >= self.now):
             for gpu_type in types_for(self.nodes, wanted):
                 if fits_at(self.nodes, rows, wanted, gpu_type, start, self.now) and not self.over(
                     wanted, gpu_type, start, start + wanted.length, held
@@ -245,16 +247,17 @@ class Simulation:
 
     def _turns(self, wanted: Waiting, held: list[Holding]) -> Iterator[datetime]:
         """The times from which on just as much lies in a week as there is room for."""
-        last = max([self.now, *(each.end for each in held)]) + 2 * WEEK
+        last = max([self.now, *(holding.end for holding in held)]) + 2 * WEEK
         gpus = wanted.gpus * wanted.nodes
         for gpu_type in types_for(self.nodes, wanted):
             for name, limit in self.policy.limits(NAMES[wanted.owner], wanted.project, gpu_type):
                 if name is not RuleName.MAX_GPU_HOURS_PER_WEEK or limit.value is None:
                     continue
                 its = [
-                    Held(each.gpus, each.start, each.end)
-                    for each in held
-                    if limit.scope.gpu_type in (None, each.gpu_type) and _counts(each, limit.scope, NAMES[wanted.owner])
+                    Held(holding.gpus, holding.start, holding.end)
+                    for holding in held
+                    if limit.scope.gpu_type in (None, holding.gpu_type)
+                    and _counts(holding, limit.scope, NAMES[wanted.owner])
                 ]
                 week = week_start(self.now)
                 while week < last:
@@ -266,7 +269,7 @@ class Simulation:
         """The first time at which enough of the booking's cards are free till the job or the booking ends."""
         its = self.booked[booking_id]
         ids = {row.gpu_id for row in its}
-        part = [replace(each, gpus=tuple(gpu for gpu in each.gpus if gpu.id in ids)) for each in self.nodes]
+        part = [replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.id in ids)) for node in self.nodes]
         since, end = max(self.now, its[0].start), its[0].end
         for start in sorted({since} | {row.end for row in rows if since < row.end < end}):
             cut = replace(wanted, length=min(wanted.length, end - start))
@@ -372,7 +375,11 @@ class Simulation:
         card = chance.choice(list(self.cards.values()))
         chosen = [card]
         if chance.random() < 0.5:
-            chosen = [each for each in self.cards.values() if (each.node, each.gpu_type) == (card.node, card.gpu_type)]
+            chosen = [
+                other_card
+                for other_card in self.cards.values()
+                if (other_card.node, other_card.gpu_type) == (card.node, card.gpu_type)
+            ]
         request = RuleRequest(
             kind=ReservationKind.BOOKING,
             user=NAMES[owner],
@@ -383,19 +390,19 @@ class Simulation:
             start=start,
         )
         broken = check(request, self.policy, UsageView(tuple(self.holdings())), self.now)
-        if broken or not all(is_free(each, self.rows(), start, end, self.now) for each in chosen):
+        if broken or not all(is_free(listed_card, self.rows(), start, end, self.now) for listed_card in chosen):
             self.refused += 1
             return
         name = f"bkg-{self.made}"
-        self.booked[name] = [Commitment(name, each.id, start, end, False) for each in chosen]
+        self.booked[name] = [Commitment(name, listed_card.id, start, end, False) for listed_card in chosen]
         self._own(name, owner, PROJECTS[owner], ReservationKind.BOOKING)
         self.tell(name)
 
     def _unbook(self, gone: str) -> None:
-        for each in [each for each, wanted in self.waiting.items() if wanted.booking_id == gone]:
-            self._leave(each)
-        for each in [each for each, rows in self.running.items() if rows[0].booking_id == gone]:
-            self._end(each)
+        for orphan_id in [job_id for job_id, wanted in self.waiting.items() if wanted.booking_id == gone]:
+            self._leave(orphan_id)
+        for orphan_id in [job_id for job_id, rows in self.running.items() if rows[0].booking_id == gone]:
+            self._end(orphan_id)
         for row in self.booked.pop(gone):
             whose, end = self.owned[gone], min(row.end, self.now)
             if end > row.start:

@@ -45,16 +45,16 @@ def nodes_by(chance: Random) -> tuple[Node, ...]:
 def calendar_by(chance: Random, nodes: tuple[Node, ...]) -> list[Commitment]:
     """What runs, what is booked (now, soon, days ahead), and maintenance of whole nodes."""
     rows = []
-    for each in nodes:
+    for listed_node in nodes:
         maintenance = chance.choice((None, None, chance.randint(0, 40)))
-        for gpu in each.gpus:
+        for gpu in listed_node.gpus:
             edge = 0
             if chance.random() < 0.5:
                 edge = chance.randint(0, 30)
                 rows.append(held(f"job-r{gpu.id % 5}", gpu.id, edge - 40, edge))
             if maintenance is not None:
                 edge = max(edge, maintenance) + 5
-                rows.append(held(f"mnt-{each.name}", gpu.id, edge - 5, edge, is_held=False))
+                rows.append(held(f"mnt-{listed_node.name}", gpu.id, edge - 5, edge, is_held=False))
             for number in range(chance.randint(0, 3)):
                 start = edge + chance.choice((0, 0, 2, 5, 10, 300))
                 edge = start + chance.choice((1, 5, 30, 200))

@@ -36,7 +36,7 @@ FOREVER_LIMIT = 1000
 
 
 def unplaceable(world: World, wanted: Waiting) -> bool:
-    return not any(any(choices(world.nodes, wanted, each)) for each in types_for(world.nodes, wanted))
+    return not any(any(choices(world.nodes, wanted, gpu_type)) for gpu_type in types_for(world.nodes, wanted))
 
 
 @thousand
@@ -47,8 +47,10 @@ def test_what_could_ever_run_is_what_exhaustive_search_finds(world: World) -> No
         reason = capacity.unplaceable(wanted.gpus, wanted.nodes, wanted.gpu_type)
         assert (reason is not None) == unplaceable(world, wanted)
         anywhere = replace(wanted, avoid_nodes=frozenset())
-        for each in types_for(world.nodes, wanted):
-            assert capacity.could_run_on(each, wanted.gpus, wanted.nodes) == any(choices(world.nodes, anywhere, each))
+        for gpu_type in types_for(world.nodes, wanted):
+            assert capacity.could_run_on(gpu_type, wanted.gpus, wanted.nodes) == any(
+                choices(world.nodes, anywhere, gpu_type)
+            )
 
 
 @thousand
@@ -58,9 +60,9 @@ def test_earliest_fit_is_the_oracles(world: World) -> None:
     state._catch_up(T0)
     for wanted in world.waiting:
         length = length_micros(wanted.length)
-        for each in types_for(world.nodes, wanted):
-            expected = earliest(world.nodes, world.commitments, wanted, each, T0)
-            pool = state._pools.get(each)
+        for listed_type in types_for(world.nodes, wanted):
+            expected = earliest(world.nodes, world.commitments, wanted, listed_type, T0)
+            pool = state._pools.get(listed_type)
             if pool is None or pool not in state._reach.pools_for(wanted.gpu_type, wanted.shape):
                 assert expected is None
                 continue
@@ -72,7 +74,7 @@ def test_earliest_fit_is_the_oracles(world: World) -> None:
 @thousand
 @given(worlds())
 def test_starts_are_lawful_and_nobody_is_given_what_another_has(world: World) -> None:
-    by_id = {each.id: each for each in world.waiting}
+    by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
     rows = list(world.commitments)
     starts = world.state().plan_starts(T0, FOREVER_LIMIT)
     assert len({start.id for start in starts}) == len(starts)
@@ -86,9 +88,12 @@ def test_starts_are_lawful_and_nobody_is_given_what_another_has(world: World) ->
 def test_backfill_never_delays_the_head_of_the_line(world: World) -> None:
     state = world.state()
     starts = state.plan_starts(T0, FOREVER_LIMIT)
-    by_id = {each.id: each for each in world.waiting}
-    left = sorted((each for each in world.waiting if each.id in state._line.jobs), key=lambda each: each.key)
-    left = [each for each in left if not unplaceable(world, each)]
+    by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
+    left = sorted(
+        (waiting_job for waiting_job in world.waiting if waiting_job.id in state._line.jobs),
+        key=lambda waiting_job: waiting_job.key,
+    )
+    left = [waiting_job for waiting_job in left if not unplaceable(world, waiting_job)]
     after = [*world.commitments, *(row for start in starts for row in commitments_of(start))]
 
     def before(head: Waiting) -> list[Commitment]:
@@ -98,9 +103,9 @@ def test_backfill_never_delays_the_head_of_the_line(world: World) -> None:
     # Worked out from the line alone: whoever is the first that could not start.
     for head in left[:1]:
         assert earliest_of_any(world.nodes, after, head, T0) == earliest_of_any(world.nodes, before(head), head, T0)
-    if all(each.gpu_type is not None for each in left):
-        for gpu_type in {each.gpu_type for each in left if each.gpu_type}:
-            head = next(each for each in left if each.gpu_type == gpu_type)
+    if all(waiting_job.gpu_type is not None for waiting_job in left):
+        for gpu_type in {waiting_job.gpu_type for waiting_job in left if waiting_job.gpu_type}:
+            head = next(waiting_job for waiting_job in left if waiting_job.gpu_type == gpu_type)
             assert state._heads[gpu_type].job == head
     # And for every head that the planner has.
     for gpu_type, its in state._heads.items():
@@ -118,16 +123,16 @@ def test_nobody_is_left_who_may_start(world: World) -> None:
     assert state.plan_starts(T0, FOREVER_LIMIT) == []
     rows = [*world.commitments, *(row for start in starts for row in commitments_of(start))]
     for wanted in state._line.jobs.values():
-        for each in types_for(world.nodes, wanted):
-            head = state._heads.get(each)
+        for gpu_type in types_for(world.nodes, wanted):
+            head = state._heads.get(gpu_type)
             if head is None or head.job == wanted:
-                assert not fits_at(world.nodes, rows, wanted, each, T0, T0)
+                assert not fits_at(world.nodes, rows, wanted, gpu_type, T0, T0)
                 continue
-            if unplaceable(world, wanted) or not any(choices(world.nodes, wanted, each)):
+            if unplaceable(world, wanted) or not any(choices(world.nodes, wanted, gpu_type)):
                 continue
             if wanted.gpu_type is not None:
                 assert head.job.key < wanted.key
-            pool = state._pools[each]
+            pool = state._pools[gpu_type]
             shadow = state._shadow(pool, to_micros(T0))
             assert shadow is not None
             start = to_moment(shadow.start)
@@ -138,7 +143,7 @@ def test_nobody_is_left_who_may_start(world: World) -> None:
                 if card.bit & mask
             ]
             assert len(promised) == head.job.gpus * head.job.nodes
-            assert not fits_at(world.nodes, [*rows, *promised], wanted, each, T0, T0)
+            assert not fits_at(world.nodes, [*rows, *promised], wanted, gpu_type, T0, T0)
 
 
 @thousand
@@ -146,12 +151,14 @@ def test_nobody_is_left_who_may_start(world: World) -> None:
 def test_estimates_are_possible_in_order_and_exact_for_the_first(world: World) -> None:
     state = world.state()
     state.plan_starts(T0, FOREVER_LIMIT)
-    rows = [row for each in state._pools.values() for row in _rows_of(state)]
+    rows = [row for _ in state._pools.values() for row in _rows_of(state)]
     estimates = state.estimates(T0, FOREVER_LIMIT)
-    line = sorted(state._line.jobs.values(), key=lambda each: each.key)
-    assert [each.id for each in estimates] == [each.id for each in line]
+    line = sorted(state._line.jobs.values(), key=lambda listed_job: listed_job.key)
+    assert [estimate.id for estimate in estimates] == [listed_job.id for listed_job in line]
     types = [job.gpu_type for job in line]
-    assert [each.position for each in estimates] == [types[: n + 1].count(each) for n, each in enumerate(types)]
+    assert [estimate.position for estimate in estimates] == [
+        types[: n + 1].count(gpu_type) for n, gpu_type in enumerate(types)
+    ]
     latest: dict[tuple[object, ...], datetime] = {}
     first = True
     for wanted, estimate in zip(line, estimates, strict=True):
@@ -190,7 +197,7 @@ def run_to_the_end(
     asked every minute when it will start: it never starts after what it was told, once no overrun is left that lasts
     longer than was thought.
     """
-    by_id = {each.id: each for each in world.waiting}
+    by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
     started: dict[str, datetime] = {}
     latest: dict[str, datetime] = {}
     ledger: dict[str, list[Commitment]] = {}
@@ -205,7 +212,7 @@ def run_to_the_end(
                 state.set_reservation(reservation_id, None, left)
         while starts := state.plan_starts(now, 2):
             for start in starts:
-                rows = [row for each in ledger.values() for row in each]
+                rows = [row for rows in ledger.values() for row in rows]
                 check_start(world.nodes, rows, by_id[start.id], start, now)
                 assert now <= latest.get(start.id, now)
                 started[start.id] = now
@@ -218,7 +225,7 @@ def run_to_the_end(
         if not state._dirty:
             if now + MINUTE >= T0 + overrun:
                 estimates = state.estimates(now, FOREVER_LIMIT)
-                told = [(each.id, when) for each in estimates if (when := each.estimated_start_at)]
+                told = [(estimate.id, when) for estimate in estimates if (when := estimate.estimated_start_at)]
                 latest.update({first: min(when, latest.get(first, when)) for first, when in told[:1]})
             now += MINUTE
     return started
@@ -228,10 +235,16 @@ def _refill(
     world: World, state: PlanningState, gpu_type: str | None, after: tuple[int, int] | None, gone: set[str]
 ) -> None:
     rest = sorted(
-        (each for each in world.waiting if each.gpu_type == gpu_type and (after is None or each.key > after)),
-        key=lambda each: each.key,
+        (
+            waiting_job
+            for waiting_job in world.waiting
+            if waiting_job.gpu_type == gpu_type and (after is None or waiting_job.key > after)
+        ),
+        key=lambda waiting_job: waiting_job.key,
     )
-    state.refill(gpu_type, [each for each in rest[:2] if each.id not in gone], complete=len(rest) <= 2)
+    state.refill(
+        gpu_type, [waiting_job for waiting_job in rest[:2] if waiting_job.id not in gone], complete=len(rest) <= 2
+    )
 
 
 def check_the_first_is_told_the_latest(world: World, limit: int, overrun: timedelta, anew: bool) -> None:
@@ -246,11 +259,15 @@ def check_the_first_is_told_the_latest(world: World, limit: int, overrun: timede
     while starts := state.plan_starts(T0, limit):
         at_once |= {start.id for start in starts}
         rows += [row for start in starts for row in commitments_of(start)]
-    told = [each for each in state.estimates(T0, FOREVER_LIMIT) if each.estimated_start_at is not None]
-    left = World(world.nodes, tuple(rows), tuple(each for each in world.waiting if each.id not in at_once))
+    told = [estimate for estimate in state.estimates(T0, FOREVER_LIMIT) if estimate.estimated_start_at is not None]
+    left = World(
+        world.nodes, tuple(rows), tuple(waiting_job for waiting_job in world.waiting if waiting_job.id not in at_once)
+    )
     started = run_to_the_end(left, left.state() if anew else state, timedelta(minutes=300), overrun=overrun)
     assert not started.keys() & at_once
-    assert started.keys() | at_once == {each.id for each in world.waiting if not unplaceable(world, each)}
+    assert started.keys() | at_once == {
+        waiting_job.id for waiting_job in world.waiting if not unplaceable(world, waiting_job)
+    }
     if told and overrun <= MINUTE:
         assert told[0].estimated_start_at is not None
         assert started[told[0].id] <= told[0].estimated_start_at
@@ -296,20 +313,23 @@ def test_who_is_told_what_depends_on_which_overruns_have_ended_by_the_time_of_th
     world = OVERRUN_FREED_AT_ONCE
     state = world.state()
     assert len(state.plan_starts(T0, FOREVER_LIMIT)) == 4
-    assert [(each.id, each.estimated_start_at) for each in state.estimates(T0, 10)] == [("job-5", at(1))]
+    assert [(estimate.id, estimate.estimated_start_at) for estimate in state.estimates(T0, 10)] == [("job-5", at(1))]
     ended = World(world.nodes, world.commitments[1:], world.waiting).state()
     assert len(ended.plan_starts(T0, FOREVER_LIMIT)) == 4
-    assert [(each.id, each.estimated_start_at) for each in ended.estimates(T0, 10)] == [("job-5", at(2))]
+    assert [(estimate.id, estimate.estimated_start_at) for estimate in ended.estimates(T0, 10)] == [("job-5", at(2))]
 
 
 @examples(300, suppress_health_check=list(HealthCheck))
 @given(worlds(types=("h100",)), st.integers(1, 15))
 def test_single_gpu_jobs_start_exactly_when_they_were_told(world: World, minutes: int) -> None:
-    alike = tuple(Waiting(each.id, 1, 1, each.gpu_type, minutes * MINUTE, 0, each.seq) for each in world.waiting)
+    alike = tuple(
+        Waiting(waiting_job.id, 1, 1, waiting_job.gpu_type, minutes * MINUTE, 0, waiting_job.seq)
+        for waiting_job in world.waiting
+    )
     # With bookings on the calendar equal starts on different cards are not equally good for those behind.
     rows = tuple(row for row in world.commitments if row.start <= T0 < row.end)
     world = World(world.nodes, rows, alike)
-    told = {each.id: each.estimated_start_at for each in world.state().estimates(T0, FOREVER_LIMIT)}
+    told = {estimate.id: estimate.estimated_start_at for estimate in world.state().estimates(T0, FOREVER_LIMIT)}
     started = run_to_the_end(world, world.state(), timedelta(minutes=150))
     assert {key: value for key, value in told.items() if value is not None} == started
 
@@ -319,11 +339,11 @@ def test_single_gpu_jobs_start_exactly_when_they_were_told(world: World, minutes
 def test_a_window_on_the_line_loses_nobody(world: World) -> None:
     seen: dict[str | None, int] = {}
     window = []
-    for each in sorted(world.waiting, key=lambda each: each.key):
-        seen[each.gpu_type] = seen.get(each.gpu_type, 0) + 1
-        if seen[each.gpu_type] <= 2:
-            window.append(each)
+    for other_waiting_job in sorted(world.waiting, key=lambda waiting_job: waiting_job.key):
+        seen[other_waiting_job.gpu_type] = seen.get(other_waiting_job.gpu_type, 0) + 1
+        if seen[other_waiting_job.gpu_type] <= 2:
+            window.append(other_waiting_job)
     complete = frozenset(gpu_type for gpu_type, count in seen.items() if count <= 2)
     state = PlanningState(world.nodes, world.commitments, window, complete)
     started = run_to_the_end(world, state, timedelta(minutes=300))
-    assert started.keys() == {each.id for each in world.waiting if not unplaceable(world, each)}
+    assert started.keys() == {waiting_job.id for waiting_job in world.waiting if not unplaceable(world, waiting_job)}

@@ -41,7 +41,7 @@ class Told:
 
     def __init__(self, world: World) -> None:
         self.nodes = world.nodes
-        self.waiting = {each.id: each for each in world.waiting}
+        self.waiting = {waiting_job.id: waiting_job for waiting_job in world.waiting}
         self.ledger: dict[str, list[Commitment]] = {}
         for row in world.commitments:
             self.ledger.setdefault(row.reservation_id, []).append(row)
@@ -58,7 +58,7 @@ class Told:
         self.planner.set_reservation(reservation_id, self.waiting.get(reservation_id), rows)
 
     def plan(self, limit: int) -> None:
-        rows = [row for each in self.ledger.values() for row in each]
+        rows = [row for rows in self.ledger.values() for row in rows]
         expected = self.afresh().plan_starts(self.now, limit)
         starts = self.planner.plan_starts(self.now, limit)
         assert starts == expected
@@ -117,11 +117,11 @@ class Told:
         return any(row.gpu_id in cards for other, rows in self.ledger.items() if other != chosen for row in rows)
 
     def _book(self, data: st.DataObject) -> None:
-        gpus = [gpu for each in self.nodes for gpu in each.gpus]
+        gpus = [gpu for listed_node in self.nodes for gpu in listed_node.gpus]
         gpu = gpus[data.draw(st.integers(0, len(gpus) - 1))]
         start = self.now + data.draw(st.integers(1, 9)) * MINUTE
         end = start + data.draw(st.integers(1, 6)) * MINUTE
-        rows = [row for each in self.ledger.values() for row in each if row.gpu_id == gpu.id]
+        rows = [row for rows in self.ledger.values() for row in rows if row.gpu_id == gpu.id]
         if not any(row.start < end and start < row.end for row in rows):
             name = f"book-{self.next_seq}"
             self.next_seq += 1
@@ -129,7 +129,7 @@ class Told:
             self.tell(name)
 
     def _set_node(self, before: Node, after: Node) -> None:
-        self.nodes = tuple(after if each is before else each for each in self.nodes)
+        self.nodes = tuple(after if listed_node is before else listed_node for listed_node in self.nodes)
         self.planner.set_nodes(self.nodes)
 
 
@@ -158,7 +158,7 @@ def test_a_window_takes_in_nobody_from_beyond_its_end() -> None:
     assert state.needs_refill(4) == [("h100", (0, 4))]
     state.refill("h100", line[4:], complete=True)
     assert state.needs_refill(100) == []
-    assert [each.id for each in state.estimates(T0, 10)] == ["job-2", "job-3", "job-4", "job-5", "job-6"]
+    assert [estimate.id for estimate in state.estimates(T0, 10)] == ["job-2", "job-3", "job-4", "job-5", "job-6"]
 
 
 def test_nobody_passes_those_who_are_not_in_memory_yet() -> None:
@@ -183,7 +183,7 @@ def test_a_refill_does_not_bring_back_who_has_started() -> None:
     state = PlanningState([node("a", 2)], [], [job(1), job(2, 2)], frozenset())
     assert [start.id for start in state.plan_starts(T0, 10)] == ["job-1"]
     state.refill("h100", [job(1), job(2, 2), job(3)], complete=True)
-    assert [each.id for each in state.estimates(T0, 10)] == ["job-2", "job-3"]
+    assert [estimate.id for estimate in state.estimates(T0, 10)] == ["job-2", "job-3"]
 
 
 def test_who_just_arrived_in_one_pool_starts_in_order_with_who_was_let_in_in_another() -> None:
@@ -235,4 +235,4 @@ def test_a_long_line_is_kept_in_order_when_its_front_leaves() -> None:
     for seq in range(3_000):
         state.set_reservation(f"job-{seq}", None, ())
     state.set_reservation("job-2000", line[2_000], ())
-    assert [each.id for each in state.estimates(T0, 2)] == ["job-2000", "job-3000"]
+    assert [estimate.id for estimate in state.estimates(T0, 2)] == ["job-2000", "job-3000"]

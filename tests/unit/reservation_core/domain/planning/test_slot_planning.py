@@ -55,8 +55,8 @@ class Played:
         self.limit = limit
         self.now = T0
         self.state = world.state()
-        self.by_id = {each.id: each for each in world.waiting}
-        self.cards = {gpu.id: gpu for each in world.nodes for gpu in each.gpus}
+        self.by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
+        self.cards = {gpu.id: gpu for listed_node in world.nodes for gpu in listed_node.gpus}
         self.rows: dict[str, list[Commitment]] = {}
         for row in world.commitments:
             self.rows.setdefault(row.reservation_id, []).append(row)
@@ -74,8 +74,8 @@ class Played:
             for start in self.state.plan_starts(self.now, ALL):
                 self.start(start)
             plan = self.state.plan_slots(self.now, ALL, self.limit)
-            for each in plan.slots:
-                self.give(each)
+            for slot in plan.slots:
+                self.give(slot)
             if not plan.more:
                 return
         raise AssertionError("there is no end to it")
@@ -100,14 +100,14 @@ def check_slot(world: World, rows: list[Commitment], wanted: Waiting, slot: Plan
     ids = {gpu.gpu_id for gpu in slot.gpus}
     lawful = {
         frozenset(gpu.id for gpu in cards)
-        for each in types_for(world.nodes, wanted)
-        for cards in choices(world.nodes, wanted, each)
+        for gpu_type in types_for(world.nodes, wanted)
+        for cards in choices(world.nodes, wanted, gpu_type)
     }
     assert frozenset(ids) in lawful
     assert sorted(slot.gpus, key=lambda placed: (placed.rank, placed.index)) == list(slot.gpus)
     assert sorted({gpu.rank for gpu in slot.gpus}) == list(range(wanted.nodes))
-    cards = {gpu.id: gpu for each in world.nodes for gpu in each.gpus}
-    assert all(is_free(cards[each], rows, slot.start, slot.end, now) for each in ids)
+    cards = {gpu.id: gpu for listed_node in world.nodes for gpu in listed_node.gpus}
+    assert all(is_free(cards[gpu_id], rows, slot.start, slot.end, now) for gpu_id in ids)
 
 
 @thousand
@@ -116,17 +116,17 @@ def test_each_gets_the_earliest_fit_that_disturbs_nobody_before_it(world: World)
     state = world.state()
     starts = state.plan_starts(T0, ALL)
     rows = [*world.commitments, *(row for start in starts for row in commitments_of(start))]
-    by_id = {each.id: each for each in world.waiting}
-    line = sorted((by_id[each] for each in state._line.jobs), key=lambda each: each.key)
+    by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
+    line = sorted((by_id[job_id] for job_id in state._line.jobs), key=lambda waiting_job: waiting_job.key)
     slots = state.plan_slots(T0, ALL, ALL).slots
-    assert [each.id for each in slots] == [
-        each.id for each in line if earliest_of_any(world.nodes, rows, each, T0) is not None
+    assert [listed_slot.id for listed_slot in slots] == [
+        waiting_job.id for waiting_job in line if earliest_of_any(world.nodes, rows, waiting_job, T0) is not None
     ]
     for slot in slots:
         check_slot(world, rows, by_id[slot.id], slot, T0)
         assert slot.start == earliest_of_any(world.nodes, rows, by_id[slot.id], T0)
         rows += rows_of(slot)
-    assert state._line.slotted == {each.id for each in slots}
+    assert state._line.slotted == {listed_slot.id for listed_slot in slots}
 
 
 @thousand
@@ -142,10 +142,10 @@ def test_what_is_given_back_moves_slots_to_the_earliest_and_none_later(
             del played.rows[gone]
             played.state.set_reservation(gone, None, ())
         played.plan()
-    for each in played.slots.values():
-        expected = earliest_of_any(world.nodes, played.others(each.id), played.by_id[each.id], T0)
-        assert each.start == expected
-        assert each.start > T0
+    for slot in played.slots.values():
+        expected = earliest_of_any(world.nodes, played.others(slot.id), played.by_id[slot.id], T0)
+        assert slot.start == expected
+        assert slot.start > T0
 
 
 def state_with_slots(*rows: Commitment, waiting: tuple[Waiting, ...], cards: int = 1) -> PlanningState:
@@ -226,7 +226,7 @@ def test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them() ->
     waiting = tuple(job(seq) for seq in range(1, 6))
     state = state_with_slots(held("r0", 0, -5, 5), waiting=waiting)
     assert state.plan_starts(T0, ALL) == []
-    assert [each.id for each in state.plan_slots(T0, 2, ALL).slots] == ["job-1", "job-2"]
+    assert [slot.id for slot in state.plan_slots(T0, 2, ALL).slots] == ["job-1", "job-2"]
     state.set_reservation("job-9", job(9, priority=5), ())
     assert state.plan_starts(T0, ALL) == []
     (urgent,) = state.plan_slots(T0, 2, ALL).slots
@@ -239,9 +239,9 @@ def test_whoever_has_had_less_goes_first_among_equals() -> None:
     state = state_with_slots(held("r0", 0, -5, 5), waiting=waiting)
     state.set_shares({1: 7, 0: 3})
     assert state.plan_starts(T0, ALL) == []
-    assert [each.id for each in all_slots(state)] == ["job-2", "job-4", "job-1", "job-3"]
+    assert [slot.id for slot in all_slots(state)] == ["job-2", "job-4", "job-1", "job-3"]
     state.set_shares({})
-    assert [each.id for each in state.estimates(T0, ALL)] == ["job-1", "job-2", "job-3", "job-4"]
+    assert [estimate.id for estimate in state.estimates(T0, ALL)] == ["job-1", "job-2", "job-3", "job-4"]
 
 
 def test_whoever_has_had_less_need_not_mind_the_head_of_the_line() -> None:
@@ -258,10 +258,10 @@ def test_before_there_is_a_slot_the_head_of_the_line_is_not_put_off() -> None:
     assert state.plan_starts(T0, ALL) == []
     state.set_reservation("job-2", job(2, minutes=6), ())
     assert state.plan_starts(T0, ALL) == []
-    assert [each.start for each in all_slots(state)] == [at(5), at(15)]
+    assert [slot.start for slot in all_slots(state)] == [at(5), at(15)]
     state.set_reservation("job-3", job(3, minutes=6), ())
     state.set_reservation("job-4", job(4, minutes=5), ())
-    assert [each.id for each in state.plan_starts(T0, ALL)] == ["job-4"]
+    assert [start.id for start in state.plan_starts(T0, ALL)] == ["job-4"]
 
 
 def test_a_slot_is_forgotten_when_the_database_has_none() -> None:

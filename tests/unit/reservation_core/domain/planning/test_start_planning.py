@@ -118,7 +118,7 @@ def test_the_first_waits_for_gpus_and_the_others_behind_it() -> None:
     assert (first.reason.code, first.estimated_start_at) == (ReasonCode.WAITING_FOR_GPUS, at(30))
     assert (second.reason.code, second.estimated_start_at) == (ReasonCode.BEHIND_IN_LINE, at(40))
     assert (never.position, never.reason.code) == (3, ReasonCode.LARGER_THAN_ANY_NODE)
-    assert [each.id for each in state.estimates(T0, 2)] == ["job-1", "job-2"]
+    assert [estimate.id for estimate in state.estimates(T0, 2)] == ["job-1", "job-2"]
 
 
 def test_nobody_starts_before_those_of_any_type_who_may_come_first() -> None:

@@ -111,7 +111,7 @@ def inventories(draw: st.DrawFn) -> tuple[Node, ...]:
 def calendars(draw: st.DrawFn, nodes: tuple[Node, ...]) -> tuple[Commitment, ...]:
     """For each card up to two ranges that don't overlap; one that has begun may be held, also past its end."""
     rows = []
-    for gpu in (gpu for each in nodes for gpu in each.gpus):
+    for gpu in (gpu for node in nodes for gpu in node.gpus):
         kind, since, more, shared, gap, length = digits(draw(CARD_NUMBERS), CARD_DIGITS)
         if kind <= 1:
             continue
@@ -171,18 +171,18 @@ def allowed(nodes: Sequence[Node], wanted: Waiting) -> Sequence[Node]:
     """The nodes that it may use: not those it avoids, if it could ever run on the others."""
     if not wanted.avoid_nodes:
         return nodes
-    others = [each for each in nodes if each.name not in wanted.avoid_nodes]
+    others = [node for node in nodes if node.name not in wanted.avoid_nodes]
     anywhere = replace(wanted, avoid_nodes=frozenset())
-    return others if any(any(choices(others, anywhere, each)) for each in types_for(others, wanted)) else nodes
+    return others if any(any(choices(others, anywhere, gpu_type)) for gpu_type in types_for(others, wanted)) else nodes
 
 
 def choices(nodes: Sequence[Node], wanted: Waiting, gpu_type: str) -> Iterable[tuple[Gpu, ...]]:
     """Every set of usable cards of one type that would do, were they free."""
     nodes = allowed(nodes, wanted)
     usable = [
-        [gpu for gpu in each.gpus if gpu.gpu_type == gpu_type and gpu.condition is GpuCondition.USABLE]
-        for each in nodes
-        if each.available
+        [gpu for gpu in node.gpus if gpu.gpu_type == gpu_type and gpu.condition is GpuCondition.USABLE]
+        for node in nodes
+        if node.available
     ]
     for some in combinations(usable, wanted.nodes):
         for cards in product(*(combinations(gpus, wanted.gpus) for gpus in some)):
@@ -191,15 +191,15 @@ def choices(nodes: Sequence[Node], wanted: Waiting, gpu_type: str) -> Iterable[t
 
 def types_for(nodes: Sequence[Node], wanted: Waiting) -> list[str]:
     """The types it may use, in order of name."""
-    known = sorted({gpu.gpu_type for each in nodes for gpu in each.gpus})
-    return [each for each in known if wanted.gpu_type in (None, each)]
+    known = sorted({gpu.gpu_type for node in nodes for gpu in node.gpus})
+    return [gpu_type for gpu_type in known if wanted.gpu_type in (None, gpu_type)]
 
 
 def fits_at(
     nodes: Sequence[Node], rows: Sequence[Commitment], wanted: Waiting, gpu_type: str, start: datetime, now: datetime
 ) -> bool:
     """Whether some choice of cards is free for all its length from `start`."""
-    free = {gpu.id for each in nodes for gpu in each.gpus if is_free(gpu, rows, start, start + wanted.length, now)}
+    free = {gpu.id for node in nodes for gpu in node.gpus if is_free(gpu, rows, start, start + wanted.length, now)}
     return any(all(gpu.id in free for gpu in cards) for cards in choices(nodes, wanted, gpu_type))
 
 
@@ -218,15 +218,15 @@ def earliest_of_any(
     nodes: Sequence[Node], rows: Sequence[Commitment], wanted: Waiting, now: datetime
 ) -> datetime | None:
     """The first time over all types it may use."""
-    times = [earliest(nodes, rows, wanted, each, now) for each in types_for(nodes, wanted)]
-    return min((each for each in times if each is not None), default=None)
+    times = [earliest(nodes, rows, wanted, listed_type, now) for listed_type in types_for(nodes, wanted)]
+    return min((time for time in times if time is not None), default=None)
 
 
 def check_start(
     nodes: Sequence[Node], rows: Sequence[Commitment], wanted: Waiting, start: Start, now: datetime
 ) -> None:
     """That a start is what was asked for, on cards that are free and usable."""
-    gpus = {gpu.id: (each, gpu) for each in nodes for gpu in each.gpus}
+    gpus = {gpu.id: (node, gpu) for node in nodes for gpu in node.gpus}
     assert start.start == now
     assert start.end == now + wanted.length
     assert len({placed.gpu_id for placed in start.gpus}) == len(start.gpus) == wanted.gpus * wanted.nodes

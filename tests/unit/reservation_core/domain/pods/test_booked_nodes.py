@@ -34,7 +34,7 @@ def changed(thing: Any, *nodes: str) -> dict[str, Any]:
     """The pod as the patch makes it, as it goes over the wire."""
     changes = PodChanges(thing)
     assert put_on(changes, nodes, "booking bkg-1") is None
-    patch = json.loads(json.dumps([each.as_json() for each in changes.operations]))
+    patch = json.loads(json.dumps([operation.as_json() for operation in changes.operations]))
     kept: dict[str, Any] = jsonpatch.apply_patch(thing, patch)
     assert kept == changes.pod
     return kept
@@ -152,8 +152,8 @@ def goes_to(thing: Any) -> set[str]:
     for term in required["nodeSelectorTerms"]:
         fields, labels = term.get("matchFields") or [], term.get("matchExpressions") or []
         for name in found if fields or labels else ():
-            if all(holds(each, name) for each in fields) and all(
-                holds(each, CLUSTER[name].get(each["key"])) for each in labels
+            if all(holds(field, name) for field in fields) and all(
+                holds(label, CLUSTER[name].get(label["key"])) for label in labels
             ):
                 left.add(name)
     return left

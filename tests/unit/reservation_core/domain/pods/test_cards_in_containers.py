@@ -38,7 +38,7 @@ def asked(body: Any, *paths: InjectionRules) -> dict[str, Any]:
 
 
 def variables(body: dict[str, Any], number: int = 0) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in body["spec"]["containers"][number]["env"]}
+    return {variable["name"]: variable["value"] for variable in body["spec"]["containers"][number]["env"]}
 
 
 @pytest.mark.parametrize(
@@ -118,5 +118,5 @@ def test_debugging_containers_are_given_the_pods_cards() -> None:
         for rules in paths:
             verdict = injection(PodReview(Operation.UPDATE, body, old, "ephemeralcontainers"), rules)
             body = verdict.pod if isinstance(verdict, Patched) else body
-        said = {each["name"]: each["value"] for each in body["spec"]["ephemeralContainers"][0]["env"]}
+        said = {variable["name"]: variable["value"] for variable in body["spec"]["ephemeralContainers"][0]["env"]}
         assert (said["NVIDIA_VISIBLE_DEVICES"], said["CUDA_VISIBLE_DEVICES"]) == ("3,1", "1,0")

@@ -24,8 +24,8 @@ def occupants(draw: st.DrawFn) -> list[Occupant]:
 
 
 def used(those: list[Occupant]) -> int:
-    known = {card for each in those for card in each.cards or ()}
-    return len(known) + sum(each.gpus for each in those if each.cards is None)
+    known = {card for occupant in those for card in occupant.cards or ()}
+    return len(known) + sum(occupant.gpus for occupant in those if occupant.cards is None)
 
 
 def older(one: Occupant, other: Occupant) -> bool:
@@ -42,13 +42,13 @@ def test_what_stays_fits_nobody_goes_in_vain_and_the_young_go_first(
     those: list[Occupant], cards: int, any_: Random
 ) -> None:
     going = too_many(cards, those)
-    goes = [each for each in those if each.uid in going]
-    stays = [each for each in those if each.uid not in going]
-    assert all(each.goes for each in goes)
-    assert used([each for each in stays if each.goes]) <= cards
-    for each in goes:
-        before = [other for other in stays if not older(each, other)]
-        assert used([*before, each]) > cards, "it could stay beside those that are not younger"
+    goes = [occupant for occupant in those if occupant.uid in going]
+    stays = [occupant for occupant in those if occupant.uid not in going]
+    assert all(occupant.goes for occupant in goes)
+    assert used([stay for stay in stays if stay.goes]) <= cards
+    for occupant in goes:
+        before = [other for other in stays if not older(occupant, other)]
+        assert used([*before, occupant]) > cards, "it could stay beside those that are not younger"
     shuffled = list(those)
     any_.shuffle(shuffled)
     assert too_many(cards, shuffled) == going

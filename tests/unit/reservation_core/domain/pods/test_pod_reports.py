@@ -76,7 +76,7 @@ def test_an_end_that_is_told_again_uses_no_other_booking_of_that_time(booking: s
 def test_an_end_that_is_ahead_is_now() -> None:
     register = Register([MORNING], [row("bkg-a", NINE)], NINE + 40 * MINUTE)
     register.report(pod(ended_at=NINE + 5 * HOUR))
-    assert [each.ended_at for each in register.ended.values()] == [NINE + 40 * MINUTE]
+    assert [admission.ended_at for admission in register.ended.values()] == [NINE + 40 * MINUTE]
 
 
 def test_one_that_came_and_went_unseen_is_recorded_whole() -> None:
@@ -179,26 +179,33 @@ def test_whatever_is_reported(slots: list[BookedSlot], batches: list[tuple[int, 
     for later, batch in batches:
         now += later * MINUTE
         register = Register(slots, known.values(), now)
-        for each in batch:
-            register.report(each)
+        for report in batch:
+            register.report(report)
         assert not set(register.new) & set(known)
         for key, ended in register.ended.items():
             assert known[key].ended_at is None
             assert ended.ended_at is not None
         known |= register.ended | register.new
         again = Register(slots, known.values(), now)
-        for each in batch[-1:]:
-            again.report(each)
+        for report in batch[-1:]:
+            again.report(report)
         assert not again.new
         assert not again.ended
     for uid in ("u-1", "u-2"):
-        rows = sorted((each for each in known.values() if each.pod_uid == uid), key=lambda each: each.admitted_at)
-        for each in rows:
-            slot = by_id[each.booking_id]
-            assert slot.begins <= each.admitted_at < slot.ends
-            assert each.admitted_at <= now
-            assert each.ended_at is None or each.admitted_at <= each.ended_at <= now
-        spans = [(each.admitted_at, each.ended_at) for each in rows if each.ended_at != each.admitted_at]
+        rows = sorted(
+            (admission for admission in known.values() if admission.pod_uid == uid),
+            key=lambda admission: admission.admitted_at,
+        )
+        for row in rows:
+            slot = by_id[row.booking_id]
+            assert slot.begins <= row.admitted_at < slot.ends
+            assert row.admitted_at <= now
+            assert row.ended_at is None or row.admitted_at <= row.ended_at <= now
+        spans = [
+            (admission.admitted_at, admission.ended_at)
+            for admission in rows
+            if admission.ended_at != admission.admitted_at
+        ]
         for (_, end), (begin, _) in pairwise(spans):
             assert end is not None
             assert end <= begin

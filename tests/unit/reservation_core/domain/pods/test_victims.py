@@ -72,16 +72,16 @@ def test_as_by_trying_everything(this: NodeNeed, pods: list[Preemptible], order:
     ranked = sorted(pods, key=lambda p: (-p.priority, p.began is None, p.began or START, p.uid))
 
     def fits(kept: tuple[Preemptible, ...]) -> bool:
-        if any(each.cards is not None and each.cards & this.needed for each in kept):
+        if any(pod.cards is not None and pod.cards & this.needed for pod in kept):
             return False
         unknown = sum(e.gpus for e in kept if e.cards is None and e.gpu_type in (None, "h100"))
         return unknown == 0 or unknown + this.taken + len(this.needed) <= this.cards
 
     sets = chain.from_iterable(combinations(ranked, size) for size in range(len(ranked) + 1))
-    best = max((kept for kept in sets if fits(kept)), key=lambda kept: [each in kept for each in ranked])
+    best = max((kept for kept in sets if fits(kept)), key=lambda kept: [listed_pod in kept for listed_pod in ranked])
     chosen = victims(this, pods)
-    assert set(chosen) == {each.uid for each in pods} - {each.uid for each in best}
+    assert set(chosen) == {listed_pod.uid for listed_pod in pods} - {listed_pod.uid for listed_pod in best}
     order.shuffle(pods)  # type: ignore[attr-defined]
     assert victims(this, pods) == chosen
     for uid in chosen:
-        assert not fits((*best, next(each for each in pods if each.uid == uid)))
+        assert not fits((*best, next(listed_pod for listed_pod in pods if listed_pod.uid == uid)))

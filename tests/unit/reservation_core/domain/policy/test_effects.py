@@ -57,7 +57,7 @@ SCOPES = st.builds(Scope, st.sampled_from([None, "ann"]), st.none(), st.sampled_
     Scope(None, "vision", None)
 )
 POLICIES = st.dictionaries(SCOPES, LIMITS, max_size=3).map(
-    lambda rules: Policy(PolicyRule(scope, each) for scope, each in rules.items() if not each.is_empty)
+    lambda rules: Policy(PolicyRule(scope, rule) for scope, rule in rules.items() if not rule.is_empty)
 )
 
 
@@ -75,27 +75,27 @@ def _held(each: OpenReservation) -> list[Holding]:
 @examples(150)
 @given(opens(), POLICIES, POLICIES)
 def test_it_is_what_a_look_at_everything_says(opened: list[OpenReservation], before: Policy, after: Policy) -> None:
-    holdings = [held for each in opened for held in _held(each)]
+    holdings = [held for claim in opened for held in _held(claim)]
     usage = UsageView(
         tuple(holdings),
         tuple(
-            OpenBooking(each.id, each.user, each.project, each.gpu_type, each.start + each.duration)
-            for each in opened
-            if each.kind is ReservationKind.BOOKING and each.start is not None
+            OpenBooking(claim.id, claim.user, claim.project, claim.gpu_type, claim.start + claim.duration)
+            for claim in opened
+            if claim.kind is ReservationKind.BOOKING and claim.start is not None
         ),
     )
     wanted = {}
-    for each in opened:
+    for claim in opened:
         request = RuleRequest(
-            kind=each.kind, user=each.user, gpus=each.gpus, duration=each.duration, gpu_type=each.gpu_type,
-            project=each.project, start=each.start, replaces=each.id, keeps_start=True,
+            kind=claim.kind, user=claim.user, gpus=claim.gpus, duration=claim.duration, gpu_type=claim.gpu_type,
+            project=claim.project, start=claim.start, replaces=claim.id, keeps_start=True,
         )  # fmt: skip
-        seen = NOTHING_HELD if each.start is None else usage
+        seen = NOTHING_HELD if claim.start is None else usage
         old, new = ({rule.code for rule in check(request, policy, seen, NOW)} for policy in (before, after))
         more = new - old
-        if each.start is None:
+        if claim.start is None:
             more &= {name.value for name in QUOTAS}  # nothing else keeps a job waiting
         if more:
-            wanted[each.id] = more
+            wanted[claim.id] = more
     found = affected_by(before, after, opened, holdings, NOW)
     assert {one.reservation.id: {rule.code for rule in one.broken} for one in found} == wanted

@@ -39,13 +39,13 @@ def tried(meter: Meter, held: list[Held], question: tuple[int, int, int, int], u
     )
     expected = None
     since_when = FIRST + since * HALF
-    last = max([since_when, *(each.end for each in held)]) + (2 * WEEK if unit else timedelta(0))
+    last = max([since_when, *(holding.end for holding in held)]) + (2 * WEEK if unit else timedelta(0))
     # Weeks are alike but near their ends.
     starts = [since_when + number * HALF for number in range((last - since_when) // HALF + 1)]
     starts = [
-        each
-        for each in starts
-        if not unit or each == since_when or week_start(each + 13 * HOUR) != week_start(each - HALF)
+        start
+        for start in starts
+        if not unit or start == since_when or week_start(start + 13 * HOUR) != week_start(start - HALF)
     ]
     for start in starts:
         asked = Held(gpus, start, start + length)
@@ -87,8 +87,8 @@ def played(
         )
         expected = length_micros(used) if isinstance(used, timedelta) else used
         assert meter.most(to_micros(since), to_micros(until)) == expected
-    for each in held.values():
-        meter.remove(amount(each))
+    for held_rows in held.values():
+        meter.remove(amount(held_rows))
     tried(meter, [], (1, 1, 0, 1), unit)
 
 

@@ -53,15 +53,15 @@ HELD = st.lists(
 
 def fits(held: list[Holding], asked: Holding, limit: int) -> bool:
     """Whether as many more stay within a limit beside these at every instant."""
-    rows = [Held(each.gpus, each.start, each.end) for each in held]
+    rows = [Held(holding.gpus, holding.start, holding.end) for holding in held]
     return peak(rows, asked.start, asked.end) + asked.gpus <= limit
 
 
 def allowed(held: list[Holding], asked: Holding) -> bool:
     """What the rules above say, written out."""
-    mine = [each for each in held if each.user == asked.user]
-    ours = [each for each in held if each.project == "vision"]
-    of_type = [each for each in ours if each.gpu_type == "a"]
+    mine = [holding for holding in held if holding.user == asked.user]
+    ours = [holding for holding in held if holding.project == "vision"]
+    of_type = [holding for holding in ours if holding.gpu_type == "a"]
     if asked.project == "vision":
         # The narrower rule of the project takes the place of its wider one.
         of_project = fits(of_type, asked, OF_PROJECT_A) if asked.gpu_type == "a" else fits(ours, asked, OF_PROJECT)

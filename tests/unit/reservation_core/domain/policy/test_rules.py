@@ -176,11 +176,11 @@ def oracle_counts(case: Case, scope: Scope, user: str, project: str | None, gpu_
 
 def oracle_gpus(case: Case, scope: Scope, at: datetime) -> int:
     return sum(
-        each.gpus
-        for each in case.usage.holdings
-        if each.reservation_id != case.request.replaces
-        and oracle_counts(case, scope, each.user, each.project, each.gpu_type)
-        and each.start <= at < each.end
+        holding.gpus
+        for holding in case.usage.holdings
+        if holding.reservation_id != case.request.replaces
+        and oracle_counts(case, scope, holding.user, holding.project, holding.gpu_type)
+        and holding.start <= at < holding.end
     )
 
 
@@ -196,9 +196,9 @@ def oracle_broken(case: Case) -> list[str]:
     relaxed = oracle_limit(case, "relaxed_if_starts_within")
     lifted = {
         name
-        for each in (relaxed[0] if relaxed is not None and request.kind is BOOKING else ())  # type: ignore[attr-defined]
-        if request.start <= case.now + each.starts_within
-        for name in each.lifts
+        for relaxation in (relaxed[0] if relaxed is not None and request.kind is BOOKING else ())  # type: ignore[attr-defined]
+        if request.start <= case.now + relaxation.starts_within
+        for name in relaxation.lifts
     }
     for name in RuleName:
         for value, scope in oracle_limits(case, name):
@@ -231,22 +231,24 @@ def breaks(case: Case, name: RuleName, value: object, scope: Scope, minutes: lis
             return booking and request.start < case.now + value  # type: ignore[operator]
         case RuleName.MAX_OPEN_BOOKINGS:
             count = sum(
-                each.reservation_id != request.replaces
-                and oracle_counts(case, scope, each.user, each.project, each.gpu_type)
-                for each in case.usage.open_bookings
+                listed_booking.reservation_id != request.replaces
+                and oracle_counts(case, scope, listed_booking.user, listed_booking.project, listed_booking.gpu_type)
+                for listed_booking in case.usage.open_bookings
             )
             return booking and count + 1 > value  # type: ignore[operator]
         case RuleName.COOLDOWN:
             mine_ = [
-                each
-                for each in case.usage.holdings
-                if each.kind is BOOKING
-                and each.user == request.user
-                and each.reservation_id != request.replaces
-                and each.gpu_type == request.gpu_type
+                holding
+                for holding in case.usage.holdings
+                if holding.kind is BOOKING
+                and holding.user == request.user
+                and holding.reservation_id != request.replaces
+                and holding.gpu_type == request.gpu_type
             ]
             end = request.start + request.duration
-            return booking and any(each.start - end < value and request.start - each.end < value for each in mine_)  # type: ignore[operator]
+            return booking and any(
+                holding.start - end < value and request.start - holding.end < value for holding in mine_
+            )  # type: ignore[operator]
         case RuleName.PRIORITY:
             return request.priority > value  # type: ignore[operator]
         case RuleName.NO_SHOW_GRACE:
@@ -260,8 +262,8 @@ thorough = examples(200, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_broken_rules_are_the_oracles(case: Case) -> None:
     found = check(case.request, Policy(case.rules), case.usage, case.now)
-    assert [each.code for each in found] == oracle_broken(case)
-    assert all(each.detail for each in found)
+    assert [breach.code for breach in found] == oracle_broken(case)
+    assert all(breach.detail for breach in found)
 
 
 ONLY_ABOUT_THE_SECOND_WEEKS_END = Case(
@@ -308,9 +310,9 @@ def test_each_rule_says_from_when_it_would_hold(case: Case) -> None:
         assert case.request.start is not None
         assert broken.possible_from > case.request.start
         moved = replace(case.request, start=broken.possible_from)
-        assert rule_of(broken) not in [rule_of(each) for each in check(moved, policy, case.usage, case.now)]
+        assert rule_of(broken) not in [rule_of(breach) for breach in check(moved, policy, case.usage, case.now)]
         before = replace(case.request, start=broken.possible_from - MINUTE)
-        assert rule_of(broken) in [rule_of(each) for each in check(before, policy, case.usage, case.now)]
+        assert rule_of(broken) in [rule_of(breach) for breach in check(before, policy, case.usage, case.now)]
 
 
 @thorough
@@ -318,7 +320,7 @@ def test_each_rule_says_from_when_it_would_hold(case: Case) -> None:
 def test_nothing_earlier_than_known_from_matters(case: Case) -> None:
     policy = Policy(case.rules)
     first = known_from(case.request, policy.limits("ann", case.request.project, case.request.gpu_type), case.now)
-    seen = UsageView(tuple(each for each in case.usage.holdings if each.end > first), case.usage.open_bookings)
+    seen = UsageView(tuple(holding for holding in case.usage.holdings if holding.end > first), case.usage.open_bookings)
     assert check(case.request, policy, seen, case.now) == check(case.request, policy, case.usage, case.now)
     assert possible_from(case.request, policy, seen, case.now) == possible_from(
         case.request, policy, case.usage, case.now
@@ -372,13 +374,13 @@ def test_a_users_own_quota_does_not_lift_the_projects() -> None:
     )
     theirs = Holding("bkg-9", BOOKING, "bob", "lab", "h100", 3, minute(0), minute(90))
     found = check(asked(project="lab"), policy, UsageView((theirs,)), minute(0))
-    assert [each.code for each in found] == ["max_gpus", "max_gpu_hours_per_week"]
+    assert [breach.code for breach in found] == ["max_gpus", "max_gpu_hours_per_week"]
     assert "at most 4 at once are allowed (project lab)" in found[0].detail
     assert "3 are allowed (project lab, h100)" in found[1].detail
     assert check(asked(), policy, UsageView((theirs,)), minute(0)) == []
-    assert [
-        (each.limit.value, each.limit.scope) for each in uses(asked(project="lab"), policy, NOTHING_HELD, minute(0))
-    ][:2] == [(8, Scope(user="ann")), (4, Scope(project="lab"))]
+    assert [(use.limit.value, use.limit.scope) for use in uses(asked(project="lab"), policy, NOTHING_HELD, minute(0))][
+        :2
+    ] == [(8, Scope(user="ann")), (4, Scope(project="lab"))]
 
 
 def test_who_is_told_to_ask_for_fewer_is_told_how_many() -> None:
@@ -396,7 +398,7 @@ def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
     policy = policy_of(
         max_gpus=1, max_duration=timedelta(hours=1), min_notice=timedelta(hours=3), max_open_bookings=0, priority=0
     )
-    found = {each.code: each for each in check(asked(priority=3), policy, NOTHING_HELD, minute(0))}
+    found = {breach.code: breach for breach in check(asked(priority=3), policy, NOTHING_HELD, minute(0))}
     assert list(found) == ["max_gpus", "max_duration", "min_notice", "max_open_bookings", "priority"]
     assert found["max_gpus"].detail == (
         "Asked for: 2 GPUs; at most 1 at once are allowed (everybody). Ask for at most 1 GPU."
@@ -460,7 +462,7 @@ def test_what_counts_against_each_limit_is_told() -> None:
 def test_a_project_quota_counts_all_members_and_a_type_quota_this_type() -> None:
     theirs = UsageView((Holding("bkg-1", BOOKING, "bob", "lab", "h100", 3, minute(0), minute(600)),))
     project = policy_of(Scope(project="lab"), max_gpus=4)
-    assert [each.code for each in check(asked(project="lab"), project, theirs, minute(0))] == ["max_gpus"]
+    assert [breach.code for breach in check(asked(project="lab"), project, theirs, minute(0))] == ["max_gpus"]
     assert check(asked(), project, theirs, minute(0)) == []
     mine = UsageView((Holding("bkg-1", BOOKING, "ann", None, "t4", 3, minute(0), minute(600)),))
     assert check(asked(), policy_of(Scope(gpu_type="h100"), max_gpus=4), mine, minute(0)) == []

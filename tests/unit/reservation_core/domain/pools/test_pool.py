@@ -79,7 +79,7 @@ def started(world: World, policy: PlacementPolicy = PlacementPolicy.BINPACK) -> 
     """Where the jobs of a world start: the node of the first card, and the indices."""
     state = PlanningState(world.nodes, world.commitments, world.waiting, frozenset({None, "h100"}), policy)
     starts = state.plan_starts(T0, 10)
-    return [(each.gpus[0].node, [gpu.index for gpu in each.gpus]) for each in starts]
+    return [(start.gpus[0].node, [gpu.index for gpu in start.gpus]) for start in starts]
 
 
 def test_a_job_gets_the_cards_that_are_joined_best() -> None:
@@ -182,7 +182,7 @@ def test_who_has_just_started_is_usual() -> None:
     """Fours start where exactly four are free. From then on what is one beyond a four is taken before a pair."""
     free = {"b": 2, "c": 5, "d": 4, "e": 4}
     nodes = tuple(node(name, 8, first_id=10 * number) for number, name in enumerate(free))
-    taken = [gpu.id for each in nodes for gpu in each.gpus[free[each.name] :]]
+    taken = [gpu.id for listed_node in nodes for gpu in listed_node.gpus[free[listed_node.name] :]]
     rows = tuple(held(f"r{gpu}", gpu, -1, 99) for gpu in taken)
     state = PlanningState(nodes, rows, (job(1, 4), job(2, 4)), frozenset({None, "h100"}), PlacementPolicy.PRICED)
     assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["d", "e"]

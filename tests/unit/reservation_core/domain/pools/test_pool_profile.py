@@ -30,7 +30,7 @@ class Played:
         gpus = [
             [Gpu(next(ids), f"n{number}", index, "h100") for index in range(size)] for number, size in enumerate(sizes)
         ]
-        self.calendars = {gpu.id: GpuCalendar() for each in gpus for gpu in each}
+        self.calendars = {gpu.id: GpuCalendar() for gpus_of_node in gpus for gpu in gpus_of_node}
         self.pool = Pool("h100", gpus, self.calendars)
         self.profile = PoolProfile(self.pool)
         self.fits: dict[str, Fit] = {}

@@ -39,14 +39,14 @@ def policy(rules: Rules, scope: Scope = Scope()) -> Policy:  # noqa: B008
 
 def near(who: Judge, wish: Span) -> list[Span]:
     broken = who.broken("h100", wish)
-    return [Span(*each) for each in slots_near(who, CARDS, wish, broken)]
+    return [Span(*bounds) for bounds in slots_near(who, CARDS, wish, broken)]
 
 
 def span(start: datetime, length: timedelta = HOUR) -> Span:
     return Span(start, start + length)
 
 
-times = st.integers(1, 600).map(lambda each: each * MINUTE)
+times = st.integers(1, 600).map(lambda integer: integer * MINUTE)
 maybe = st.none() | times
 relaxed = st.none() | st.tuples(
     times, st.sets(st.sampled_from([RuleName.MIN_NOTICE, RuleName.MAX_DURATION]), min_size=1)
@@ -75,12 +75,12 @@ def test_whatever_is_offered_can_be_had_for_a_minute(
     who = judge(policy(rules), usage=UsageView(tuple(holdings)))
     wish = span(THIS_MINUTE + start * MINUTE, length)
     found = near(who, wish)
-    assert all(each.length == length for each in found)
-    for each in found:
+    assert all(rule.length == length for rule in found)
+    for rule in found:
         for answered in (NOW, NOW + 59 * MINUTE / 60):
             then = judge(policy(rules), usage=UsageView(tuple(holdings)))
             then = Judge(then.who, then.wanted, then.policy, then.usage, answered)
-            assert any(not then.broken(gpu_type, each) for gpu_type in ("h100", "t4"))
+            assert any(not then.broken(gpu_type, rule) for gpu_type in ("h100", "t4"))
     if exception is None and max_duration is not None and length > max_duration:
         assert found == []
     if max_duration is None and max_advance is None:
@@ -94,7 +94,7 @@ def test_the_first_slot_after_the_notice_is_offered_to_who_needs_a_moment() -> N
 
 def test_only_the_distance_counts() -> None:
     wish = span(THIS_MINUTE + 10 * HOUR)
-    busy = [BookableCard(each.gpu_id, each.node, each.index, each.gpu_type, True, ()) for each in CARDS]
+    busy = [BookableCard(card.gpu_id, card.node, card.index, card.gpu_type, True, ()) for card in CARDS]
     found = slots_near(judge(NO_POLICY), busy, wish, [])
     assert [start for start, _ in found] == [wish.start + n * HOUR for n in (-2, -1, 0, 1)]
 

@@ -199,7 +199,7 @@ async def test_a_token_of_several_lines_that_comes_later_is_not_sent_either(worl
     async with transport.stream("/a", idle_s=60) as chunks:
         assert await anext(chunks) == b'{"said": "good"}'
     await bind(transport)
-    assert {each.headers["authorization"] for each in server.asked} == {"Bearer token"}
+    assert {request.headers["authorization"] for request in server.asked} == {"Bearer token"}
     await transport.close()
 
 

@@ -101,7 +101,7 @@ def open_sockets(server: Server) -> int:
     """This process's connections to the server, seen from their clients' end."""
     port = URL(server.url).port
     found = psutil.Process().net_connections("tcp4")
-    return len([each for each in found if each.raddr[1:] == (port,)])
+    return len([connection for connection in found if connection.raddr[1:] == (port,)])
 
 
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

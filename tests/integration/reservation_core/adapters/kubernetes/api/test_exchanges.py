@@ -32,10 +32,10 @@ async def test_one_after_the_other_takes_one_connection(world: World) -> None:
     for _ in range(20):
         assert await bind(transport) == {"said": "good"}
     assert server.connections == 1
-    assert {(each.method, each.target, each.body) for each in server.asked} == {
+    assert {(request.method, request.target, request.body) for request in server.asked} == {
         ("POST", PATH + "?timeout=4s", b'{"a":"b"}')
     }
-    assert {each.headers["authorization"] for each in server.asked} == {"Bearer token"}
+    assert {request.headers["authorization"] for request in server.asked} == {"Bearer token"}
 
 
 @in_both_worlds
@@ -74,7 +74,7 @@ async def test_everybody_gets_his_own_answer(world: World) -> None:
         for task in asking[::3]:
             task.cancel()  # with nothing sent, or with an answer on its way
         told = await asyncio.gather(*asking, return_exceptions=True)
-        assert {type(each) for each in told} <= {type(None), asyncio.CancelledError}
+        assert {type(outcome) for outcome in told} <= {type(None), asyncio.CancelledError}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_what_does_no_harm_twice_is_asked_at_once_where_the_server_ended_a
     server.answers = [cut]
     await transport.request(method, "/a", body={}, unanswered=unanswered)
     assert unanswered.times == (method in ("POST", "PATCH"))
-    assert [each.connection for each in server.asked] == [1, 1, 2]
+    assert [request.connection for request in server.asked] == [1, 1, 2]
 
 
 @in_both_worlds
@@ -234,7 +234,7 @@ async def test_a_connection_that_the_server_ended_meanwhile_is_not_asked(world: 
         await bind(transport, unanswered)
         [writer] = server.open
         writer.close()
-        await eventually(lambda: not any(each.reusable for each in pool_of(transport)._idle))
+        await eventually(lambda: not any(exchange.reusable for exchange in pool_of(transport)._idle))
     assert (unanswered.times, len(server.asked), server.connections) == (0, 5, 5)
 
 
@@ -289,13 +289,13 @@ async def test_the_answer_to_a_question_that_was_given_up_is_nobodys(
     asking = asyncio.create_task(bind(transport))
     await eventually(lambda: len(server.asked) == 2)
     if begun:
-        await eventually(lambda: any(each.answer_began for each in pool_of(transport)._open))
+        await eventually(lambda: any(connection.answer_began for connection in pool_of(transport)._open))
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     given_up.set()
     for _ in range(3):
         assert await bind(transport) == {"said": "good"}
-    assert [each.connection for each in server.asked] == [1, 1, 2, 2, 2]
+    assert [request.connection for request in server.asked] == [1, 1, 2, 2, 2]
     await eventually(lambda: len(server.open) == 1)
 
 

@@ -111,6 +111,6 @@ async def test_of_what_is_created_only_the_metadata_is_asked_for_where_the_serve
     async with opened(write_kubeconfig(tmp_path / "config", listener.url, "token")) as transport:
         await transport.request("POST", "/api/v1/namespaces/a/pods", body=POD, accept=ONLY_METADATA)
     [(_, headers)] = listener.asked
-    first, *others = [each.strip() for each in headers["accept"].split(",")]
+    first, *others = [part.strip() for part in headers["accept"].split(",")]
     assert first == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     assert "application/json" in others

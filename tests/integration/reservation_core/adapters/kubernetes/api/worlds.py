@@ -35,7 +35,7 @@ def answer(said: object, *more: str, code: int = 200) -> bytes:
 def chunked(*chunks: bytes, trailer: str = "") -> bytes:
     """An answer without one."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    body = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in chunks)
+    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
     return head + body + b"0\r\n" + trailer.encode() + b"\r\n"
 
 

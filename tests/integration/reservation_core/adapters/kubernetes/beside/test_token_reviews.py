@@ -145,11 +145,11 @@ async def test_a_flood_of_tokens_asks_the_api_server_about_few_at_once() -> None
     reviews = TokenReviews(server, {US}, TurnRules(parallel=2, waiting=3, timeout_s=120))  # type: ignore[arg-type]
     flood = [asyncio.create_task(reviews.check(proof(f"aaaaaaaa{number}.b.c"))) for number in range(9)]
     async with asyncio.timeout(60):
-        while sum(each.done() for each in flood) < 4:
-            await asyncio.wait([each for each in flood if not each.done()], return_when=asyncio.FIRST_COMPLETED)
+        while sum(review.done() for review in flood) < 4:
+            await asyncio.wait([review for review in flood if not review.done()], return_when=asyncio.FIRST_COMPLETED)
     server.may.set()
     outcomes = await asyncio.gather(*flood, return_exceptions=True)
-    assert [type(each) for each in outcomes] == [ProofRefusedError] * 5 + [ProofUnavailableError] * 4
+    assert [type(outcome) for outcome in outcomes] == [ProofRefusedError] * 5 + [ProofUnavailableError] * 4
     assert server.most == 2
 
 

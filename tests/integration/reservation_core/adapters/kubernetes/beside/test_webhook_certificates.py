@@ -71,7 +71,7 @@ async def data(transport: Transport, namespace: str) -> dict[str, bytes]:
 
 async def bundles(transport: Transport, configuration: Configuration) -> set[bytes]:
     found = await transport.request("GET", configuration.path)
-    return {base64.b64decode(each["clientConfig"]["caBundle"]) for each in found["webhooks"]}
+    return {base64.b64decode(webhook["clientConfig"]["caBundle"]) for webhook in found["webhooks"]}
 
 
 async def test_what_is_not_there_is_made_and_trusted(
@@ -160,7 +160,7 @@ async def test_replicas_at_once_end_with_one_certificate(
             return
 
     for now in (NOW, NOW + 60 * DAY, NOW + 60 * DAY + RULES.settle):
-        await asyncio.gather(*(until_done(each, now) for each in stores))
+        await asyncio.gather(*(until_done(listed_store, now) for listed_store in stores))
         held = await data(transport, namespace)
         assert await bundles(transport, configuration) == {held["ca.crt"]}
         assert read_serving(held["tls.crt"], held["ca.crt"]).authority

@@ -394,7 +394,7 @@ async def test_a_gang_finds_each_other_and_its_service_goes_with_rank_0(
     assert (rank_0["spec"]["hostname"], rank_0["spec"]["subdomain"]) == (str(first.name), name)
 
     await proxied.delete_pod(str(second.name), timedelta(0))
-    assert [each["metadata"]["name"] for each in (await object_at(api_server, services))["items"]] == [name]
+    assert [resource["metadata"]["name"] for resource in (await object_at(api_server, services))["items"]] == [name]
     await proxied.delete_pod(str(first.name), timedelta(0))
     assert (await object_at(api_server, services))["items"] == []
     await eventually(reaches(proxied, first, PodPhase.GONE))

@@ -99,7 +99,9 @@ async def test_claims_say_which_cards_others_have(
 
         async def pod(name: str, *claimed: str) -> None:
             body = gpu_pod(name, NODE, 1)
-            body["spec"]["resourceClaims"] = [{"name": each, "resourceClaimName": each} for each in claimed]
+            body["spec"]["resourceClaims"] = [
+                {"name": claim_name, "resourceClaimName": claim_name} for claim_name in claimed
+            ]
             del body["spec"]["containers"][0]["resources"]
             await client.call("POST", f"/api/v1/namespaces/{elsewhere}/pods", body)
 

@@ -57,7 +57,7 @@ async def test_they_say_what_the_list_of_cards_says(engine, seed) -> None:
         "free_at",
     )  # fmt: skip
     assert told == [listed(gpu) for gpu in gpus]
-    assert {state for *_, state in (each[:6] for each in told)} >= {GpuState.FREE, GpuState.HELD, GpuState.LOST}
+    assert {state for *_, state in (card_row[:6] for card_row in told)} >= {GpuState.FREE, GpuState.HELD, GpuState.LOST}
 
 
 async def test_they_say_who_comes_next_within_the_time_that_is_asked_for(engine, seed) -> None:

@@ -258,7 +258,7 @@ async def test_where_a_node_is_and_what_keeps_pods_off_it_is_stored(seed, update
     assert await update(report(**where)) == []
     (change,) = await update(report(**{**where, "taints": ()}))
     assert (change["before"], change["after"]) == ({"taints": where["taints"]}, {"taints": ()})
-    (change,) = [each for each in await update() if each["index"] is None]
+    (change,) = [change for change in await update() if change["index"] is None]
     node = await read("node", name="node-a")
     assert (change["kind"], node.zone, node.removed_at) == ("node_removed", "eu-1", seed.now)
     assert await read("node", name="node-z") is None

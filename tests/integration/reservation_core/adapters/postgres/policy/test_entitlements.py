@@ -57,7 +57,9 @@ async def test_what_is_free_and_until_when(seed: Any, engine: AsyncEngine, numbe
                 times = sorted(free[kind], key=lambda at: -(10**9 if at is None else at))
                 until = times[gpus - 1] if gpus <= len(times) else None
                 expected.append((kind, able[kind], len(times), None if until is None else now + until * MINUTE))
-        assert [(each.gpu_type, each.cards, each.free, each.until) for each in found] == expected
+        assert [
+            (availability.gpu_type, availability.cards, availability.free, availability.until) for availability in found
+        ] == expected
         async with engine.begin() as connection:
             only = await Entitlements(connection).free_of_types("t4", gpus)
-        assert only == [each for each in found if each.gpu_type == "t4"]
+        assert only == [availability for availability in found if availability.gpu_type == "t4"]

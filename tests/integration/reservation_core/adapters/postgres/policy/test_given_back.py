@@ -77,12 +77,12 @@ class Ledger:
 def by_week(holdings: list[Holding], since: datetime) -> Any:
     """GPU-seconds; a sum that is told as so many cards for so long is a microsecond off for each card at most."""
     found: defaultdict[Line, timedelta] = defaultdict(timedelta)
-    for each in holdings:
+    for holding in holdings:
         week = since
-        while week < each.end:
-            time = each.gpus * overlap(each.start, each.end, week, week + WEEK)
+        while week < holding.end:
+            time = holding.gpus * overlap(holding.start, holding.end, week, week + WEEK)
             if time:
-                found[each.user, each.project, each.gpu_type, week] += time
+                found[holding.user, holding.project, holding.gpu_type, week] += time
             week += WEEK
     return pytest.approx({line: time.total_seconds() for line, time in found.items()}, rel=0, abs=1e-4)
 
@@ -99,7 +99,7 @@ async def test_what_was_held_in_weeks_is_the_same_however_much_is_summed(
     ledger = Ledger(seed, number)
     await ledger.fill()
     now, monday = ledger.now, week_start(ledger.now)
-    everything = [each for _, each in ledger.rows]
+    everything = [holding for _, holding in ledger.rows]
     this_minute = now.replace(second=0, microsecond=0)
     # Nothing summed, some of it, all that may be: the same answers.
     for before, limit in ((now - WEEK, 20), (now - SUMMED_AFTER, 7), (now - SUMMED_AFTER, 1000), (now, 0)):
@@ -110,36 +110,42 @@ async def test_what_was_held_in_weeks_is_the_same_however_much_is_summed(
             for known_from in (monday - WEEK, monday, monday + WEEK):
                 for project in (None, "vision"):
                     view = await policies.usage(ledger.users["ada"], project, known_from, now)
-                    mine = [each for each in everything if each.user == "ada" or (project and each.project == project)]
+                    mine = [
+                        holding
+                        for holding in everything
+                        if holding.user == "ada" or (project and holding.project == project)
+                    ]
                     assert by_week(list(view.holdings), known_from).expected == by_week(mine, known_from)
                     # Sums at one moment from this minute on, and bookings one by one, are as they are.
                     for at in (max(this_minute, known_from), max(now, known_from) + timedelta(hours=30)):
                         end = at + timedelta(hours=9)
                         assert peak(held(view.holdings), at, end) == peak(held(mine), at, end)
                     assert bookings(list(view.holdings), known_from) == bookings(mine, known_from)
-        over = [each for each in everything if each.end <= now]
+        over = [holding for holding in everything if holding.end <= now]
         assert by_week(list(spent), monday).expected == by_week(over, monday)
-        assert by_week(list(own), monday).expected == by_week([each for each in over if each.user == "ada"], monday)
+        assert by_week(list(own), monday).expected == by_week(
+            [holding for holding in over if holding.user == "ada"], monday
+        )
         await summed(engine, before, limit)
     assert await seed.run("SELECT count(*) FROM gpu_time_given_back") > 0
 
 
 def held(holdings: Any) -> list[Held]:
-    return [Held(each.gpus, each.start, each.end) for each in holdings]
+    return [Held(holding.gpus, holding.start, holding.end) for holding in holdings]
 
 
 def bookings(holdings: list[Holding], known_from: datetime) -> set[tuple[str, datetime, datetime]]:
     return {
-        (each.reservation_id, each.start, each.end)
-        for each in holdings
-        if each.kind is ReservationKind.BOOKING and each.end > known_from
+        (holding.reservation_id, holding.start, holding.end)
+        for holding in holdings
+        if holding.kind is ReservationKind.BOOKING and holding.end > known_from
     }
 
 
 async def test_several_who_sum_up_at_once_count_everything_once(seed: Any, engine: AsyncEngine) -> None:
     ledger = Ledger(seed, 99)
     await ledger.fill()
-    closed = [each for _, each in ledger.rows if each.end <= ledger.now]
+    closed = [holding for _, holding in ledger.rows if holding.end <= ledger.now]
     counts = [1]
     total = 0
     while any(counts):
@@ -147,7 +153,7 @@ async def test_several_who_sum_up_at_once_count_everything_once(seed: Any, engin
         total += sum(counts)
     assert total == len(closed)
     assert await seed.run("SELECT count(*) FROM given_back") == 0
-    micros = sum((each.end - each.start) // timedelta(microseconds=1) for each in closed)
+    micros = sum((holding.end - holding.start) // timedelta(microseconds=1) for holding in closed)
     assert await seed.run("SELECT CAST(sum(gpu_us) AS bigint) FROM gpu_time_given_back") == micros
 
 

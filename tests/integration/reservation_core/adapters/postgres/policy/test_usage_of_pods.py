@@ -121,20 +121,20 @@ class Lab:
 async def test_reports_are_the_oracles(seed: Any, engine: AsyncEngine, number: int) -> None:
     lab = Lab(seed, number)
     await lab.fill()
-    last = max(each.minutes[1] for each in lab.bookings) + 20
-    assert any(each.pods for each in lab.bookings)
+    last = max(booking.minutes[1] for booking in lab.bookings) + 20
+    assert any(booking.pods for booking in lab.bookings)
     for first, end in [(0, last), *(lab.span((-5, last)) for _ in range(5))]:
         async with engine.begin() as connection:
             report = await Usage(connection).report(
                 UsageBy.USER, seed.now + first * MINUTE, seed.now + end * MINUTE, None, seed.now + last * MINUTE
             )
         expected: dict[str, GpuTime] = {}
-        for each in lab.bookings:
-            held, used = each.held(first, end) * 60, each.used(first, end) * 60
-            ran = each.pods or any(each.jobs)
+        for booking in lab.bookings:
+            held, used = booking.held(first, end) * 60, booking.used(first, end) * 60
+            ran = booking.pods or any(booking.jobs)
             if held:
                 time = GpuTime(held, used, 0 if ran else held - used)  # type: ignore[arg-type]
-                expected[each.user] = expected.get(each.user, GpuTime()) + time
+                expected[booking.user] = expected.get(booking.user, GpuTime()) + time
         assert {line.key: line.time for line in report.lines} == expected
     first_at, last_at, step = seed.now, seed.now + last * MINUTE, 10 * MINUTE
     async with engine.begin() as connection:

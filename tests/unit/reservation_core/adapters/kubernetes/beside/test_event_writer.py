@@ -54,20 +54,20 @@ def written(notes: list[str], for_s: float, name: str = "p-0") -> tuple[list[Map
 
 def test_in_order_and_no_more_a_second_than_was_said() -> None:
     bodies, left_out = written([str(number) for number in range(100)], 5.05)
-    assert [each["note"] for each in bodies] == [str(number) for number in range(51)]
+    assert [body["note"] for body in bodies] == [str(number) for number in range(51)]
     assert left_out == 0
 
 
 def test_the_oldest_are_left_out_and_counted() -> None:
     bodies, left_out = written([str(number) for number in range(2500)], 1000)
     assert left_out == 500
-    assert [each["note"] for each in bodies] == [str(number) for number in range(500, 2500)]
+    assert [body["note"] for body in bodies] == [str(number) for number in range(500, 2500)]
 
 
 @pytest.mark.parametrize("problem", ["refused", "away"])
 def test_one_that_is_not_taken_holds_nobody_up(problem: str) -> None:
     bodies, left_out = written(["one", problem, "two"], 5)
-    assert ([each["note"] for each in bodies], left_out) == (["one", "two"], 1)
+    assert ([body["note"] for body in bodies], left_out) == (["one", "two"], 1)
 
 
 def test_a_note_is_cut_between_characters() -> None:

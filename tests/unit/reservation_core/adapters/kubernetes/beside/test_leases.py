@@ -113,11 +113,11 @@ async def story(seed: int) -> None:
     chance = random.Random(seed)
     server = Server()
     candidates = [Candidate(Way(server, random.Random(chance.random())), f"c{number}") for number in range(3)]
-    for each in candidates:
-        each.start()
+    for process in candidates:
+        process.start()
     for _ in range(2000):
         await asyncio.sleep(0.1)
-        assert sum([each.look() for each in candidates]) <= 1
+        assert sum([process.look() for process in candidates]) <= 1
         if chance.random() < 0.03:
             one = chance.choice(candidates)
             match chance.choice(["cut", "harm", "well", "clock", "again"]):
@@ -132,12 +132,12 @@ async def story(seed: int) -> None:
                 case "again":
                     await one.stop()
                     one.start()
-    for each in candidates:
-        each.way.cut, each.way.harm = False, 0.0
+    for candidate in candidates:
+        candidate.way.cut, candidate.way.harm = False, 0.0
     await asyncio.sleep(60)
-    assert sum([each.look() for each in candidates]) == 1
-    for each in candidates:
-        await each.stop()
+    assert sum([process.look() for process in candidates]) == 1
+    for candidate in candidates:
+        await candidate.stop()
     assert server.lease is not None
     assert server.lease["spec"]["holderIdentity"] == ""
 

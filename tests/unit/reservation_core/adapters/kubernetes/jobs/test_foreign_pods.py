@@ -47,8 +47,8 @@ def seen(
     slices: list[dict[str, Any]] = [],  # noqa: B006
 ) -> list[ForeignPod]:
     """What these objects come to."""
-    found = [claimant for each in pods if (claimant := read_claimant(each, rules, NODES)) is not None]
-    read = [claim for each in claims if (claim := read_claim(each, rules.device_classes)) is not None]
+    found = [claimant for pod in pods if (claimant := read_claimant(pod, rules, NODES)) is not None]
+    read = [claim for claim_object in claims if (claim := read_claim(claim_object, rules.device_classes)) is not None]
     return read_foreign(found, {claim.key: claim for claim in read}, cards_of_devices(slices), rules)
 
 
@@ -108,15 +108,17 @@ def test_how_many_gpus_a_pod_asks_for() -> None:
 
 def claiming(*names: str, name: str = "train", node: str = "node1") -> dict[str, Any]:
     """A pod that asks for nothing but claims."""
-    claims = [{"name": each, "resourceClaimName": each} for each in names]
+    claims = [{"name": claim_name, "resourceClaimName": claim_name} for claim_name in names]
     return pod(container(), metadata={"name": name}, spec={"nodeName": node, "resourceClaims": claims})
 
 
 def claim(name: str, *results: dict[str, Any] | str, requests: list[Any] | None = None) -> dict[str, Any]:
     """A claim of the namespace `team`; given `results`, NVIDIA's devices by their names, if there are any."""
     given = [
-        {"request": "r", "driver": "gpu.nvidia.com", "pool": "node1", "device": each} if isinstance(each, str) else each
-        for each in results
+        {"request": "r", "driver": "gpu.nvidia.com", "pool": "node1", "device": result}
+        if isinstance(result, str)
+        else result
+        for result in results
     ]
     status = {"allocation": {"devices": {"results": given}}} if given else {}
     return {
@@ -206,7 +208,7 @@ def test_what_is_no_gpu_closes_nothing() -> None:
 def test_what_a_claim_asks_for_counts_until_it_is_given_something(requests: list[Any], count: int) -> None:
     assert read_claim(claim("a", requests=requests), RULES.device_classes) == Claim(("team", "a"), (), count)
     found = seen([claiming("a")], RULES, [claim("a", requests=requests)])
-    assert [each.gpu_count for each in found] == [count] * (count > 0)
+    assert [foreign_pod.gpu_count for foreign_pod in found] == [count] * (count > 0)
     assert seen([claiming("a")], RULES, [claim("a", NIC, requests=requests)]) == []
 
 
@@ -225,9 +227,9 @@ def test_a_claim_that_can_not_be_read_counts_as_a_gpu() -> None:
 
 def test_a_claim_that_pods_share_counts_once_on_a_node() -> None:
     pods = [claiming("a", name=name) for name in ("one", "two")]
-    assert sum(each.gpu_count for each in seen(pods, PLUGIN, [claim("a", "gpu-0", "gpu-1")], SLICES)) == 2
+    assert sum(foreign_pod.gpu_count for foreign_pod in seen(pods, PLUGIN, [claim("a", "gpu-0", "gpu-1")], SLICES)) == 2
     pods.append(pod(container("1"), spec={"resourceClaims": [{"name": "a", "resourceClaimName": "a"}]}))
-    assert sum(each.gpu_count for each in seen(pods, PLUGIN, [claim("a", "gpu-0", "gpu-1")], SLICES)) == 3
+    assert sum(foreign_pod.gpu_count for foreign_pod in seen(pods, PLUGIN, [claim("a", "gpu-0", "gpu-1")], SLICES)) == 3
 
 
 JSON = st.recursive(
@@ -259,7 +261,7 @@ def test_nothing_that_a_claim_holds_raises(what: Any, more: Any) -> None:
 
 def mapped(*devices: str, **more: Any) -> dict[str, Any]:
     """As the webhook leaves a pod with a map: without a request, and with a variable in each container."""
-    seeing = [container(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": each}]) for each in devices]
+    seeing = [container(env=[{"name": "CUDA_VISIBLE_DEVICES", "value": device}]) for device in devices]
     return pod(*seeing, spec={"schedulerName": "gpu-scheduler"}, **more)
 
 

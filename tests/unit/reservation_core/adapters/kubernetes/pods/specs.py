@@ -67,6 +67,6 @@ def container_of(pod: dict[str, Any]) -> dict[str, Any]:
 def env_of(pod: dict[str, Any]) -> dict[str, str]:
     """The variables as the API is told them; none twice."""
     listed = container_of(pod)["env"]
-    env = {each["name"]: each["value"] for each in listed}
+    env = {variable["name"]: variable["value"] for variable in listed}
     assert len(env) == len(listed)
     return env

@@ -299,5 +299,7 @@ def test_administrators_may_have_pods_taken_away_from_silent_nodes() -> None:
     key = "node.kubernetes.io/unreachable"
     theirs = Toleration(key=key, operator="Exists", effect="NoExecute", tolerationSeconds=600)
     rules = replace(RULES, defaults=PodDefaults(tolerations=(theirs,)))
-    about = [each for each in build_pod(SINGLE, rules, NOW)["spec"]["tolerations"] if each["key"] == key]
+    about = [
+        toleration for toleration in build_pod(SINGLE, rules, NOW)["spec"]["tolerations"] if toleration["key"] == key
+    ]
     assert about == [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}]
