@@ -26,7 +26,7 @@ FLOWS = (
     Mutant(
         "book without the owner's lock",
         "Bookings lock the user and the project before anything else",
-        CODE + "bookings/booking_rules.py",
+        CODE + "bookings/read_booking_rules.py",
         "disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])",
         "disabled: frozenset[int] = frozenset()",
         (USECASES + "planning/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",),

@@ -18,6 +18,16 @@ from reservation_core.domain.bookings.nouns import (
     Wanted,
     Why,
 )
+from reservation_core.domain.bookings.refusals import (
+    Booker,
+    Judge,
+    from_now,
+    missing_cards,
+    no_free_gpus,
+    permitted,
+    slots_near,
+    this_minute,
+)
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus, PodWorkload
 from reservation_core.domain.people.token_budgets import Ask, ask_for
@@ -26,17 +36,9 @@ from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.bookings.booking_rules import (
-    Booker,
-    Judge,
+from reservation_core.usecases.bookings.read_booking_rules import (
     calling_booker,
-    from_now,
     judge_for,
-    missing_cards,
-    no_free_gpus,
-    permitted,
-    slots_near,
-    this_minute,
 )
 from reservation_core.usecases.spend_budgets import spend
 

@@ -8,6 +8,16 @@ from reservation_core.contracts.bookings import BookingCreate, Recurrence
 from reservation_core.domain.bookings.card_choice import BookableCard, bookable, choose, with_booked
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, Skipped, Span, Wanted
 from reservation_core.domain.bookings.recurrences import Occurrence
+from reservation_core.domain.bookings.refusals import (
+    Booker,
+    Judge,
+    from_now,
+    missing_cards,
+    no_free_gpus,
+    permitted,
+    slots_near,
+    this_minute,
+)
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.wall_times import zone_name
@@ -23,17 +33,9 @@ from reservation_core.usecases.bookings.book import (
     told,
     wanted_of,
 )
-from reservation_core.usecases.bookings.booking_rules import (
-    Booker,
-    Judge,
+from reservation_core.usecases.bookings.read_booking_rules import (
     calling_booker,
-    from_now,
     judge_for,
-    missing_cards,
-    no_free_gpus,
-    permitted,
-    slots_near,
-    this_minute,
 )
 from reservation_core.usecases.spend_budgets import spend
 

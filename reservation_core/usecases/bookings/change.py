@@ -15,6 +15,14 @@ from reservation_core.domain.bookings.nouns import (
     Wanted,
     Why,
 )
+from reservation_core.domain.bookings.refusals import (
+    Booker,
+    from_now,
+    missing_cards,
+    no_free_gpus,
+    permitted,
+    timing,
+)
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import (
     AlreadyFinalError,
@@ -37,15 +45,9 @@ from reservation_core.usecases.bookings.book import (
     stored,
     told,
 )
-from reservation_core.usecases.bookings.booking_rules import (
-    Booker,
+from reservation_core.usecases.bookings.read_booking_rules import (
     booker,
-    from_now,
     judge_for,
-    missing_cards,
-    no_free_gpus,
-    permitted,
-    timing,
 )
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 from reservation_core.usecases.spend_budgets import spend

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import bookable
 from reservation_core.domain.bookings.nouns import FreeSlot, Wanted
+from reservation_core.domain.bookings.refusals import this_minute
 from reservation_core.domain.bookings.slot_search import free_counts, free_slots
 from reservation_core.domain.errors import LimitExceededError
-from reservation_core.usecases.bookings.booking_rules import this_minute
 
 USUAL_SEARCH = timedelta(days=30)
 USUAL_VIEW = timedelta(days=7)

@@ -16,6 +16,7 @@ from reservation_core.domain.bookings.card_choice import bookable, choose
 from reservation_core.domain.bookings.changes import Accepted, Booked, BookingEvent, Declined, Offered
 from reservation_core.domain.bookings.life import decide
 from reservation_core.domain.bookings.nouns import Booking
+from reservation_core.domain.bookings.refusals import from_now, permitted
 from reservation_core.domain.bookings.waitlist import Turn, WaitingRequest, WaitlistPass, WaitlistState
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
@@ -23,8 +24,8 @@ from reservation_core.ports.bookings.booking_life import WaitlistMark
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import AROUND, cards_around, stored, type_of
-from reservation_core.usecases.bookings.booking_rules import booker, from_now, judge_for, permitted
 from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
+from reservation_core.usecases.bookings.read_booking_rules import booker, judge_for
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 
 MOST_WAITING = 20_000

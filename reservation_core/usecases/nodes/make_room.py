@@ -21,13 +21,13 @@ from reservation_core.domain.bookings.maintenance import (
     rest_of,
 )
 from reservation_core.domain.bookings.nouns import Booking, ChosenCard, Span
+from reservation_core.domain.bookings.refusals import from_now, this_minute
 from reservation_core.domain.calendar import merge, to_micros
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.usecases.bookings.book import cards_around
-from reservation_core.usecases.bookings.booking_rules import from_now, this_minute
 from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
 
 

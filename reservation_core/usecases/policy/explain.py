@@ -6,6 +6,7 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.refusals import this_minute, timing
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.model import ReservationKind
@@ -22,7 +23,6 @@ from reservation_core.domain.policy.rules import (
     uses,
 )
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.bookings.booking_rules import this_minute, timing
 
 
 @dataclass(frozen=True, slots=True)

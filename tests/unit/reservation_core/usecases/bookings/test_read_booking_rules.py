@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.refusals import Booker, Judge, slots_near
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.limits import (
     NO_POLICY,
@@ -18,7 +19,6 @@ from reservation_core.domain.policy.limits import (
     Scope,
 )
 from reservation_core.domain.policy.rules import Holding, UsageView
-from reservation_core.usecases.bookings.booking_rules import Booker, Judge, slots_near
 from tests.examples import examples
 
 MINUTE = timedelta(minutes=1)

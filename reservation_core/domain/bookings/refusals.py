@@ -1,15 +1,13 @@
-"""What speaks against a booking: its time, its project and the policy, all at once; and the slots that would do."""
+"""When a booking is refused: its time, its project and the policy, all at once; and the slots that would do."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableCard, choose, never_bookable
 from reservation_core.domain.bookings.nouns import FARTHEST_START, LONGEST_BOOKING, ChosenCard, Span, Wanted
 from reservation_core.domain.bookings.slot_search import nearest_slots
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.rules import (
@@ -23,7 +21,6 @@ from reservation_core.domain.policy.rules import (
     known_from,
     not_in_project,
 )
-from reservation_core.ports.people.identities import Principal
 
 _MINUTE = timedelta(minutes=1)
 
@@ -140,47 +137,6 @@ def too_long(span: Span) -> list[RuleBreach]:
 def this_minute(now: datetime) -> datetime:
     """The minute that has begun last."""
     return now.replace(second=0, microsecond=0)
-
-
-async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
-    """Lock a user, and the project if there is one.
-
-    Nobody else decides about their quotas meanwhile, or disables the user.
-    """
-    disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])
-    foreign = project is not None and project not in await uow.projects.of_user(user_id)
-    return Booker(user_id, user, project, foreign, disabled=user_id in disabled)
-
-
-async def calling_booker(uow: UnitOfWork, principal: Principal, project: str | None) -> Booker:
-    """The same for who calls.
-
-    Raises UnknownCallerError when they are disabled, be it that the process they call has not heard of it.
-    """
-    who = await booker(uow, principal.user_id, principal.user, project)
-    if who.disabled:
-        raise UnknownCallerError
-    return who
-
-
-async def judge_for(
-    uow: UnitOfWork,
-    who: Booker,
-    wanted: Wanted,
-    cards: Iterable[BookableCard],
-    now: datetime,
-    *,
-    replaces: str | None = None,
-    begun: bool = False,
-) -> Judge:
-    """What the rules need to know, read under the locks of `booker`."""
-    policy = (await uow.policies.current()).policy
-    judge = Judge(who, wanted, policy, NOTHING_HELD, now, replaces, begun)
-    if not policy.binds(who.user, who.project):
-        return judge
-    types: set[str | None] = {wanted.gpu_type, *(card.gpu_type for card in cards)}
-    usage = await uow.policies.usage(who.user_id, who.project, judge.known_from(types), now)
-    return replace(judge, usage=usage)
 
 
 def permitted(

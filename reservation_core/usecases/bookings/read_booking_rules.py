@@ -1,0 +1,56 @@
+"""Lock the user of a booking, and read what the rules need to know about them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.nouns import Wanted
+from reservation_core.domain.bookings.refusals import Booker, Judge
+from reservation_core.domain.errors import UnknownCallerError
+from reservation_core.domain.policy.rules import (
+    NOTHING_HELD,
+)
+from reservation_core.ports.people.identities import Principal
+
+
+async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
+    """Lock a user, and the project if there is one.
+
+    Nobody else decides about their quotas meanwhile, or disables the user.
+    """
+    disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])
+    foreign = project is not None and project not in await uow.projects.of_user(user_id)
+    return Booker(user_id, user, project, foreign, disabled=user_id in disabled)
+
+
+async def calling_booker(uow: UnitOfWork, principal: Principal, project: str | None) -> Booker:
+    """The same for who calls.
+
+    Raises UnknownCallerError when they are disabled, be it that the process they call has not heard of it.
+    """
+    who = await booker(uow, principal.user_id, principal.user, project)
+    if who.disabled:
+        raise UnknownCallerError
+    return who
+
+
+async def judge_for(
+    uow: UnitOfWork,
+    who: Booker,
+    wanted: Wanted,
+    cards: Iterable[BookableCard],
+    now: datetime,
+    *,
+    replaces: str | None = None,
+    begun: bool = False,
+) -> Judge:
+    """What the rules need to know, read under the locks of `booker`."""
+    policy = (await uow.policies.current()).policy
+    judge = Judge(who, wanted, policy, NOTHING_HELD, now, replaces, begun)
+    if not policy.binds(who.user, who.project):
+        return judge
+    types: set[str | None] = {wanted.gpu_type, *(card.gpu_type for card in cards)}
+    usage = await uow.policies.usage(who.user_id, who.project, judge.known_from(types), now)
+    return replace(judge, usage=usage)
