@@ -13,7 +13,7 @@ from benchmarks.figures import Figure
 from benchmarks.references import LOOP, against, loop_ms
 from reservation_core.domain.model import Gpu, Node
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 
 JOBS = 10_000

@@ -86,7 +86,7 @@ RULES = (
     Mutant(
         "backfill over the head",
         "Backfill delays nobody who is first in the queue",
-        CODE + "planning/start_planning.py",
+        CODE + "planning/start_decisions.py",
         "this.at + length, self._shadow(pool, this.at), avoided)",
         "this.at + length, None, avoided)",
         (DOMAIN + "planning/test_planning_against_oracle.py::test_backfill_never_delays_the_head_of_the_line",),
@@ -94,15 +94,15 @@ RULES = (
     Mutant(
         "starts before those unknown",
         "Nobody starts before those who may come first and are not in memory",
-        CODE + "planning/start_planning.py",
+        CODE + "planning/start_decisions.py",
         "return pools if horizon is None or job.key <= horizon else []",
         "return pools",
-        (DOMAIN + "planning/test_start_planning.py::test_nobody_starts_before_those_of_any_type_who_may_come_first",),
+        (DOMAIN + "planning/test_start_decisions.py::test_nobody_starts_before_those_of_any_type_who_may_come_first",),
     ),
     Mutant(
         "a slot starts under a pod",
         "A slot starts only where no pod is left on its GPUs",
-        CODE + "planning/start_planning.py",
+        CODE + "planning/start_decisions.py",
         " or any(calendar.held_by_others(job.id) for calendar in calendars):",
         ":",
         (DOMAIN + "planning/test_slot_planning.py", DOMAIN + "jobs/test_promises.py"),
@@ -110,7 +110,7 @@ RULES = (
     Mutant(
         "a late start passes its quota",
         "A start that comes late lasts no longer than its slot where a quota forbids it",
-        CODE + "planning/start_planning.py",
+        CODE + "planning/start_decisions.py",
         "if end > slot_end and not self._within_quotas(job, pool, this.at, end - this.at):",
         "if False:",
         (DOMAIN + "jobs/test_promises.py::test_nor_does_any_quota_of_its_owner_or_project",),
@@ -190,7 +190,7 @@ RULES = (
         "        if False:\n            return",
         (
             DOMAIN
-            + "planning/test_start_planning.py::test_who_could_not_start_on_a_node_goes_to_another_and_waits_for_it",
+            + "planning/test_start_decisions.py::test_who_could_not_start_on_a_node_goes_to_another_and_waits_for_it",
         ),
     ),
     Mutant(

@@ -13,7 +13,7 @@ from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Node, Reason, ReasonCode
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, WaitEstimate, Waiting
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 
 _BEFORE = "before the booking"
 

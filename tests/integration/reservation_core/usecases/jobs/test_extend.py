@@ -14,7 +14,7 @@ from reservation_core.domain.errors import (
     StaleVersionError,
 )
 from reservation_core.domain.model import JobStatus, Role
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel

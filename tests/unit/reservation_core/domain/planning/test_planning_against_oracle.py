@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.calendar import length_micros, to_micros, to_moment
 from reservation_core.domain.model import Gpu, Node, ReasonCode
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 from reservation_core.domain.pools.waiting_reasons import Capacity
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition, Node
 from reservation_core.domain.plan import Commitment
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,

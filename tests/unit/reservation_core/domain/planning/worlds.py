@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Commitment, Start, Waiting
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

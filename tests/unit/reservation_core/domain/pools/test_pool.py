@@ -12,7 +12,7 @@ from reservation_core.domain.cards.card_masks import pick_cards
 from reservation_core.domain.cards.link_words import Links, read_links
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 from reservation_core.domain.pools.pool import NodeCards
 from tests.unit.reservation_core.domain.planning.worlds import T0, World, held, job, node
 

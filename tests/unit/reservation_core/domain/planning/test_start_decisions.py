@@ -6,7 +6,7 @@ import pytest
 
 from reservation_core.domain.model import GpuCondition, Node, ReasonCode
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.start_planning import PlanningState
+from reservation_core.domain.planning.start_decisions import PlanningState
 from tests.unit.reservation_core.domain.planning.worlds import T0, World, at, held, job, node
 
 
@@ -282,9 +282,9 @@ def test_equal_priorities_never_starve(gpu_type: str | None) -> None:
 
 
 def test_the_scan_gives_up_after_so_many_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reservation_core.domain.planning.start_planning.SCAN_DEPTH", 3)
+    monkeypatch.setattr("reservation_core.domain.planning.start_decisions.SCAN_DEPTH", 3)
     lengths = [*range(60, 50, -1), 5]
     line = [job(1, 2), *(job(seq, minutes=length) for seq, length in enumerate(lengths, 2))]
     assert started(state_of([node("a", 2)], [held("r0", 0, -5, 30)], line)) == []
-    monkeypatch.setattr("reservation_core.domain.planning.start_planning.SCAN_DEPTH", 1000)
+    monkeypatch.setattr("reservation_core.domain.planning.start_decisions.SCAN_DEPTH", 1000)
     assert started(state_of([node("a", 2)], [held("r0", 0, -5, 30)], line)) == ["job-12"]
