@@ -105,7 +105,7 @@ RULES = (
         CODE + "planning/start_decisions.py",
         " or any(calendar.held_by_others(job.id) for calendar in calendars):",
         ":",
-        (DOMAIN + "planning/test_slot_planning.py", DOMAIN + "jobs/test_promises.py"),
+        (DOMAIN + "planning/test_slot_decisions.py", DOMAIN + "jobs/test_promises.py"),
     ),
     Mutant(
         "a late start passes its quota",
@@ -118,15 +118,15 @@ RULES = (
     Mutant(
         "a slot moves later",
         "A slot is moved to an earlier time and never to a later",
-        CODE + "planning/slot_planning.py",
+        CODE + "planning/slot_decisions.py",
         "fit = self._earliest(job, pool, length, at, before=start, instead=instead)",
         "fit = self._earliest(job, pool, length, at, instead=instead)",
-        (DOMAIN + "planning/test_slot_planning.py",),
+        (DOMAIN + "planning/test_slot_decisions.py",),
     ),
     Mutant(
         "slots beside quotas",
         "A slot is given at a time at which the owner's quotas allow it",
-        CODE + "planning/slot_planning.py",
+        CODE + "planning/slot_decisions.py",
         "if quotas is None or job.booking_id is not None or not quotas.binds(asker):",
         "if True:",
         (DOMAIN + "jobs/test_promises.py",),
@@ -134,20 +134,20 @@ RULES = (
     Mutant(
         "a slot on a lost card",
         "A slot whose GPUs can't be had any more is given up",
-        CODE + "planning/slot_planning.py",
+        CODE + "planning/slot_decisions.py",
         "if self._slot_pool(job_id) is None]",
         "if False]",
-        (DOMAIN + "planning/test_slot_planning.py::test_a_slot_on_a_card_that_is_lost_is_given_up_for_the_next_best",),
+        (DOMAIN + "planning/test_slot_decisions.py::test_a_slot_on_a_card_that_is_lost_is_given_up_for_the_next_best",),
     ),
     Mutant(
         "all are promised",
         "Only the first of the queue get slots",
-        CODE + "planning/slot_planning.py",
+        CODE + "planning/slot_decisions.py",
         "            if number >= room and (last is None or entry[:3] > last):\n                return\n",
         "",
         (
             DOMAIN
-            + "planning/test_slot_planning.py::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",
+            + "planning/test_slot_decisions.py::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",
         ),
     ),
     Mutant(

@@ -8,7 +8,7 @@ from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, Pla
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, LateStart, Start, WaitEstimate, Waiting
 from reservation_core.domain.planning.booking_planning import BookingPool
-from reservation_core.domain.planning.slot_planning import SlotPlan
+from reservation_core.domain.planning.slot_decisions import SlotPlan
 from reservation_core.domain.planning.start_decisions import PlanningState
 from reservation_core.domain.planning.waiting_line import Key
 from reservation_core.domain.policy.quota_book import QuotaBook

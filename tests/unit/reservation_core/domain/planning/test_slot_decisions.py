@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
-from reservation_core.domain.planning.slot_planning import LAPSED, UNUSABLE
+from reservation_core.domain.planning.slot_decisions import LAPSED, UNUSABLE
 from reservation_core.domain.planning.start_decisions import PlanningState
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
