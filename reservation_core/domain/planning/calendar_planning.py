@@ -10,7 +10,7 @@ from reservation_core.domain.plan import Commitment, LateStart, Start, WaitEstim
 from reservation_core.domain.planning.booking_planning import BookingPool
 from reservation_core.domain.planning.slot_decisions import SlotPlan
 from reservation_core.domain.planning.start_decisions import PlanningState
-from reservation_core.domain.planning.waiting_line import Key
+from reservation_core.domain.planning.waiting_queue import Key
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
 

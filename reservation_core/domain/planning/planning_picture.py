@@ -13,7 +13,7 @@ from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, Pla
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Asker, Commitment, Waiting
 from reservation_core.domain.planning.open_rows import Ledger
-from reservation_core.domain.planning.waiting_line import Key, Line
+from reservation_core.domain.planning.waiting_queue import Key, Line
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.rules import Holding

@@ -18,7 +18,7 @@ from itertools import islice
 from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
 from reservation_core.domain.plan import Asker, LateStart, PlannedSlot, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
-from reservation_core.domain.planning.waiting_line import Entry, Order, ShapeLine
+from reservation_core.domain.planning.waiting_queue import Entry, Order, ShapeLine
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.pool_profile import Fit

@@ -27,7 +27,7 @@ from reservation_core.domain.calendar import FOREVER, OVERRUN, Row, length_micro
 from reservation_core.domain.plan import Asker, Start, WaitEstimate, Waiting
 from reservation_core.domain.planning.planning_picture import Head
 from reservation_core.domain.planning.slot_decisions import SlotPlanning
-from reservation_core.domain.planning.waiting_line import Order, ShapeLine
+from reservation_core.domain.planning.waiting_queue import Order, ShapeLine
 from reservation_core.domain.pools.forecast import forecast
 from reservation_core.domain.pools.pool import Cost, Pool, Shadow, Spots
 
