@@ -12,7 +12,7 @@ from typing import Any, Final
 from pod_scheduling.domain.extender.asked_cards import CardResources, asked_cards
 from pod_scheduling.domain.extender.card_marks import INDEX_OF
 from reservation_core.domain.pods import map_marks
-from reservation_core.domain.pods.container_variables import VariableOwner, WantedVariable, tell
+from reservation_core.domain.pods.enforced_variables import VariableOwner, WantedVariable, tell
 from reservation_core.domain.pods.pod_changes import PodChanges
 from reservation_core.domain.pods.pod_containers import RefusedPodError, container_named, containers_of
 from reservation_core.domain.pods.reviews import (

@@ -27,7 +27,7 @@ from reservation_core.domain.pods.cards_in_containers import (
     cuda_devices,
     node_devices,
 )
-from reservation_core.domain.pods.container_variables import VariableOwner, WantedVariable, tell
+from reservation_core.domain.pods.enforced_variables import VariableOwner, WantedVariable, tell
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.pod_changes import PodChanges
 from reservation_core.domain.pods.pod_containers import (
