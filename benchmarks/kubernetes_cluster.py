@@ -27,7 +27,7 @@ from reservation_core.adapters.kubernetes.api.credentials import Credentials
 from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
-from reservation_core.domain.pods.job_pods import JOB_ID_VARIABLE
+from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE
 from reservation_core.runtime.kubernetes import cluster_rules, open_kubernetes
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.settings.components import CommonSettings

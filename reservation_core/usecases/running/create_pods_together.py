@@ -13,7 +13,7 @@ from functools import partial
 from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWorkFactory
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import AllocatedGpu, JobStatus, PodSpec, Reservation
-from reservation_core.domain.pods.job_pods import pod_specs
+from reservation_core.domain.pods.pod_environment import pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError, PodRefusedError
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules

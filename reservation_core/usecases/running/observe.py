@@ -15,7 +15,7 @@ from reservation_core.domain.changes import PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import event_of, needs_look, told_whole
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
-from reservation_core.domain.pods.job_pods import pod_names
+from reservation_core.domain.pods.pod_environment import pod_names
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.queues import QueueName

@@ -16,7 +16,7 @@ from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartD
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import began, event_of
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.pods.job_pods import pod_names, pod_specs
+from reservation_core.domain.pods.pod_environment import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.queues import NotYetError

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping, read_time, written_time
 from reservation_core.domain.model import PodHolding, PodName, PodSpec
-from reservation_core.domain.pods.job_pods import JOB_ID_VARIABLE
+from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE
 
 MANAGED = "gpu-dev/managed"
 RESERVATION = "gpu-dev/reservation"

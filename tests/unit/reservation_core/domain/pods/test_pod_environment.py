@@ -12,7 +12,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
-from reservation_core.domain.pods.job_pods import master_port, pod_environment, pod_specs
+from reservation_core.domain.pods.pod_environment import master_port, pod_environment, pod_specs
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 END = NOW + timedelta(hours=4)
