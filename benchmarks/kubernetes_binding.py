@@ -42,7 +42,7 @@ from benchmarks.kubernetes_cluster import (
 )
 from benchmarks.load import post
 from benchmarks.references import LOOP, against, loop_ms
-from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH
+from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.emulated_store import stamp, utc_now
 from tests.kubernetes.pod_bodies import running

@@ -23,8 +23,8 @@ import psutil
 import uvloop
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.credentials import Credentials
-from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
+from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE

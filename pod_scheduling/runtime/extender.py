@@ -26,8 +26,8 @@ from pod_scheduling.runtime.settings.admission import AdmissionSettings, ShareCa
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.domain.cards.gpu_types import TypeWords

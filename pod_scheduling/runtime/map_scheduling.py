@@ -14,7 +14,7 @@ from pod_scheduling.adapters.kubernetes.map_sights import SightRules
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.runtime.kubernetes import open_transport

@@ -13,8 +13,8 @@ import structlog
 
 from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory

@@ -3,8 +3,8 @@
 import os
 from datetime import timedelta
 
-from reservation_core.adapters.kubernetes.api.credentials import Credentials
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules

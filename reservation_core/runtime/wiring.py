@@ -76,7 +76,7 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
 
 def _open_kubernetes(settings: CommonSettings, clock: Clock) -> Cluster:
     # Loaded only where it is wanted: the client's library takes 50 MB and half a second.
-    from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError  # noqa: PLC0415
     from reservation_core.adapters.kubernetes.pods.pod_defaults import BadPodDefaultsError  # noqa: PLC0415
     from reservation_core.runtime.kubernetes import open_kubernetes  # noqa: PLC0415
 

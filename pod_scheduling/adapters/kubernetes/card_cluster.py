@@ -18,15 +18,15 @@ from pod_scheduling.adapters.kubernetes.waiting_pods import WaitingPods
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from pod_scheduling.ports.pod_binding import PodChangedError, PodGone, PodRef
-from reservation_core.adapters.kubernetes.api.errors import (
+from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ObjectNotFoundError,
     is_of_another,
 )
-from reservation_core.adapters.kubernetes.api.following_many import Followed, SightsFollowing
-from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
-from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
 from reservation_core.ports.cluster import ClusterUnavailableError
 

@@ -16,8 +16,8 @@ from pod_scheduling.domain.extender.model_usage import Model, model_of
 from pod_scheduling.domain.placement.tasks import WHOLE
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone
-from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping, read_time
+from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping, read_time
 from reservation_core.adapters.kubernetes.nodes.node_wishes import has_wishes
 from reservation_core.adapters.kubernetes.pods.marks import GPU_INDICES, NODE_LINKS, pod_name_of
 from reservation_core.adapters.kubernetes.pods.pod_causes import condition

@@ -10,19 +10,19 @@ from pod_scheduling.domain.enforcement import enforcement_marks as marks
 from pod_scheduling.domain.enforcement.booking_rulings import written_end
 from pod_scheduling.domain.enforcement.pod_gpus import need_of
 from pod_scheduling.ports.pod_binding import NamespaceSeen, PodGone
-from reservation_core.adapters.kubernetes.api.errors import (
+from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ConflictError,
     ObjectNotFoundError,
     is_of_another,
 )
-from reservation_core.adapters.kubernetes.api.following_many import Followed, SightsFollowing
-from reservation_core.adapters.kubernetes.api.list_and_watch import list_all
-from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping, read_time
-from reservation_core.adapters.kubernetes.api.refusals import explained
-from reservation_core.adapters.kubernetes.api.requests import Query
-from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
+from reservation_core.adapters.kubernetes.api_server.list_and_watch import list_all
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time
+from reservation_core.adapters.kubernetes.api_server.refusals import explained
+from reservation_core.adapters.kubernetes.api_server.requests import Query
+from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.pods.mapped_cards import mapped_cards
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished

@@ -7,15 +7,15 @@ from pod_scheduling.adapters.kubernetes.namespace_sights import namespace_sight
 from pod_scheduling.adapters.kubernetes.pod_bindings import NOT_ENDED, KubernetesPodBindings, path_of
 from pod_scheduling.ports.map_cluster import Sight
 from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
-from reservation_core.adapters.kubernetes.api.errors import (
+from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ConflictError,
     ObjectNotFoundError,
     is_of_another,
 )
-from reservation_core.adapters.kubernetes.api.following_many import Followed, SightsFollowing
-from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
-from reservation_core.adapters.kubernetes.api.transport import ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.retries import ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError

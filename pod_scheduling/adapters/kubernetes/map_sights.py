@@ -10,8 +10,8 @@ from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode,
 from pod_scheduling.domain.maps.remembered_maps import KnownMaps
 from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone, PodRef
-from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
-from reservation_core.adapters.kubernetes.api.plain_json import (
+from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.plain_json import (
     as_list,
     as_mapping,
     read_time,

@@ -5,7 +5,7 @@ from typing import Any
 
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 
 
 class WaitingPods:

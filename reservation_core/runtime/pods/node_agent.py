@@ -2,7 +2,7 @@
 
 import asyncio
 
-from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError
+from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent, NodeAgentError
 from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory
 from reservation_core.runtime.kubernetes import open_transport

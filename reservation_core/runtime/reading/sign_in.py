@@ -21,7 +21,7 @@ from reservation_core.usecases.people.sign_in import SignInDesk, SignInPolicy
 if TYPE_CHECKING:
     from httpcore import AsyncNetworkBackend
 
-    from reservation_core.adapters.kubernetes.api.transport import Transport
+    from reservation_core.adapters.kubernetes.api_server.retries import Transport
 
 P_contra = TypeVar("P_contra", contravariant=True)
 
@@ -156,7 +156,7 @@ def _proofs(
 
 
 def _transport(settings: ApiSettings) -> "Transport":
-    from reservation_core.adapters.kubernetes.api.credentials import KubeconfigError  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError  # noqa: PLC0415
     from reservation_core.runtime.kubernetes import open_transport  # noqa: PLC0415
 
     try:

@@ -7,7 +7,7 @@ import pytest
 from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, CARDS, INDEX_OF
 from pod_scheduling.runtime.extender import run_extender
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
-from reservation_core.adapters.kubernetes.api.transport import STRATEGIC_PATCH
+from reservation_core.adapters.kubernetes.api_server.retries import STRATEGIC_PATCH
 from tests.integration.deploy.admission_work import NamedQuotas, work
 from tests.kubernetes.api_client import ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer

@@ -14,8 +14,8 @@ import pytest
 
 from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.credentials import Credentials
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster

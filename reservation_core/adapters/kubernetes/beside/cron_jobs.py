@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from reservation_core.adapters.kubernetes.api.errors import ObjectNotFoundError
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping, read_time
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.errors import ObjectNotFoundError
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping, read_time
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 
 
 async def last_successes(transport: Transport, namespace: str, names: Iterable[str]) -> dict[str, datetime]:

@@ -7,9 +7,9 @@ from typing import Any
 import structlog
 
 from reservation_core.adapters.identity.turns import SignInTurns, TurnRules
-from reservation_core.adapters.kubernetes.api.errors import ApiServerError
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError
 from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod

@@ -21,15 +21,15 @@ from reservation_core.adapters.certificates.pairs import (
     read_authorities,
     read_serving,
 )
-from reservation_core.adapters.kubernetes.api.errors import (
+from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ApiServerForbidsError,
     ConflictError,
     InvalidError,
     ObjectNotFoundError,
 )
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.domain.network.serving_certificates import Holdings, authorities_alive
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError

@@ -15,17 +15,21 @@ from urllib.parse import quote
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api.create_pacing import CreatePacing
-from reservation_core.adapters.kubernetes.api.errors import ApiServerError, ConflictError, ObjectNotFoundError
-from reservation_core.adapters.kubernetes.api.list_and_watch import IDLE_S, list_all
-from reservation_core.adapters.kubernetes.api.plain_json import (
+from reservation_core.adapters.kubernetes.api_server.create_pacing import CreatePacing
+from reservation_core.adapters.kubernetes.api_server.errors import (
+    ApiServerError,
+    ConflictError,
+    ObjectNotFoundError,
+)
+from reservation_core.adapters.kubernetes.api_server.list_and_watch import IDLE_S, list_all
+from reservation_core.adapters.kubernetes.api_server.plain_json import (
     as_list,
     as_mapping,
     read_time,
     written_time,
 )
-from reservation_core.adapters.kubernetes.api.refusals import explained, refusal_of_creation, refused
-from reservation_core.adapters.kubernetes.api.transport import (
+from reservation_core.adapters.kubernetes.api_server.refusals import explained, refusal_of_creation, refused
+from reservation_core.adapters.kubernetes.api_server.retries import (
     MERGE_PATCH,
     ONLY_METADATA,
     STRATEGIC_PATCH,

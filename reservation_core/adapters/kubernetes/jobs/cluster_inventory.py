@@ -5,15 +5,15 @@ from typing import Any, TypeVar
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api.errors import (
+from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ApiServerForbidsError,
     ObjectNotFoundError,
 )
-from reservation_core.adapters.kubernetes.api.list_and_watch import list_all
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
-from reservation_core.adapters.kubernetes.api.refusals import explained, unavailable
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.list_and_watch import list_all
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.refusals import explained, unavailable
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import (
     Claimant,
     ForeignRules,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.nodes.gpu_claims import MOST_DEVICES, Claim, ClaimKey, DeviceKey
 from reservation_core.adapters.kubernetes.nodes.node_gpus import DeviceCard
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach

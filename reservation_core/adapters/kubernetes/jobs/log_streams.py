@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from urllib.parse import quote
 
-from reservation_core.adapters.kubernetes.api.errors import InvalidError, ObjectNotFoundError
-from reservation_core.adapters.kubernetes.api.requests import Query
-from reservation_core.adapters.kubernetes.api.transport import SilentStreamError, Transport
+from reservation_core.adapters.kubernetes.api_server.errors import InvalidError, ObjectNotFoundError
+from reservation_core.adapters.kubernetes.api_server.requests import Query
+from reservation_core.adapters.kubernetes.api_server.retries import SilentStreamError, Transport
 from reservation_core.adapters.kubernetes.jobs.log_positions import LogPosition
 from reservation_core.adapters.kubernetes.pods.built_pods import CONTAINER
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished

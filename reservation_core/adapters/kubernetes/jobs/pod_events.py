@@ -3,8 +3,8 @@
 import asyncio
 import socket
 
-from reservation_core.adapters.kubernetes.api.plain_json import written_time
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.plain_json import written_time
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.domain.model import PodSpec, Reason, ReasonCode

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api.list_and_watch import IDLE_S
-from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.list_and_watch import IDLE_S
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.pods.marks import is_labelled
 from reservation_core.adapters.kubernetes.pods.pod_statuses import read_pod_status
 from reservation_core.domain.model import PodPhase, PodStatus

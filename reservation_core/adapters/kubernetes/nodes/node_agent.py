@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api.errors import (
+from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ApiServerForbidsError,
     ObjectNotFoundError,
 )
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
-from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH
 from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, written_cards
 from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS, NODE_LINKS
 from reservation_core.adapters.local.inventory import LocalInventory

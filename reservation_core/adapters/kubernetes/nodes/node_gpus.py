@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.nodes.gpu_claims import DeviceKey
 from reservation_core.adapters.kubernetes.pods.built_pods import GPU_UUID
 from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS

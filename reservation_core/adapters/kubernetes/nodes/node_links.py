@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.nodes.node_gpus import BadAnnotationError
 from reservation_core.adapters.kubernetes.pods.marks import NODE_LINKS
 from reservation_core.domain.cards.link_words import BadLinksError, Links, read_links

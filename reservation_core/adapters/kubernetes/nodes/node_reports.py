@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.nodes.node_gpus import (
     MOST_CARDS,
     BadAnnotationError,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.domain.pods.cards_in_containers import node_devices
 from reservation_core.domain.pods.map_marks import MAP_DIGEST, SCHEDULER_NAME
 from reservation_core.domain.pods.reviews import annotations_of

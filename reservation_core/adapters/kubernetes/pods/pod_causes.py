@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.domain.model import Reason, ReasonCode
 
 _LONGEST_QUOTE = 400

@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.pods.quantities import read_quantity
 
 _MOST = Decimal(2**62)

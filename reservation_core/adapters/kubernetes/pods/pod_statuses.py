@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping, read_time
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.pods.built_pods import CONTAINER
 from reservation_core.adapters.kubernetes.pods.marks import holding_of, pod_name_of
 from reservation_core.adapters.kubernetes.pods.pod_causes import (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.credentials import Credentials
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules

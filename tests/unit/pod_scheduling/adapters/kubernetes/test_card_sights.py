@@ -20,7 +20,7 @@ from pod_scheduling.domain.extender.cards_in_use import CardNode
 from pod_scheduling.domain.extender.model_usage import Model
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, QuotasGone, QuotasSeen
 from pod_scheduling.ports.pod_binding import NamespaceSeen, NodeGone, PodGone
-from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
 from tests.card_cluster import CORE, MEMORY, WHOLE, container
 from tests.card_cluster import card_pod as made_pod
 

@@ -12,7 +12,7 @@ from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from pod_scheduling.domain.maps.map_placement import DeviceUse
 from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone
-from reservation_core.adapters.kubernetes.api.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview, Requester
 from tests.examples import examples
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from reservation_core.adapters.identity.turns import TurnRules
-from reservation_core.adapters.kubernetes.api.credentials import Credentials
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.beside.token_reviews import TokenReviews
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError

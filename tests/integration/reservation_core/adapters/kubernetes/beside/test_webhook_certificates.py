@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reservation_core.adapters.certificates.pairs import key_fits, make_pair, read_authorities, read_serving
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.beside.webhook_certificates import (
     Configuration,
     ConfigurationKind,

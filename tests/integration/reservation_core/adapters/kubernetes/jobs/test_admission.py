@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.domain.model import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError

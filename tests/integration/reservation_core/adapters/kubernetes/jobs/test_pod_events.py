@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, Reason, ReasonCode

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from reservation_core.adapters.kubernetes.api.transport import MERGE_PATCH, Transport
+from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, Transport
 from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent, NodeAgentError
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach

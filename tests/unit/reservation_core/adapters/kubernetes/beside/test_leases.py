@@ -11,8 +11,8 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes.api.errors import api_error
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.errors import api_error
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.clocks import SettableClock

@@ -8,10 +8,10 @@ by one new list: that yields only what differs. Of each object no more is kept t
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from reservation_core.adapters.kubernetes.api.errors import ExpiredError
-from reservation_core.adapters.kubernetes.api.plain_json import as_list, as_mapping
-from reservation_core.adapters.kubernetes.api.requests import Query
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.errors import ExpiredError
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.requests import Query
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 
 PAGE = 500
 """Objects in one answer."""

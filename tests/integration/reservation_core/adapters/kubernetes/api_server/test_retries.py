@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from reservation_core.adapters.kubernetes.api.transport import ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.api_server.retries import ONLY_METADATA, Transport
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig
 

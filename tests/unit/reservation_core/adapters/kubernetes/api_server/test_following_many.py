@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
-from reservation_core.adapters.kubernetes.api.following_many import Followed, SightsFollowing
-from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch
+from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch
 
 
 class Overtaken:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from reservation_core.adapters.kubernetes.api import http_pool
-from reservation_core.adapters.kubernetes.api.credentials import Credentials
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server import http_pool
+from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig
 from tests.scripted_http import ScriptedServer, scripted_server

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes.api.create_pacing import CreatePacing
+from reservation_core.adapters.kubernetes.api_server.create_pacing import CreatePacing
 
 
 def taken(pacing: CreatePacing, start: float, seconds: float) -> int:

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from reservation_core.adapters.kubernetes.api.errors import ApiServerError, ExpiredError, status_error
-from reservation_core.adapters.kubernetes.api.list_and_watch import IDLE_S, LineSplitter, list_all
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
-from reservation_core.adapters.kubernetes.api.requests import Query
-from reservation_core.adapters.kubernetes.api.transport import Transport, doubled_pause
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ExpiredError, status_error
+from reservation_core.adapters.kubernetes.api_server.list_and_watch import IDLE_S, LineSplitter, list_all
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.requests import Query
+from reservation_core.adapters.kubernetes.api_server.retries import Transport, doubled_pause
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _WATCH_S = (240, 480)  # the server ends a watch after this, at random, so that not all come back together

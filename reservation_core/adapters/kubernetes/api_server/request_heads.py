@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from yarl import URL
 
-from reservation_core.adapters.kubernetes.api.requests import ApiRequest, headers_of_all
+from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, headers_of_all
 
 _PLAIN = re.compile(r"(/[A-Za-z0-9_~:-][A-Za-z0-9._~:-]*)+(\?[A-Za-z0-9._~=&%+-]*)?")
 """A path and query that mean what they say: nothing to be quoted, no way up."""

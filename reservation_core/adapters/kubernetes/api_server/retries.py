@@ -14,12 +14,12 @@ from typing import Any, cast
 import aiohttp
 import msgspec
 
-from reservation_core.adapters.kubernetes.api.connections import OpenAnswer, PooledClient
-from reservation_core.adapters.kubernetes.api.create_pacing import CreatePacing
-from reservation_core.adapters.kubernetes.api.credentials import ClusterAccess, Credentials
-from reservation_core.adapters.kubernetes.api.errors import api_error
-from reservation_core.adapters.kubernetes.api.http_pool import NotConnectedError
-from reservation_core.adapters.kubernetes.api.requests import (
+from reservation_core.adapters.kubernetes.api_server.connections import OpenAnswer, PooledClient
+from reservation_core.adapters.kubernetes.api_server.create_pacing import CreatePacing
+from reservation_core.adapters.kubernetes.api_server.credentials import ClusterAccess, Credentials
+from reservation_core.adapters.kubernetes.api_server.errors import api_error
+from reservation_core.adapters.kubernetes.api_server.http_pool import NotConnectedError
+from reservation_core.adapters.kubernetes.api_server.requests import (
     JSON,
     ApiRequest,
     ApiServerAnswer,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from reservation_core.adapters.kubernetes.api.requests import ApiServerAnswer
+from reservation_core.adapters.kubernetes.api_server.requests import ApiServerAnswer
 
 _LARGEST_HEAD_BYTES = 64 * 1024
 _FINAL = 200

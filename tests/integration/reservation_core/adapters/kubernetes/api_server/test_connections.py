@@ -15,7 +15,7 @@ import uvloop
 from aiohttp import web
 from yarl import URL
 
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reservation_core.adapters.kubernetes.api import http_pool
-from reservation_core.adapters.kubernetes.api.transport import Transport
+from reservation_core.adapters.kubernetes.api_server import http_pool
+from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig

@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from reservation_core.adapters.kubernetes.api import http_pool
-from reservation_core.adapters.kubernetes.api.http_exchange import BrokenConnectionError
-from tests.integration.reservation_core.adapters.kubernetes.api.worlds import (
+from reservation_core.adapters.kubernetes.api_server import http_pool
+from reservation_core.adapters.kubernetes.api_server.http_exchange import BrokenConnectionError
+from tests.integration.reservation_core.adapters.kubernetes.api_server.worlds import (
     GOOD,
     PATH,
     Unanswered,

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from reservation_core.adapters.kubernetes.api import http_pool
-from reservation_core.adapters.kubernetes.api.errors import ApiServerError
+from reservation_core.adapters.kubernetes.api_server import http_pool
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError
 from reservation_core.ports.cluster import ClusterUnavailableError
-from tests.integration.reservation_core.adapters.kubernetes.api.worlds import (
+from tests.integration.reservation_core.adapters.kubernetes.api_server.worlds import (
     GOOD,
     Unanswered,
     World,

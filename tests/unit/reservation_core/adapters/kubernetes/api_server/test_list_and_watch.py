@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes.api import object_watch
-from reservation_core.adapters.kubernetes.api.list_and_watch import LineSplitter
-from reservation_core.adapters.kubernetes.api.object_watch import ObjectWatch
+from reservation_core.adapters.kubernetes.api_server import object_watch
+from reservation_core.adapters.kubernetes.api_server.list_and_watch import LineSplitter
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch
 from reservation_core.adapters.kubernetes.jobs.pod_watch import PodWatch
 from reservation_core.adapters.kubernetes.pods.marks import attempt_labels
 from reservation_core.domain.model import PodName

@@ -13,8 +13,8 @@ from ipaddress import ip_address
 import aiohappyeyeballs
 import aiohttp
 
-from reservation_core.adapters.kubernetes.api.http_exchange import BrokenConnectionError, HttpExchange
-from reservation_core.adapters.kubernetes.api.requests import ApiServerAnswer
+from reservation_core.adapters.kubernetes.api_server.http_exchange import BrokenConnectionError, HttpExchange
+from reservation_core.adapters.kubernetes.api_server.requests import ApiServerAnswer
 
 _KEPT_S = 15.0
 _ADDRESSES_LAST_S = 10.0

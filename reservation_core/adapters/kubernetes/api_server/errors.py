@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from reservation_core.adapters.kubernetes.api.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 
 _MOST_WORDS = 400
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reservation_core.adapters.kubernetes.api.credentials import (
+from reservation_core.adapters.kubernetes.api_server.credentials import (
     Credentials,
     KubeconfigError,
     ServiceAccountFiles,

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.kubernetes.api import list_and_watch as watching_module
+from reservation_core.adapters.kubernetes.api_server import list_and_watch as watching_module
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.domain.model import PodName, PodPhase, PodPlace, PodSpec, PodStatus
 from reservation_core.ports.cluster import ClusterUnavailableError

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from reservation_core.adapters.kubernetes.api.errors import (
+from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ApiServerForbidsError,
     InvalidError,

@@ -1,1 +1,0 @@
-"""The way to the API server: requests, connections, credentials, lists and watches."""
