@@ -15,8 +15,8 @@ from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
-from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.processes.companions import beside

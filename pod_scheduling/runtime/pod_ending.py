@@ -15,8 +15,8 @@ from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, Kubernet
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
-from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pods.pod_endings import EndRules, GuardedPod

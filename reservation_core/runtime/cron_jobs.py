@@ -43,7 +43,7 @@ async def watched_cron_jobs(settings: ProcessorSettings, loops: Loops) -> AsyncI
         return
     # Loaded only where it is wanted: the client's library takes 50 MB and half a second.
     from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError  # noqa: PLC0415
-    from reservation_core.adapters.kubernetes.beside.cron_jobs import last_successes  # noqa: PLC0415
+    from reservation_core.adapters.kubernetes.other_objects.cron_jobs import last_successes  # noqa: PLC0415
     from reservation_core.runtime.kubernetes import open_transport  # noqa: PLC0415
 
     collector, namespace = CronJobCollector(), lease_namespace(None)

@@ -27,7 +27,7 @@ from reservation_core.adapters.kubernetes.api_server.following_many import Follo
 from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _Read = Callable[[SeenObject, CardSightRules], CardSight]

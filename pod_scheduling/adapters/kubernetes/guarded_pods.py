@@ -23,7 +23,7 @@ from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, 
 from reservation_core.adapters.kubernetes.api_server.refusals import explained
 from reservation_core.adapters.kubernetes.api_server.requests import Query
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.pods.mapped_cards import mapped_cards
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished
 from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords

@@ -16,7 +16,7 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
 from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
 from reservation_core.adapters.kubernetes.api_server.retries import ONLY_METADATA, Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
 

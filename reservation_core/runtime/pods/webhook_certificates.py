@@ -13,7 +13,7 @@ import yaml
 from reservation_core.adapters.certificates.pairs import Pair, make_pair
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError
-from reservation_core.adapters.kubernetes.beside.webhook_certificates import (
+from reservation_core.adapters.kubernetes.other_objects.webhook_certificates import (
     AUTHORITIES,
     CERTIFICATE,
     KEPT,

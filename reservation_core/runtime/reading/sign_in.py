@@ -149,7 +149,7 @@ def _proofs(
         max_age = timedelta(seconds=auth.oidc_max_age_s)
         oidc = OidcProofs(file.issuers, outside(), runtime.clock, keys, max_age)
     if transport is not None:
-        from reservation_core.adapters.kubernetes.beside.token_reviews import TokenReviews  # noqa: PLC0415
+        from reservation_core.adapters.kubernetes.other_objects.token_reviews import TokenReviews  # noqa: PLC0415
 
         kubernetes = TokenReviews(transport, auth.server_ids, turns)
     return Proofs(aws, oidc, kubernetes)

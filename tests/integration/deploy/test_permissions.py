@@ -16,12 +16,12 @@ from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, Kubernet
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
-from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuPin
 from reservation_core.adapters.local.inventory import LocalInventory

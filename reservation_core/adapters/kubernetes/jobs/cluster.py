@@ -35,7 +35,6 @@ from reservation_core.adapters.kubernetes.api_server.retries import (
     STRATEGIC_PATCH,
     Transport,
 )
-from reservation_core.adapters.kubernetes.beside.event_writer import Regarding
 from reservation_core.adapters.kubernetes.jobs.cluster_inventory import list_foreign, list_nodes
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.jobs.log_streams import read_log
@@ -43,6 +42,7 @@ from reservation_core.adapters.kubernetes.jobs.pod_events import PodEvents
 from reservation_core.adapters.kubernetes.jobs.pod_places import place_of
 from reservation_core.adapters.kubernetes.jobs.pod_watch import PodWatch
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
+from reservation_core.adapters.kubernetes.other_objects.event_writer import Regarding
 from reservation_core.adapters.kubernetes.pods.built_pods import (
     PodRules,
     build_pod,

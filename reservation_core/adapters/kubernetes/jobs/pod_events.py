@@ -5,7 +5,7 @@ import socket
 
 from reservation_core.adapters.kubernetes.api_server.plain_json import written_time
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.domain.model import PodSpec, Reason, ReasonCode
 from reservation_core.ports.clock import Clock

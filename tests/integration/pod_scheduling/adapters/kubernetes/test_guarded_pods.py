@@ -13,7 +13,7 @@ from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, Kubernet
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
 from reservation_core.domain.pods.pod_endings import GuardedPod
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError

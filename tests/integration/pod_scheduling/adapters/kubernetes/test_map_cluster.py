@@ -7,7 +7,7 @@ from pod_scheduling.adapters.kubernetes.map_sights import SightRules
 from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
 
 CLOCK = SystemClock()
 

@@ -9,7 +9,7 @@ from pod_scheduling.adapters.kubernetes.card_cluster import KubernetesCardCluste
 from pod_scheduling.adapters.kubernetes.card_sights import CardSightRules, pod_sight, put_off_of
 from pod_scheduling.ports.card_cluster import CardPodSeen
 from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
 from tests.card_cluster import card_pod, container
 
 NO_NODE = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.api_server.errors import api_error
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.leases import Lease, LeaseRules
+from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.clocks import SettableClock
 from tests.examples import examples

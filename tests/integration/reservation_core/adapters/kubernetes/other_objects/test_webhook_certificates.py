@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from reservation_core.adapters.certificates.pairs import key_fits, make_pair, read_authorities, read_serving
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.webhook_certificates import (
+from reservation_core.adapters.kubernetes.other_objects.webhook_certificates import (
     Configuration,
     ConfigurationKind,
     SecretCertificates,

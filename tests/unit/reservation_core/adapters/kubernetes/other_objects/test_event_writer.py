@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from reservation_core.adapters.kubernetes.api_server.errors import api_error
-from reservation_core.adapters.kubernetes.beside.event_writer import EventWriter, Regarding
+from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.clocks import SettableClock
 from tests.virtual_time import run_virtually

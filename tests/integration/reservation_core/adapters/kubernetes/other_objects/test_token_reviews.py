@@ -9,7 +9,7 @@ import pytest
 from reservation_core.adapters.identity.turns import TurnRules
 from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.beside.token_reviews import TokenReviews
+from reservation_core.adapters.kubernetes.other_objects.token_reviews import TokenReviews
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError
 from reservation_core.domain.people.sign_in import SignInMethod
