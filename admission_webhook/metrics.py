@@ -8,8 +8,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from reservation_core.runtime.processing.loop_metrics import LoopCollector
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loop_metrics import LoopCollector
+from reservation_core.runtime.loops.loops import Loops
 
 QuestionOutcome = Literal["answered", "silent", "refused"]
 Outcome = Literal["untouched", "patched", "denied", "not_a_pod", "bad_request", "stranger", "busy", "error"]

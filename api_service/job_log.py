@@ -14,7 +14,7 @@ from api_service.services import Services
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
 from reservation_core.ports.cluster import ClusterUnavailableError, LeftOut
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing.backoff import Backoff
+from reservation_core.runtime.loops.backoff import Backoff
 
 _LONGEST_LINE = 64 * 1024
 _AHEAD = 64

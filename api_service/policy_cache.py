@@ -9,7 +9,7 @@ from collections.abc import Set
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.policy.limits import Policy
-from reservation_core.runtime.processing.loops import Loop
+from reservation_core.runtime.loops.loops import Loop
 
 _SHORTEST_S = 0.2
 

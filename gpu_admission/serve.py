@@ -22,9 +22,9 @@ from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.collector import HttpCollector
 from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config, serve_beside
 from reservation_core.runtime.http.serving_certificate import ServingCertificate
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
-from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.settings.http import HttpSettings
 
 _STOP_PATIENCE_S = 10

@@ -10,7 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from pod_scheduling.runtime.map_scheduling import RunningScheduler
-from reservation_core.runtime.processing.loop_metrics import LoopCollector
+from reservation_core.runtime.loops.loop_metrics import LoopCollector
 
 SERVICE = "gpu-scheduler"
 

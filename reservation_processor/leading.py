@@ -14,8 +14,8 @@ from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
+from reservation_core.runtime.loops.loops import PATIENCE_S, Loop
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.loops import PATIENCE_S, Loop
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings.components import ProcessorSettings, UnknownPodRule
 from reservation_core.runtime.wiring import Runtime

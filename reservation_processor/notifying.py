@@ -6,8 +6,8 @@ from datetime import timedelta
 from reservation_core.ports.people.notices import NoticeSenders
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel
-from reservation_core.runtime.processing.consumer import Consumer, ConsumerRules
-from reservation_core.runtime.processing.token_bucket import TokenBucket
+from reservation_core.runtime.loops.consumer import Consumer, ConsumerRules
+from reservation_core.runtime.loops.token_bucket import TokenBucket
 from reservation_core.runtime.settings.notices import NoticeSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people.deliver_notices import Deliveries, DeliveryRules

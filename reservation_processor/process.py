@@ -10,10 +10,10 @@ import pydantic
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.wakeups import Channel
+from reservation_core.runtime.loops.consumer import Consumer, ConsumerRules
+from reservation_core.runtime.loops.notices import notice_senders
+from reservation_core.runtime.loops.token_bucket import TokenBucket
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
-from reservation_core.runtime.processing.consumer import Consumer, ConsumerRules
-from reservation_core.runtime.processing.notices import notice_senders
-from reservation_core.runtime.processing.token_bucket import TokenBucket
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.running.create_pods_together import create_together

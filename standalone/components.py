@@ -12,7 +12,7 @@ import structlog
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing.loops import Loop, Loops
+from reservation_core.runtime.loops.loops import Loop, Loops
 from reservation_core.runtime.settings.error import SettingsError
 
 CAN_NOT_START_S = 1.0

@@ -23,10 +23,10 @@ from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.domain.jobs.repeated_asking import AskedAgain
 from reservation_core.domain.model import NodeReport
+from reservation_core.runtime.loops.loops import Loop
+from reservation_core.runtime.loops.start_waiting import StopAskedError, once_there
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.shutdown import stop_on_signals
-from reservation_core.runtime.processing.loops import Loop
-from reservation_core.runtime.processing.start_waiting import StopAskedError, once_there
 from reservation_core.runtime.reading.policy_file import take_over
 from reservation_core.runtime.reading.reading import open_reads
 from reservation_core.runtime.sealing_keys import ensure_key_file

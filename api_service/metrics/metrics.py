@@ -23,8 +23,8 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing.loop_metrics import LoopCollector
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loop_metrics import LoopCollector
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.reading.reading import Reads, ReplicaReads
 from reservation_core.usecases.history.audit_chain import chain_standing
 

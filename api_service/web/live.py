@@ -14,7 +14,7 @@ from api_service.following import SharedWakeups
 from api_service.web.event_ids import SeenIds
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.history.events import Recorded
-from reservation_core.runtime.processing.loops import Loop
+from reservation_core.runtime.loops.loops import Loop
 
 PAUSE_S = 0.5
 """Between two looks: a page hears of a change twice a second at most."""

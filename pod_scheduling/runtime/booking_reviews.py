@@ -21,8 +21,8 @@ from pod_scheduling.usecases.enforcement.follow_standings import FollowedStandin
 from pod_scheduling.usecases.enforcement.review_booking import BookingReviewer, BookingReviewRules
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.domain.cards.gpu_types import TypeWords
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.settings.error import SettingsError
 
 _PREFIX = "GPU_DEV_WEBHOOK__"

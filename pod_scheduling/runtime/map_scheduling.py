@@ -19,8 +19,8 @@ from reservation_core.adapters.kubernetes.other_objects.event_writer import Even
 from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.settings.error import SettingsError
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from reservation_core.domain.cards.gpu_types import TypeWords
 from reservation_core.domain.pods.pod_endings import EndRules, GuardedPod
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.loops.loops import Loop, Loops
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.loops import Loop, Loops
 from reservation_core.runtime.settings.components import ExpirySettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.usecases.pods.end_pods import PodEnder, PodEndReport, PodEndRules

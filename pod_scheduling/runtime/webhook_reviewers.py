@@ -9,7 +9,7 @@ from pod_scheduling.ports.reviewers import PodReviewer
 from pod_scheduling.runtime.booking_reviews import EnforcementTold, open_booking_reviewer
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from pod_scheduling.usecases.maps.review_pod import MapReviewer, VisibleCardsReviewer
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loops import Loops
 
 MUTATE = "/mutate"
 ENFORCE = "/enforce"

@@ -9,8 +9,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from reservation_core.runtime.lease_namespace import lease_namespace
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.error import SettingsError
 

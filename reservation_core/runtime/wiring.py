@@ -24,10 +24,10 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.database_urls import database_url_of
+from reservation_core.runtime.loops.loops import Loops
+from reservation_core.runtime.loops.start_waiting import once_there
 from reservation_core.runtime.open_files import soft_limit_before
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.loops import Loops
-from reservation_core.runtime.processing.start_waiting import once_there
 from reservation_core.runtime.sealing_keys import sealing_of
 from reservation_core.runtime.settings.components import ClusterKind, CommonSettings
 from reservation_core.runtime.settings.error import SettingsError

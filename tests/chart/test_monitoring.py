@@ -17,8 +17,8 @@ from pod_scheduling.runtime.settings.admission import AdmissionRules
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.cron_jobs import CronJobCollector
-from reservation_core.runtime.processing.loop_metrics import LoopCollector
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loop_metrics import LoopCollector
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.reading.reading import ReplicaReads
 from tests.chart.dev_server_values import ALL_ON, over, templates
 from tests.chart.rendering import JsonObject, one, render, selects

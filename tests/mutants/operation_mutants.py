@@ -38,10 +38,10 @@ OPERATION = (
     Mutant(
         "an unforeseen error ends a loop",
         "A loop outlives any exception of a step",
-        "reservation_core/runtime/processing/loops.py",
+        "reservation_core/runtime/loops/loops.py",
         "        except (Exception, asyncio.CancelledError) as error:",
         "        except _PASSES as error:",
-        ("tests/unit/reservation_core/runtime/processing/test_loops.py",),
+        ("tests/unit/reservation_core/runtime/loops/test_loops.py",),
     ),
     Mutant(
         "a range that is over is written",

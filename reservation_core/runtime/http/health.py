@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.http.serving import open_socket, serve_beside
-from reservation_core.runtime.processing.loop_metrics import LoopCollector
-from reservation_core.runtime.processing.loops import PATIENCE_S, Loops
+from reservation_core.runtime.loops.loop_metrics import LoopCollector
+from reservation_core.runtime.loops.loops import PATIENCE_S, Loops
 from reservation_core.runtime.settings.http import HttpSettings
 
 _ANSWER_S = 3

@@ -6,8 +6,8 @@ from reservation_core.adapters.kubernetes.api_server.credentials import Kubeconf
 from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent, NodeAgentError
 from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory
 from reservation_core.runtime.kubernetes import open_transport
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.processes.shutdown import stop_on_signals
-from reservation_core.runtime.processing.loops import Loops
 from reservation_core.runtime.settings.components import NodeAgentSettings
 from reservation_core.runtime.settings.error import SettingsError
 

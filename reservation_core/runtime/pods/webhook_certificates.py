@@ -26,7 +26,7 @@ from reservation_core.domain.network.serving_certificates import RenewalRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 from reservation_core.runtime.kubernetes import open_transport
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.usecases.keep_certificates import keep_certificates

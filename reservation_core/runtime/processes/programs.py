@@ -11,10 +11,10 @@ import uvloop
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.loops.start_waiting import StopAskedError
 from reservation_core.runtime.open_files import raise_open_files
 from reservation_core.runtime.processes.log_files import LogPlaces
 from reservation_core.runtime.processes.logs import configure
-from reservation_core.runtime.processing.start_waiting import StopAskedError
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.error import SettingsError
 

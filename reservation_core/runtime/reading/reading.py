@@ -29,8 +29,8 @@ from reservation_core.domain.network.replica_lag import (
 )
 from reservation_core.ports.transactions import DatabaseUnavailableError, StatementRefusedError, TransactionLostError
 from reservation_core.runtime.database_urls import readable_url
+from reservation_core.runtime.loops.loops import Loop
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.loops import Loop
 from reservation_core.runtime.sealing_keys import sealing_of
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime

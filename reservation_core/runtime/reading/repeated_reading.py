@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing.loops import Loop
+from reservation_core.runtime.loops.loops import Loop
 
 LEDGER_STATEMENT_S = 10.0
 """For a statement of these readings: what takes longer is asked again, on another connection where need be."""

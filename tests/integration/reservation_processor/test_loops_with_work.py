@@ -17,8 +17,8 @@ from api_service.services import Services
 from pod_scheduling.runtime import pod_ending
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.runtime import wiring
+from reservation_core.runtime.loops.messages_in_hand import MessagesInHand
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processing.messages_in_hand import MessagesInHand
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.pods.end_pods import PodEnder

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.runtime.processing.loops import PATIENCE_S, Loops
+from reservation_core.runtime.loops.loops import PATIENCE_S, Loops
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_processor import leading
 from tests.virtual_time import run_virtually

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing import loops as loops_module
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops import loops as loops_module
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.settings.error import SettingsError
 from standalone import components
 from standalone.components import ComponentFailedError, run_together

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from reservation_core.adapters.local.inventory import parse_gpus
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.runtime.processing import loops as loops_module
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops import loops as loops_module
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
 from reservation_core.runtime.wiring import Runtime
 from standalone import system

@@ -11,7 +11,7 @@ import pytest
 
 from reservation_core.domain.notices import NoticeKind
 from reservation_core.ports.queues import QueueName
-from reservation_core.runtime.processing.notices import notice_senders
+from reservation_core.runtime.loops.notices import notice_senders
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime

@@ -5,7 +5,7 @@ import pytest
 
 from reservation_core.runtime.cron_jobs import CronJobCollector, watched_cron_jobs
 from reservation_core.runtime.http.health import create_app
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime

@@ -15,7 +15,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.history.events import Recorded
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loops import Loops
 from tests.virtual_time import run_virtually
 
 LONG_S = 10.0

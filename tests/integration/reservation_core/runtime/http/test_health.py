@@ -12,7 +12,7 @@ from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeup
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.transactions import StatementRefusedError
 from reservation_core.runtime.http.health import create_app
-from reservation_core.runtime.processing.loops import PATIENCE_S, Loops
+from reservation_core.runtime.loops.loops import PATIENCE_S, Loops
 from reservation_core.runtime.wiring import Runtime
 
 

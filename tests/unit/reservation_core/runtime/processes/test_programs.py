@@ -10,9 +10,9 @@ import pytest
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.loops.start_waiting import StopAskedError
 from reservation_core.runtime.processes import programs
 from reservation_core.runtime.processes.programs import run_program
-from reservation_core.runtime.processing.start_waiting import StopAskedError
 from reservation_core.runtime.settings.components import CommonSettings, ExpirySettings
 from reservation_core.runtime.settings.error import SettingsError
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from reservation_core.runtime.processing.backoff import Backoff
+from reservation_core.runtime.loops.backoff import Backoff
 
 
 def test_pauses_double_up_to_a_bound() -> None:

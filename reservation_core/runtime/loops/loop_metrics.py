@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loops import Loops
 
 
 class LoopCollector(Collector):

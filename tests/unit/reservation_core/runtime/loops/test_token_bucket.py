@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.runtime.processing.token_bucket import TokenBucket
+from reservation_core.runtime.loops.token_bucket import TokenBucket
 from tests.virtual_time import run_virtually
 
 

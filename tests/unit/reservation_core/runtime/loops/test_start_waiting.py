@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 from reservation_core.adapters.postgres.connection.migrating import DatabaseAwayError
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing import start_waiting
-from reservation_core.runtime.processing.start_waiting import StopAskedError, once_there
+from reservation_core.runtime.loops import start_waiting
+from reservation_core.runtime.loops.start_waiting import StopAskedError, once_there
 
 
 @pytest.fixture(autouse=True)

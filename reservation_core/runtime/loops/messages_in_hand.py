@@ -14,7 +14,7 @@ import structlog
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing.loops import Loops
+from reservation_core.runtime.loops.loops import Loops
 
 _log = structlog.get_logger(__name__)
 _BEATS = 3  # in the time that a message is hidden: two may fail

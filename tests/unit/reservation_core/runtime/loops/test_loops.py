@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing import loops as loops_module
-from reservation_core.runtime.processing.loop_metrics import LoopCollector
-from reservation_core.runtime.processing.loops import FIRST_PAUSE_S, Loop, Loops
+from reservation_core.runtime.loops import loops as loops_module
+from reservation_core.runtime.loops.loop_metrics import LoopCollector
+from reservation_core.runtime.loops.loops import FIRST_PAUSE_S, Loop, Loops
 from tests.waiting import PATIENCE_S, eventually
 
 DOWN = ClusterUnavailableError("down")

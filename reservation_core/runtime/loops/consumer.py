@@ -18,9 +18,9 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
-from reservation_core.runtime.processing.loops import Loops
-from reservation_core.runtime.processing.messages_in_hand import MessagesInHand
-from reservation_core.runtime.processing.token_bucket import TokenBucket
+from reservation_core.runtime.loops.loops import Loops
+from reservation_core.runtime.loops.messages_in_hand import MessagesInHand
+from reservation_core.runtime.loops.token_bucket import TokenBucket
 
 _log = structlog.get_logger(__name__)
 _GROUPS = 4  # while some wait for what they do, others are read and committed

@@ -19,8 +19,8 @@ from reservation_core.ports.queues import (
 )
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel
-from reservation_core.runtime.processing.consumer import Consumer, ConsumerRules, Handler
-from reservation_core.runtime.processing.token_bucket import TokenBucket
+from reservation_core.runtime.loops.consumer import Consumer, ConsumerRules, Handler
+from reservation_core.runtime.loops.token_bucket import TokenBucket
 from reservation_core.runtime.wiring import Runtime
 from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually

@@ -19,7 +19,7 @@ import structlog
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.processing.backoff import Backoff
+from reservation_core.runtime.loops.backoff import Backoff
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 5.0

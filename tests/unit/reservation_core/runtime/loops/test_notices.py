@@ -7,7 +7,7 @@ import pydantic
 import pytest
 
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.runtime.processing.notices import notice_senders
+from reservation_core.runtime.loops.notices import notice_senders
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.error import SettingsError
 from tests.clocks import SettableClock
