@@ -146,8 +146,8 @@ RULES = (
         "            if number >= room and (last is None or entry[:3] > last):\n                return\n",
         "",
         (
-            DOMAIN
-            + "planning/test_slot_decisions.py::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",
+            DOMAIN + "planning/test_slot_decisions.py"
+            "::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",
         ),
     ),
     Mutant(

@@ -1,6 +1,6 @@
 """The planner's picture of the world: nodes, the ledger's open rows, the line, and where something has changed in them.
 
-`slot_planning` and `start_planning` decide from it.
+`slot_decisions` and `start_decisions` decide from it.
 """
 
 from collections import Counter

@@ -2,7 +2,7 @@
 
 A pool is all GPUs of one type. Jobs are looked at in the order of the line, all requested types merged. A job starts
 where its whole length fits beside everything in the calendar: what runs, what is booked, and the slots of all others
-(see `slot_planning`); its own slot does not stand in its way. When its slot has come it starts there.
+(see `slot_decisions`); its own slot does not stand in its way. When its slot has come it starts there.
 
 Until a job has a slot, this holds: the first of them that can't start in a pool is the pool's head and gets a *shadow*:
 the concrete cards and time of its earliest fit. A later job may start at once only on other cards, or where it ends
