@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -95,8 +95,7 @@ async def test_unfinished_bodies_take_bounded_memory_and_nobodys_turn(webhook: W
             def send(content: bytes) -> httpx.Response:
                 return client.post("/mutate", content=content, headers=headers)
 
-            async with open_all(webhook, context, 100) as senders:
-                await asyncio.gather(*(sender.begin() for sender in senders))
+            async with begun(webhook, context, 100) as senders:
                 answers = [asyncio.create_task(sender.answer()) for sender in senders]
                 # Seven have room (24 MiB); each of the others is told so, and when to come again.
                 await eventually(lambda: sum(answer.done() for answer in answers) >= 90, timeout=100)
@@ -121,11 +120,17 @@ async def test_unfinished_bodies_take_bounded_memory_and_nobodys_turn(webhook: W
 
 
 @asynccontextmanager
-async def open_all(webhook: WebhookProcess, context: ssl.SSLContext, count: int) -> AsyncIterator[list[Sender]]:
+async def begun(webhook: WebhookProcess, context: ssl.SSLContext, count: int) -> AsyncIterator[list[Sender]]:
+    """Senders that begin as soon as they are connected: the webhook waits for a request's head for ten seconds."""
     opened = [connected(webhook, context) for _ in range(count)]
-    senders = await asyncio.gather(*(sender.__aenter__() for sender in opened))
+
+    async def begin(sender: AbstractAsyncContextManager[Sender]) -> Sender:
+        connection = await sender.__aenter__()
+        await connection.begin()
+        return connection
+
     try:
-        yield list(senders)
+        yield await asyncio.gather(*(begin(sender) for sender in opened))
     finally:
         for sender in opened:
             await sender.__aexit__(None, None, None)
