@@ -17,6 +17,8 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)
 
+_LOOKS_AT_ONCE = 16
+
 
 class BindUnansweredError(Exception):
     """Nobody knows whether the pod was bound, or will be; the text says why."""
@@ -108,7 +110,8 @@ class AssumedPods(Generic[A]):
             self.counts.unanswered += 1
             why = str(problem) or "no answer in time"
             unexpected = not isinstance(problem, ClusterUnavailableError | TimeoutError)
-            _log.warning("a bind was not answered", pod=str(assumed.pod), why=why, exc_info=unexpected)
+            log = _log.error if unexpected else _log.warning
+            log("a bind was not answered", pod=str(assumed.pod), why=why, exc_info=unexpected)
             raise BindUnansweredError(
                 f"Whether {assumed.pod} is bound to {assumed.node} is not known: {why}"
             ) from problem
@@ -126,26 +129,41 @@ class AssumedPods(Generic[A]):
             self._give_up(assumed)
 
     async def run(self) -> None:
-        """Find out about pods of which nothing was seen, until cancelled."""
-        while True:
-            await asyncio.sleep(min(1.0, self._assumed_s / 4))
-            for assumed in list(self._by_uid.values()):
-                over_s = assumed.since_s + self._assumed_s * assumed.answered
-                due_s = max(assumed.unclear_until_s, assumed.again_s, over_s)
-                if not assumed.calls and due_s <= self._now_s():
-                    await self._found_out(assumed)
+        """Find out about pods of which nothing was seen, some at a time, until cancelled."""
+        looked_up: set[str] = set()
+
+        async def look_up(assumed: A) -> None:
+            try:
+                await self._found_out(assumed)
+            finally:
+                looked_up.discard(assumed.pod.uid)
+
+        async with asyncio.TaskGroup() as looks:
+            while True:
+                await asyncio.sleep(min(1.0, self._assumed_s / 4))
+                for uid, assumed in self._by_uid.items():
+                    if len(looked_up) < _LOOKS_AT_ONCE and uid not in looked_up and self._is_due(assumed):
+                        looked_up.add(uid)
+                        looks.create_task(look_up(assumed))
+
+    def _is_due(self, assumed: A) -> bool:
+        over_s = assumed.since_s + self._assumed_s * assumed.answered
+        return not assumed.calls and max(assumed.unclear_until_s, assumed.again_s, over_s) <= self._now_s()
 
     async def _found_out(self, assumed: A) -> bool:
-        """Look a pod up whose bind is over one way or another; whether that could be done."""
+        """Look a pod up whose bind is over one way or another; whether that could be done.
+
+        One that could not be looked up is looked up again after `unclear_s`.
+        """
         uid = assumed.pod.uid
         try:
             node = await self._node_of(assumed)
         except ClusterUnavailableError as problem:
             _log.warning("whether a pod is bound is not known; asking again", pod=str(assumed.pod), why=str(problem))
-            return False
+            return self._look_again(assumed)
         except Exception:  # noqa: BLE001 - it is logged, and not known is not known
             _log.exception("whether a pod is bound could not be asked", pod=str(assumed.pod))
-            return False
+            return self._look_again(assumed)
         now_s = self._now_s()
         if self._by_uid.get(uid) is not assumed or assumed.calls:
             return True
@@ -161,6 +179,10 @@ class AssumedPods(Generic[A]):
                 )
             self._give_up(assumed)
         return True
+
+    def _look_again(self, assumed: A) -> bool:
+        assumed.again_s = max(assumed.again_s, self._now_s() + self._unclear_s)
+        return False
 
     async def _node_of(self, assumed: A) -> str | None:
         return await self._bindings.node_of(assumed.pod)

@@ -54,7 +54,8 @@ class KubernetesPodBindings:
         try:
             await self._transport.request("POST", path, query=query, body=body, unanswered=unanswered)
         except (ConflictError, ObjectNotFoundError) as problem:
-            if await self.node_of(pod) != node:
+            # Also of a pod that has ended meanwhile: it was bound as it was to be.
+            if _node_of(await self.find(pod)) != node:
                 raise PodChangedError(f"{pod} could not be bound to {node}: {problem.message}") from problem
         except ApiServerError as problem:
             if lost:
@@ -76,10 +77,12 @@ class KubernetesPodBindings:
     async def node_of(self, pod: PodRef) -> str | None:
         """The node that a pod is on and has not ended on. Raises ClusterUnavailableError."""
         found = await self.find(pod)
-        if found is None or is_finished(found):
-            return None
-        node = as_mapping(found.get("spec")).get("nodeName")
-        return node if isinstance(node, str) and node else None
+        return None if found is None or is_finished(found) else _node_of(found)
+
+
+def _node_of(pod: Mapping[str, Any] | None) -> str | None:
+    node = None if pod is None else as_mapping(pod.get("spec")).get("nodeName")
+    return node if isinstance(node, str) and node else None
 
 
 def path_of(pod: PodRef) -> str:

@@ -353,6 +353,7 @@ def test_nothing_is_kept_of_who_is_gone(gone: bool) -> None:
         await asyncio.sleep(200)
         kept = {name: len(value) for name, value in vars(scheduler).items() if isinstance(value, dict | set)}
         assert all(amount == 0 for amount in kept.values()), kept
+        assert len(scheduler._assumed) == 0
         task.cancel()
         await asyncio.wait([task])
 
