@@ -13,12 +13,13 @@ WITH booked AS MATERIALIZED (
 ), cards AS MATERIALIZED (
     SELECT reservation_id, gpu_id, during, planned, false AS closed FROM allocations
     WHERE gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND booking_id IS NULL AND released_at IS NULL
+      AND CAST(:start AS timestamptz) < CAST(:end AS timestamptz)
       AND lower(during) < CAST(:end AS timestamptz) AND upper(during) > CAST(:start AS timestamptz)
     UNION ALL
     SELECT reservation_id, gpu_id, during, planned, true FROM allocations
-    WHERE gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND booking_id IS NULL AND released_at IS NOT NULL
+    WHERE gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND released_at IS NOT NULL AND reservation_id LIKE 'bkg-%'
       AND during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
-      AND EXISTS (SELECT FROM booked WHERE status = 'ended')
+      AND EXISTS (SELECT FROM booked WHERE within AND status = 'ended')
     UNION
     SELECT reservation_id, gpu_id, during, planned, released_at IS NOT NULL FROM allocations
     WHERE reservation_id = ANY(ARRAY(SELECT id FROM booked WHERE NOT within))

@@ -84,9 +84,9 @@ WITH theirs AS (
     JOIN reservations r ON r.id = a.reservation_id
     WHERE r.kind = 'job' AND (b.user_id = :user_id OR b.project = CAST(:project AS text))
 ), cards AS MATERIALIZED (
-    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT gpu_id FROM rows))
+    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT DISTINCT gpu_id FROM rows))
 ), people AS MATERIALIZED (
-    SELECT id, name FROM users WHERE id = ANY(ARRAY(SELECT user_id FROM rows))
+    SELECT id, name FROM users WHERE id = ANY(ARRAY(SELECT DISTINCT user_id FROM rows))
 )
 SELECT a.id, a.kind, u.name AS user_name, a.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')
@@ -132,23 +132,27 @@ JOIN users u ON u.id = r.user_id
 WHERE r.kind IN ('job', 'booking');
 
 -- name: quota_open_of_these
--- The same of these users and projects. A statement of its own, as `quota_spent_of_these` is: it is asked at each start. What
--- is over has no open rows.
-WITH theirs AS (
+-- The same of these users and projects. A statement of its own, as `quota_spent_of_these` is: it is asked at each start.
+-- Ended reservations have no open rows, and queued jobs have only slots: the rows of a long queue are not looked for.
+WITH slotted AS MATERIALIZED (
+    SELECT DISTINCT reservation_id FROM allocations WHERE planned AND CAST(:promised AS boolean)
+), theirs AS (
     SELECT id, kind, user_id, project FROM reservations
     WHERE user_id = ANY(CAST(:user_ids AS bigint[])) AND finished_at IS NULL AND kind IN ('job', 'booking')
+      AND (status <> 'queued' OR id IN (SELECT reservation_id FROM slotted))
     UNION
     SELECT id, kind, user_id, project FROM reservations
     WHERE project = ANY(CAST(:projects AS text[])) AND finished_at IS NULL AND kind IN ('job', 'booking')
+      AND (status <> 'queued' OR id IN (SELECT reservation_id FROM slotted))
 ), rows AS MATERIALIZED (
     SELECT t.*, a.gpu_id, a.during, a.held, a.planned, a.created_at
     FROM allocations a JOIN theirs t ON t.id = a.reservation_id
     WHERE a.reservation_id = ANY(ARRAY(SELECT id FROM theirs))
       AND a.released_at IS NULL AND a.booking_id IS NULL AND (CAST(:promised AS boolean) OR NOT a.planned)
 ), cards AS MATERIALIZED (
-    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT gpu_id FROM rows))
+    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT DISTINCT gpu_id FROM rows))
 ), people AS MATERIALIZED (
-    SELECT id, name FROM users WHERE id = ANY(ARRAY(SELECT user_id FROM rows))
+    SELECT id, name FROM users WHERE id = ANY(ARRAY(SELECT DISTINCT user_id FROM rows))
 )
 SELECT a.id, a.kind, u.name AS user_name, a.project, g.gpu_type, lower(a.during) AS starts_at,
        CASE WHEN a.held THEN greatest(upper(a.during), CAST(:now AS timestamptz) + interval '1 minute')

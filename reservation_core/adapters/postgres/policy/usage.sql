@@ -42,10 +42,10 @@ WITH pieces AS (
 ), owners AS MATERIALIZED (
     -- By arrays of ids, here and below: a join would be planned as one that reads whole tables, or row by row.
     SELECT id, kind, status, user_id, project, attempt, started_at FROM reservations
-    WHERE id = ANY(ARRAY(SELECT reservation_id FROM parts)) AND kind IN ('job', 'booking')
+    WHERE id = ANY(ARRAY(SELECT DISTINCT reservation_id FROM parts)) AND kind IN ('job', 'booking')
       AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
 ), cards AS MATERIALIZED (
-    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT gpu_id FROM parts))
+    SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT DISTINCT gpu_id FROM parts))
 ), begun AS MATERIALIZED (
     SELECT DISTINCT booking_id FROM reservations
     WHERE booking_id = ANY(ARRAY(SELECT id FROM owners WHERE kind = 'booking')) AND started_at IS NOT NULL
