@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 # Many tests wait for processes: three at once finish sooner, also on two cores.  WORKERS= runs them one by one.
-WORKERS := -n 3 --dist=worksteal
+WORKERS ?= -n 3 --dist=worksteal
 RUN := .venv/.runtime-is-installed
 DEV := .venv/.dev-is-installed
 

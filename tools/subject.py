@@ -10,7 +10,9 @@ _MADE_BY_GIT = ("Merge ", "Revert ", "fixup! ", "squash! ", "amend! ")
 
 
 def fault(subject: str) -> str | None:
-    """The fault of a subject; None if nothing is."""
+    """The fault of a subject; None for a good one and for those that git writes."""
+    if subject.startswith(_MADE_BY_GIT):
+        return None
     if SUBJECT.fullmatch(subject) is None:
         return "Begin the subject with an area: `planner: retry when the database is read-only`."
     if len(subject) > LONGEST:
@@ -21,8 +23,7 @@ def fault(subject: str) -> str | None:
 def main() -> None:
     """Check the message in the file that git names."""
     lines = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
-    subject = lines[0] if lines else ""
-    found = None if subject.startswith(_MADE_BY_GIT) else fault(subject)
+    found = fault(lines[0] if lines else "")
     if found is not None:
         sys.exit(f"error: {found}")
 

@@ -67,11 +67,11 @@ def wrong_in_files(root: Path) -> Iterator[str]:
 
 
 def wrong_in_commits(root: Path, commits: str) -> Iterator[str]:
-    """Lines about the commits of a range, merges included; none where the range is empty or can't be read."""
+    """Lines about the commits of a range but for merges; none where the range is empty or can't be read."""
     if not commits:
         return
     log = subprocess.run(
-        ["git", "log", "--format=%h %s", "--end-of-options", commits, "--"],
+        ["git", "log", "--no-merges", "--format=%h %s", "--end-of-options", commits, "--"],
         cwd=root,
         capture_output=True,
         text=True,
