@@ -18,7 +18,7 @@ import psutil
 
 from reservation_core.adapters.postgres.embedded import layout as layouts
 from reservation_core.adapters.postgres.embedded.account import Account, server_account
-from tests.chart.rendering import one, render
+from tests.chart.rendering import CHARTS, documents_of, one, render
 from tests.ports import own_port
 from tests.waiting import eventually, eventually_sync
 
@@ -38,7 +38,8 @@ def rendered_files(values: dict[str, Any]) -> dict[str, str]:
 
 def certificates() -> dict[str, str]:
     """The files of a Secret with certificates, as the chart makes it once."""
-    documents = render("gpu-dev-server", {}, name="gpu-dev", namespace="default")
+    # Rendered anew: each call is another authority.
+    documents = documents_of(CHARTS / "gpu-dev-server", {}, name="gpu-dev", namespace="default")
     data = one(documents, "Secret", "gpu-dev-postgres-tls")["data"]
     return {name: base64.b64decode(value).decode() for name, value in data.items()}
 

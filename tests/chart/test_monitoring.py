@@ -48,6 +48,9 @@ class Anything:
     def __float__(self) -> float:
         return 1.0
 
+    def __add__(self, other: object) -> "Anything":
+        return self
+
     def __radd__(self, other: float) -> float:
         return other + 1.0
 

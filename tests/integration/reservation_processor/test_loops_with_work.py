@@ -30,8 +30,8 @@ from tests.waiting import eventually
 LEASE = timedelta(seconds=3)
 REPOSITORY = Path(__file__).parents[3]
 COMPONENTS = (
-    "admission_webhook", "api_service", "availability_updater", "gpu_admission", "gpu_scheduler", "reservation_core",
-    "reservation_expiry", "reservation_processor", "standalone",
+    "admission_webhook", "api_service", "availability_updater", "gpu_admission", "gpu_scheduler", "pod_scheduling",
+    "reservation_core", "reservation_expiry", "reservation_processor", "standalone",
 )  # fmt: skip
 WITH_WORK = ["ending_pods", "leadership", "notifications_forgotten", "notifications_hidden", "retention", "token_uses"]
 OTHERWISE = {
