@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, assert_never
 
-from reservation_core.domain.pods.reviews import (
-    Denied,
-    Operation,
-    Patched,
-    PodReview,
-    Requester,
-    Untouched,
-    Verdict,
-)
+from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"

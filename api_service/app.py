@@ -13,46 +13,14 @@ from starlette.types import Receive, Scope, Send
 
 from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
-from api_service.routes import (
-    dead_letters,
-    operations,
-)
-from api_service.routes.bookings import (
-    availability,
-    bookings,
-    calendar_feed,
-    waitlist,
-)
-from api_service.routes.history import (
-    audit_chain,
-    events,
-)
-from api_service.routes.jobs import (
-    job_events,
-    job_logs,
-    job_specs,
-    jobs,
-)
-from api_service.routes.nodes import (
-    inventory,
-    maintenance,
-    nodes,
-)
-from api_service.routes.people import (
-    login,
-    notifications,
-    tokens,
-    users,
-)
-from api_service.routes.pods import (
-    schedulability,
-    unknown_pods,
-)
-from api_service.routes.policy import (
-    policy,
-    projects,
-    usage,
-)
+from api_service.routes import dead_letters, operations
+from api_service.routes.bookings import availability, bookings, calendar_feed, waitlist
+from api_service.routes.history import audit_chain, events
+from api_service.routes.jobs import job_events, job_logs, job_specs, jobs
+from api_service.routes.nodes import inventory, maintenance, nodes
+from api_service.routes.people import login, notifications, tokens, users
+from api_service.routes.pods import schedulability, unknown_pods
+from api_service.routes.policy import policy, projects, usage
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.runtime.reading.reading import Reads

@@ -15,45 +15,19 @@ from pydantic.json_schema import models_json_schema
 
 from api_service.gate import FEED, LOGIN
 from api_service.problems import MEDIA_TYPE
-from reservation_core.contracts import (
-    base as contracts,
-)
-from reservation_core.contracts import (
-    bookings as contracts_bookings,
-)
-from reservation_core.contracts import (
-    dead_letters as contracts_dead_letters,
-)
-from reservation_core.contracts import (
-    jobs as contracts_jobs,
-)
-from reservation_core.contracts import (
-    maintenance as contracts_maintenance,
-)
-from reservation_core.contracts import (
-    nodes as contracts_nodes,
-)
-from reservation_core.contracts import (
-    notices as contracts_notices,
-)
-from reservation_core.contracts import (
-    pod_reports as contracts_admissions,
-)
-from reservation_core.contracts import (
-    policy as contracts_policy,
-)
-from reservation_core.contracts import (
-    schedulability as contracts_schedulability,
-)
-from reservation_core.contracts import (
-    sign_in as contracts_sign_in,
-)
-from reservation_core.contracts import (
-    tokens as contracts_tokens,
-)
-from reservation_core.contracts import (
-    users as contracts_users,
-)
+from reservation_core.contracts import base as contracts
+from reservation_core.contracts import bookings as contracts_bookings
+from reservation_core.contracts import dead_letters as contracts_dead_letters
+from reservation_core.contracts import jobs as contracts_jobs
+from reservation_core.contracts import maintenance as contracts_maintenance
+from reservation_core.contracts import nodes as contracts_nodes
+from reservation_core.contracts import notices as contracts_notices
+from reservation_core.contracts import pod_reports as contracts_admissions
+from reservation_core.contracts import policy as contracts_policy
+from reservation_core.contracts import schedulability as contracts_schedulability
+from reservation_core.contracts import sign_in as contracts_sign_in
+from reservation_core.contracts import tokens as contracts_tokens
+from reservation_core.contracts import users as contracts_users
 
 DESCRIPTION = """\
 One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem

@@ -19,35 +19,12 @@ from gpu_dev.calls.notice_calls import NoticeCalls
 from gpu_dev.calls.policy_calls import PolicyCalls
 from gpu_dev.server.exchange import read_answer
 from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
-from reservation_core.contracts.base import (
-    Page,
-)
-from reservation_core.contracts.dead_letters import (
-    DeadLetterOut,
-    Redrive,
-    Redriven,
-)
-from reservation_core.contracts.jobs import (
-    Job,
-    JobEvent,
-    JobExtend,
-    JobSpec,
-    JobSubmit,
-    QueuePage,
-)
-from reservation_core.contracts.nodes import (
-    GpuOut,
-    NodeCordon,
-    NodeFence,
-    NodeOut,
-    UnknownPodOut,
-)
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.dead_letters import DeadLetterOut, Redrive, Redriven
+from reservation_core.contracts.jobs import Job, JobEvent, JobExtend, JobSpec, JobSubmit, QueuePage
+from reservation_core.contracts.nodes import GpuOut, NodeCordon, NodeFence, NodeOut, UnknownPodOut
 from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
-from reservation_core.contracts.users import (
-    UserCreate,
-    UserDisabled,
-    UserOut,
-)
+from reservation_core.contracts.users import UserCreate, UserDisabled, UserOut
 from reservation_core.domain.model import JobStatus
 
 QUIET_S = 1.0

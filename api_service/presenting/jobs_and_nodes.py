@@ -9,21 +9,11 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from api_service.access.sight import Sight
-from reservation_core.contracts import (
-    base as contracts,
-)
-from reservation_core.contracts import (
-    dead_letters as contracts_dead_letters,
-)
-from reservation_core.contracts import (
-    jobs as contracts_jobs,
-)
-from reservation_core.contracts import (
-    nodes as contracts_nodes,
-)
-from reservation_core.contracts import (
-    users as contracts_users,
-)
+from reservation_core.contracts import base as contracts
+from reservation_core.contracts import dead_letters as contracts_dead_letters
+from reservation_core.contracts import jobs as contracts_jobs
+from reservation_core.contracts import nodes as contracts_nodes
+from reservation_core.contracts import users as contracts_users
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
 from reservation_core.contracts.nodes import UnknownPodOut

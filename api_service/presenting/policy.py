@@ -24,10 +24,7 @@ from reservation_core.contracts.policy import (
     UsageLineOut,
     UsageSeriesLineOut,
 )
-from reservation_core.contracts.schedulability import (
-    Schedulability,
-    SeedSchedulability,
-)
+from reservation_core.contracts.schedulability import Schedulability, SeedSchedulability
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.limits import Limits
 from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine, UsageReport

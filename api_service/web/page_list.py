@@ -13,17 +13,7 @@ from api_service.web.routes import (
     submit,
     usage,
 )
-from api_service.web.routes.admin import (
-    audit,
-    maintenance,
-    nodes,
-    overview,
-    policy,
-    projects,
-    queues,
-    tokens,
-    users,
-)
+from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
 from api_service.web.routing import WebRoute
 
 WEB_ROUTES: tuple[WebRoute, ...] = (

@@ -8,15 +8,7 @@ from gpu_dev.inputs.durations import format_duration
 from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
 from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
 from reservation_core.contracts.notices import NoticeTargetOut
-from reservation_core.contracts.policy import (
-    LimitOut,
-    Named,
-    PolicyVerdict,
-    ProjectOut,
-    RuleOut,
-    RulesIn,
-    UsageLineOut,
-)
+from reservation_core.contracts.policy import LimitOut, Named, PolicyVerdict, ProjectOut, RuleOut, RulesIn, UsageLineOut
 
 
 def minute(moment: datetime | None) -> str:

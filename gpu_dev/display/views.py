@@ -8,29 +8,12 @@ from pydantic import BaseModel
 
 from gpu_dev.display.output import Column, View, local_time, memory
 from gpu_dev.inputs.durations import format_duration
-from reservation_core.contracts.base import (
-    Time,
-)
-from reservation_core.contracts.dead_letters import (
-    DeadLetterOut,
-)
-from reservation_core.contracts.jobs import (
-    AllocationOut,
-    Job,
-    JobEvent,
-    QueueEntry,
-)
-from reservation_core.contracts.nodes import (
-    GpuOut,
-    Holder,
-    NodeOut,
-    UnknownPodOut,
-)
+from reservation_core.contracts.base import Time
+from reservation_core.contracts.dead_letters import DeadLetterOut
+from reservation_core.contracts.jobs import AllocationOut, Job, JobEvent, QueueEntry
+from reservation_core.contracts.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
 from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
-from reservation_core.contracts.users import (
-    BelongingOut,
-    UserOut,
-)
+from reservation_core.contracts.users import BelongingOut, UserOut
 from reservation_core.domain.model import GpuState, JobStatus
 from reservation_core.domain.people.token_scopes import TokenScope
 

@@ -7,13 +7,7 @@ from pathlib import Path
 
 from alembic import op
 
-from migrations.scripts import (
-    build_index,
-    drop_index,
-    execute_batches,
-    execute_outside,
-    execute_script,
-)
+from migrations.scripts import build_index, drop_index, execute_batches, execute_outside, execute_script
 
 revision = "0023_long_history"
 down_revision = "0022_missed_starts"

@@ -18,9 +18,7 @@ from reservation_core.contracts.base import (
     Time,
     Wire,
 )
-from reservation_core.contracts.jobs import (
-    Workload,
-)
+from reservation_core.contracts.jobs import Workload
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, BookingReason, Span
 from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, occurrences
 from reservation_core.domain.model import BookingStatus

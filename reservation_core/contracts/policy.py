@@ -20,9 +20,7 @@ from reservation_core.contracts.base import (
     Wire,
 )
 from reservation_core.contracts.bookings import Recurrence, TimeZoneName, Title, WallTime
-from reservation_core.contracts.jobs import (
-    Workload,
-)
+from reservation_core.contracts.jobs import Workload
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.usage import UsageBy

@@ -4,15 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from reservation_core.contracts.base import (
-    MAX_GPUS_PER_NODE,
-    MAX_NODES,
-    ExactUserName,
-    GpuTypeName,
-    Line,
-    Time,
-    Wire,
-)
+from reservation_core.contracts.base import MAX_GPUS_PER_NODE, MAX_NODES, ExactUserName, GpuTypeName, Line, Time, Wire
 from reservation_core.domain.pods.booked_nodes import MOST_NODES
 
 

@@ -9,16 +9,7 @@ import asyncpg
 import pytest
 
 from reservation_core.adapters.postgres.connection.migrating import status, upgrade
-from tests.chart.database_pods import (
-    FAILED_OVER,
-    LONG_S,
-    PASSWORD,
-    SMALL,
-    Pod,
-    database_pods,
-    sqlalchemy_url,
-    streams,
-)
+from tests.chart.database_pods import FAILED_OVER, LONG_S, PASSWORD, SMALL, Pod, database_pods, sqlalchemy_url, streams
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)

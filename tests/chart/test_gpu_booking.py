@@ -13,11 +13,7 @@ from pod_scheduling.runtime.reading.owners_file import read_owners
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from pod_scheduling.runtime.webhook_reviewers import ENFORCE
 from reservation_core.domain.pods.map_marks import MAP_DEVICES
-from tests.chart.hardening import (
-    HOSTILE,
-    check_variables,
-    mounted,
-)
+from tests.chart.hardening import HOSTILE, check_variables, mounted
 from tests.chart.rendering import CHARTS, JsonObject, one, render
 from tests.chart.tried_values import BOOKING, GIVEN, OWNERS, URL
 from tests.read_yaml import read_all_yaml

@@ -9,11 +9,7 @@ import pytest
 from pod_scheduling.domain.extender.visible_cards import LABEL, VISIBLE
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
-from tests.chart.hardening import (
-    HOSTILE,
-    check_variables,
-    mounted,
-)
+from tests.chart.hardening import HOSTILE, check_variables, mounted
 from tests.chart.plain_manifests import FOLDER, library_of, users_of_the_library, written
 from tests.chart.rendering import one, render
 from tests.chart.tried_values import GIVEN, SCHEDULER

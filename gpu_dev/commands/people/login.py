@@ -10,14 +10,7 @@ import typer
 from gpu_dev.client import GpuDevClient
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import can_ask
-from gpu_dev.server.connection import (
-    Connection,
-    checked_token,
-    forget_login,
-    is_loopback,
-    login_file,
-    store_login,
-)
+from gpu_dev.server.connection import Connection, checked_token, forget_login, is_loopback, login_file, store_login
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.server.signing_in import sign_in
 from gpu_dev.server.ways import DEFAULT_SERVICE_ACCOUNT_TOKEN, Way, WayKind

@@ -18,11 +18,7 @@ from pod_scheduling.adapters.kubernetes.waiting_pods import WaitingPods
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from pod_scheduling.ports.pod_binding import PodChangedError, PodGone, PodRef
-from reservation_core.adapters.kubernetes.api_server.errors import (
-    ApiServerError,
-    ObjectNotFoundError,
-    is_of_another,
-)
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ObjectNotFoundError, is_of_another
 from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
 from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping

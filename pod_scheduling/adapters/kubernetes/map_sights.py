@@ -11,16 +11,9 @@ from pod_scheduling.domain.maps.remembered_maps import KnownMaps
 from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone, PodRef
 from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
-from reservation_core.adapters.kubernetes.api_server.plain_json import (
-    as_list,
-    as_mapping,
-    read_time,
-)
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.nodes.node_gpus import BadAnnotationError, annotated_cards
-from reservation_core.adapters.kubernetes.pods.marks import (
-    GPU_INDICES,
-    pod_name_of,
-)
+from reservation_core.adapters.kubernetes.pods.marks import GPU_INDICES, pod_name_of
 from reservation_core.adapters.kubernetes.pods.pod_causes import condition
 from reservation_core.adapters.kubernetes.pods.pod_requests import host_ports, pod_requests, read_amounts
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished

@@ -5,11 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pod_scheduling.ports.pod_binding import BindRefusedError, PodChangedError, PodRef
-from reservation_core.adapters.kubernetes.api_server.errors import (
-    ApiServerError,
-    ConflictError,
-    ObjectNotFoundError,
-)
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ConflictError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished

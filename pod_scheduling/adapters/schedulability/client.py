@@ -9,12 +9,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from pod_scheduling.adapters.schedulability.answers import (
-    QuestionShape,
-    can_be_asked,
-    read_answer,
-    written_question,
-)
+from pod_scheduling.adapters.schedulability.answers import QuestionShape, can_be_asked, read_answer, written_question
 from pod_scheduling.domain.enforcement.booking_rulings import Standing
 from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
 from pod_scheduling.ports.standings import QuestionRefusedError, SourceSilentError

@@ -11,11 +11,7 @@ from typing import Literal
 import structlog
 
 from pod_scheduling.domain.enforcement.booking_rulings import Standing
-from pod_scheduling.domain.enforcement.remembered_standings import (
-    KnownStandings,
-    MemoryRules,
-    StandingQuestion,
-)
+from pod_scheduling.domain.enforcement.remembered_standings import KnownStandings, MemoryRules, StandingQuestion
 from pod_scheduling.ports.standings import QuestionRefusedError, SourceSilentError, StandingSource
 from reservation_core.domain.network.circuit import Circuit
 from reservation_core.ports.clock import Clock

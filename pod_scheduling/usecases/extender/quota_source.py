@@ -5,13 +5,7 @@ from typing import assert_never
 
 import structlog
 
-from pod_scheduling.domain.extender.model_quotas import (
-    NO_QUOTAS,
-    BadQuotasError,
-    ModelQuotas,
-    loosened,
-    read_quotas,
-)
+from pod_scheduling.domain.extender.model_quotas import NO_QUOTAS, BadQuotasError, ModelQuotas, loosened, read_quotas
 from pod_scheduling.domain.extender.model_usage import ModelUsage
 from pod_scheduling.ports.card_cluster import CardCluster, QuotasGone, QuotasSeen
 

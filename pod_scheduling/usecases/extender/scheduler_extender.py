@@ -13,14 +13,7 @@ from pod_scheduling.domain.extender.board import ExtenderBoard, Refused
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.domain.extender.share_claims import ShareClaims
 from pod_scheduling.domain.maps.map_placement import ReservedCards
-from pod_scheduling.ports.card_cluster import (
-    CardCluster,
-    CardNodeSeen,
-    CardPodSeen,
-    CardSight,
-    QuotasGone,
-    QuotasSeen,
-)
+from pod_scheduling.ports.card_cluster import CardCluster, CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from pod_scheduling.ports.extender import Binding, Candidates, Filtered, NotSyncedError
 from pod_scheduling.ports.keeping import Keep, not_kept
 from pod_scheduling.ports.pod_binding import NamespaceSeen, NodeGone, PodGone

@@ -8,23 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reservation_core.domain.changes import (
-    Adopted,
-    Effect,
-    HeldCard,
-    Record,
-    ReleaseGpus,
-    TakeGpus,
-    WakePlanner,
-)
-from reservation_core.domain.model import (
-    FINAL_STATUSES,
-    JobStatus,
-    PodStatus,
-    Reason,
-    ReasonCode,
-    Reservation,
-)
+from reservation_core.domain.changes import Adopted, Effect, HeldCard, Record, ReleaseGpus, TakeGpus, WakePlanner
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodStatus, Reason, ReasonCode, Reservation
 
 
 class PodStanding(StrEnum):

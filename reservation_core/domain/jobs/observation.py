@@ -19,12 +19,7 @@ from reservation_core.domain.changes import (
     StartFailed,
     StartRefused,
 )
-from reservation_core.domain.jobs.starts import (
-    HOPELESS_STARTS,
-    MAY_START_ELSEWHERE,
-    TAKEN_AWAY,
-    never_started,
-)
+from reservation_core.domain.jobs.starts import HOPELESS_STARTS, MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
 from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
 
 LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."

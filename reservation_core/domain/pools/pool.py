@@ -12,21 +12,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 
-from reservation_core.domain.calendar import (
-    GpuCalendar,
-    Range,
-    Row,
-    earliest_start,
-    is_free_during,
-    node_windows,
-)
-from reservation_core.domain.cards.card_links import (
-    CardSets,
-    Quality,
-    card_sets,
-    links_between,
-    quality_alike,
-)
+from reservation_core.domain.calendar import GpuCalendar, Range, Row, earliest_start, is_free_during, node_windows
+from reservation_core.domain.cards.card_links import CardSets, Quality, card_sets, links_between, quality_alike
 from reservation_core.domain.cards.card_masks import bits, pick_cards
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy

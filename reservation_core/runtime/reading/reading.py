@@ -21,12 +21,7 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import DomainError
-from reservation_core.domain.network.replica_lag import (
-    ReplicaStanding,
-    ReplicationLag,
-    ServerProgress,
-    standing,
-)
+from reservation_core.domain.network.replica_lag import ReplicaStanding, ReplicationLag, ServerProgress, standing
 from reservation_core.ports.transactions import DatabaseUnavailableError, StatementRefusedError, TransactionLostError
 from reservation_core.runtime.database_urls import readable_url
 from reservation_core.runtime.loops.loops import Loop

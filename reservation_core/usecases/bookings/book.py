@@ -9,15 +9,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.bookings.card_choice import SLACK, BookableCard, bookable, choose
-from reservation_core.domain.bookings.nouns import (
-    FARTHEST_START,
-    Booking,
-    BookingReason,
-    ChosenCard,
-    Span,
-    Wanted,
-    Why,
-)
+from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, BookingReason, ChosenCard, Span, Wanted, Why
 from reservation_core.domain.bookings.refusals import (
     Booker,
     Judge,
@@ -36,10 +28,7 @@ from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.bookings.read_booking_rules import (
-    calling_booker,
-    judge_for,
-)
+from reservation_core.usecases.bookings.read_booking_rules import calling_booker, judge_for
 from reservation_core.usecases.spend_budgets import spend
 
 ALONE_AFTER = 3

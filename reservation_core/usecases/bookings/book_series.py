@@ -24,19 +24,8 @@ from reservation_core.domain.wall_times import zone_name
 from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.bookings.book import (
-    ALONE_AFTER,
-    AROUND,
-    TRIES,
-    accepted,
-    booking_ask,
-    told,
-    wanted_of,
-)
-from reservation_core.usecases.bookings.read_booking_rules import (
-    calling_booker,
-    judge_for,
-)
+from reservation_core.usecases.bookings.book import ALONE_AFTER, AROUND, TRIES, accepted, booking_ask, told, wanted_of
+from reservation_core.usecases.bookings.read_booking_rules import calling_booker, judge_for
 from reservation_core.usecases.spend_budgets import spend
 
 DATES_WITH_SLOTS = 5

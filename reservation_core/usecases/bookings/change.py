@@ -7,22 +7,8 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings.card_choice import BookableCard, choose
-from reservation_core.domain.bookings.nouns import (
-    FINAL_BOOKINGS,
-    Booking,
-    BookingReason,
-    ChosenCard,
-    Wanted,
-    Why,
-)
-from reservation_core.domain.bookings.refusals import (
-    Booker,
-    from_now,
-    missing_cards,
-    no_free_gpus,
-    permitted,
-    timing,
-)
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, BookingReason, ChosenCard, Wanted, Why
+from reservation_core.domain.bookings.refusals import Booker, from_now, missing_cards, no_free_gpus, permitted, timing
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import (
     AlreadyFinalError,
@@ -45,10 +31,7 @@ from reservation_core.usecases.bookings.book import (
     stored,
     told,
 )
-from reservation_core.usecases.bookings.read_booking_rules import (
-    booker,
-    judge_for,
-)
+from reservation_core.usecases.bookings.read_booking_rules import booker, judge_for
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 from reservation_core.usecases.spend_budgets import spend
 

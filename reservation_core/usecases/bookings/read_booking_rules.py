@@ -9,9 +9,7 @@ from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge
 from reservation_core.domain.errors import UnknownCallerError
-from reservation_core.domain.policy.rules import (
-    NOTHING_HELD,
-)
+from reservation_core.domain.policy.rules import NOTHING_HELD
 from reservation_core.ports.people.identities import Principal
 
 

@@ -6,14 +6,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
-from reservation_core.domain.model import (
-    JobStatus,
-    PodWorkload,
-    Reason,
-    ReasonCode,
-    Reservation,
-    ReservationKind,
-)
+from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.ports.ids import IdSource

@@ -12,14 +12,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableCard, choose
 from reservation_core.domain.bookings.changes import BeginsLater, BookingEvent, CutShort, MovedAway
 from reservation_core.domain.bookings.life import decide
-from reservation_core.domain.bookings.maintenance import (
-    Affected,
-    CardPlace,
-    Fate,
-    booking_fate,
-    parts_of,
-    rest_of,
-)
+from reservation_core.domain.bookings.maintenance import Affected, CardPlace, Fate, booking_fate, parts_of, rest_of
 from reservation_core.domain.bookings.nouns import Booking, ChosenCard, Span
 from reservation_core.domain.bookings.refusals import from_now, this_minute
 from reservation_core.domain.calendar import merge, to_micros

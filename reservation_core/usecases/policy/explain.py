@@ -14,14 +14,7 @@ from reservation_core.domain.people.token_budgets import refused
 from reservation_core.domain.policy.any_type import judged
 from reservation_core.domain.policy.limits import Limits
 from reservation_core.domain.policy.quota_windows import whole_minute
-from reservation_core.domain.policy.rules import (
-    LimitUse,
-    RuleBreach,
-    RuleRequest,
-    known_from,
-    not_in_project,
-    uses,
-)
+from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleRequest, known_from, not_in_project, uses
 from reservation_core.ports.people.identities import Principal
 
 

@@ -26,13 +26,7 @@ from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import Role
 from reservation_core.runtime.reading import reading
-from reservation_core.runtime.reading.reading import (
-    PassedOver,
-    ReplicaReads,
-    ReplicaUse,
-    _OtherError,
-    open_reads,
-)
+from reservation_core.runtime.reading.reading import PassedOver, ReplicaReads, ReplicaUse, _OtherError, open_reads
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime

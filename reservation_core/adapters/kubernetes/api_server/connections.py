@@ -23,11 +23,7 @@ from yarl import URL
 from reservation_core.adapters.kubernetes.api_server.credentials import ClusterAccess
 from reservation_core.adapters.kubernetes.api_server.http_pool import HttpPool
 from reservation_core.adapters.kubernetes.api_server.request_heads import RequestHeads
-from reservation_core.adapters.kubernetes.api_server.requests import (
-    ApiRequest,
-    ApiServerAnswer,
-    headers_of_all,
-)
+from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, ApiServerAnswer, headers_of_all
 from reservation_core.domain.network.environment_proxies import proxy_for
 
 _FAREWELL_S = 1.0

@@ -19,13 +19,7 @@ from reservation_core.adapters.kubernetes.api_server.create_pacing import Create
 from reservation_core.adapters.kubernetes.api_server.credentials import ClusterAccess, Credentials
 from reservation_core.adapters.kubernetes.api_server.errors import api_error
 from reservation_core.adapters.kubernetes.api_server.http_pool import NotConnectedError
-from reservation_core.adapters.kubernetes.api_server.requests import (
-    JSON,
-    ApiRequest,
-    ApiServerAnswer,
-    Query,
-    body_of,
-)
+from reservation_core.adapters.kubernetes.api_server.requests import JSON, ApiRequest, ApiServerAnswer, Query, body_of
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 MERGE_PATCH = "application/merge-patch+json"

@@ -16,18 +16,9 @@ from urllib.parse import quote
 import structlog
 
 from reservation_core.adapters.kubernetes.api_server.create_pacing import CreatePacing
-from reservation_core.adapters.kubernetes.api_server.errors import (
-    ApiServerError,
-    ConflictError,
-    ObjectNotFoundError,
-)
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ConflictError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.api_server.list_and_watch import IDLE_S, list_all
-from reservation_core.adapters.kubernetes.api_server.plain_json import (
-    as_list,
-    as_mapping,
-    read_time,
-    written_time,
-)
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time, written_time
 from reservation_core.adapters.kubernetes.api_server.refusals import explained, refusal_of_creation, refused
 from reservation_core.adapters.kubernetes.api_server.retries import (
     MERGE_PATCH,
@@ -60,11 +51,7 @@ from reservation_core.adapters.kubernetes.pods.marks import (
     holding_of,
     pod_name_of,
 )
-from reservation_core.adapters.kubernetes.pods.pod_statuses import (
-    is_finished,
-    is_said_to_be_over,
-    read_pod_status,
-)
+from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished, is_said_to_be_over, read_pod_status
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, TrimmedLogs

@@ -14,12 +14,7 @@ from reservation_core.adapters.kubernetes.api_server.list_and_watch import list_
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.api_server.refusals import explained, unavailable
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.jobs.foreign_pods import (
-    Claimant,
-    ForeignRules,
-    read_claimant,
-    read_foreign,
-)
+from reservation_core.adapters.kubernetes.jobs.foreign_pods import Claimant, ForeignRules, read_claimant, read_foreign
 from reservation_core.adapters.kubernetes.nodes.gpu_claims import Claim, ClaimKey, read_claim
 from reservation_core.adapters.kubernetes.nodes.node_gpus import cards_of_devices
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes

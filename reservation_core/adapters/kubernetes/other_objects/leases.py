@@ -14,11 +14,7 @@ from typing import Any
 
 import structlog
 
-from reservation_core.adapters.kubernetes.api_server.errors import (
-    ApiServerError,
-    ConflictError,
-    ObjectNotFoundError,
-)
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ConflictError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping, written_time
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.ports.clock import Clock

@@ -15,12 +15,7 @@ from typing import Any, assert_never
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods.image_names import is_image_reference
 from reservation_core.adapters.kubernetes.pods.marks import annotations, attempt_labels, labels
-from reservation_core.adapters.kubernetes.pods.pod_defaults import (
-    SHM_PATH,
-    SHM_VOLUME,
-    PodDefaults,
-    ResourceShare,
-)
+from reservation_core.adapters.kubernetes.pods.pod_defaults import SHM_PATH, SHM_VOLUME, PodDefaults, ResourceShare
 from reservation_core.adapters.kubernetes.pods.quantities import read_quantity, written_bytes, written_cores
 from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError

@@ -9,12 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from reservation_core.adapters.kubernetes.api_server.plain_json import (
-    as_list,
-    as_mapping,
-    read_time,
-    written_time,
-)
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time, written_time
 from reservation_core.domain.model import PodHolding, PodName, PodSpec
 from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE
 

@@ -10,11 +10,7 @@ from reservation_core.adapters.postgres.bookings.calendar_due import due_paramet
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
-from reservation_core.adapters.postgres.jobs.reservations import (
-    CALENDAR_CONSTRAINT,
-    WriteConflictError,
-    violates,
-)
+from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError, violates
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.bookings.changes import DecidedBookingChange, GiveBack, HoldCards
 from reservation_core.domain.bookings.life import BookingFacts, BookingRules

@@ -11,11 +11,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.bookings.booking_rows import (
-    booked_card_of,
-    booking_document,
-    booking_of,
-)
+from reservation_core.adapters.postgres.bookings.booking_rows import booked_card_of, booking_document, booking_of
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.adapters.postgres.nodes.node_links import node_links
@@ -24,13 +20,7 @@ from reservation_core.domain.bookings.card_choice import KnownCard
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.model import BookingStatus, ReservationKind
-from reservation_core.ports.bookings.bookings import (
-    BookingFilter,
-    CalendarEntry,
-    ChangedBooking,
-    NewBooking,
-    NewSeries,
-)
+from reservation_core.ports.bookings.bookings import BookingFilter, CalendarEntry, ChangedBooking, NewBooking, NewSeries
 
 EVERY_STATUS = [status.value for status in BookingStatus]
 

@@ -10,13 +10,7 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.domain.errors import LimitExceededError
 from reservation_core.domain.notices import NoticeChannel, NoticedEvent, NoticeKind, ToldOf
-from reservation_core.ports.people.notices import (
-    Destination,
-    NewTarget,
-    NoticeTarget,
-    Preferences,
-    SaidPreferences,
-)
+from reservation_core.ports.people.notices import Destination, NewTarget, NoticeTarget, Preferences, SaidPreferences
 
 _LONGEST_FAILURE = 500
 

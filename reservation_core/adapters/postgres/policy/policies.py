@@ -12,15 +12,7 @@ from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.effects import OpenReservation
-from reservation_core.domain.policy.limits import (
-    UNLIMITED,
-    Policy,
-    PolicyRule,
-    Relaxation,
-    RuleName,
-    Rules,
-    Scope,
-)
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.policy.quota_rulings import spent
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding, OpenBooking, UsageView

@@ -8,15 +8,7 @@ import pytest
 
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import (
-    add_nodes,
-    asked,
-    at,
-    booked,
-    booked_now,
-    execute,
-    ledger,
-)
+from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked, booked_now, execute, ledger
 from tests.integration.api_service.callers import People, submitted
 
 MODES = list(Holders)

@@ -7,15 +7,7 @@ import httpx
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import (
-    HOUR,
-    add_nodes,
-    asked,
-    at,
-    booked_now,
-    execute,
-    said,
-)
+from tests.integration.api_service.bookings.calendars import HOUR, add_nodes, asked, at, booked_now, execute, said
 from tests.integration.api_service.callers import JOB, submitted
 
 NOT_IN_IT = "You are in no project {}. Leave `project` out, or ask to be made a member."

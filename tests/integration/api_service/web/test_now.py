@@ -11,13 +11,7 @@ from fastapi import FastAPI
 
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import (
-    add_nodes,
-    booked,
-    booked_now,
-    execute,
-    node_report,
-)
+from tests.integration.api_service.bookings.calendars import add_nodes, booked, booked_now, execute, node_report
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn

@@ -13,14 +13,7 @@ from reservation_core.ports.people.identities import UserRecord
 from reservation_core.usecases.bookings.book_series import book_series
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.submit import submit
-from reservation_core.usecases.people.disable_user import (
-    SETTLES,
-    StillHeld,
-    disable,
-    left,
-    settle_disabled,
-    wind_up,
-)
+from reservation_core.usecases.people.disable_user import SETTLES, StillHeld, disable, left, settle_disabled, wind_up
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.world import pod

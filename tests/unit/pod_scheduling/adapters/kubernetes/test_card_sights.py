@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pod_scheduling.adapters.kubernetes.card_sights import (
-    CardSightRules,
-    card_pod,
-    node_sight,
-    pod_sight,
-    quota_sight,
-)
+from pod_scheduling.adapters.kubernetes.card_sights import CardSightRules, card_pod, node_sight, pod_sight, quota_sight
 from pod_scheduling.adapters.kubernetes.namespace_sights import namespace_sight
 from pod_scheduling.domain.extender.asked_cards import AskedCards, Part
 from pod_scheduling.domain.extender.card_footprints import Taken

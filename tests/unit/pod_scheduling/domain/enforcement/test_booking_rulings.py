@@ -20,15 +20,7 @@ from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed, need_of
 from pod_scheduling.domain.enforcement.pod_owners import OwnerRules, owner_of
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes
 from reservation_core.domain.cards.gpu_types import TypeWords
-from reservation_core.domain.pods.reviews import (
-    Denied,
-    Operation,
-    Patched,
-    PodReview,
-    Requester,
-    Untouched,
-    Verdict,
-)
+from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 END = NOW + timedelta(hours=2)

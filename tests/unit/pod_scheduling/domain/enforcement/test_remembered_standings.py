@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.enforcement.booking_rulings import Standing
-from pod_scheduling.domain.enforcement.remembered_standings import (
-    KnownStandings,
-    MemoryRules,
-    StandingQuestion,
-)
+from pod_scheduling.domain.enforcement.remembered_standings import KnownStandings, MemoryRules, StandingQuestion
 from reservation_core.domain.network.circuit import Circuit
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

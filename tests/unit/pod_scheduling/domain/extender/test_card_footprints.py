@@ -4,13 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pod_scheduling.domain.extender.asked_cards import AskedCards, Earlier, Part
-from pod_scheduling.domain.extender.card_footprints import (
-    FreeOnNode,
-    Taken,
-    lay_out,
-    place,
-    place_beside_plugin,
-)
+from pod_scheduling.domain.extender.card_footprints import FreeOnNode, Taken, lay_out, place, place_beside_plugin
 
 MEMORY = 16
 

@@ -13,21 +13,8 @@ from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from pod_scheduling.domain.maps.remembered_maps import KnownMaps
-from pod_scheduling.domain.maps.scheduling_map import (
-    INDEX_ANNOTATION,
-    MAP_ANNOTATION,
-    SchedulingMapError,
-    map_digest,
-)
-from reservation_core.domain.pods.reviews import (
-    Denied,
-    Operation,
-    Patched,
-    PodReview,
-    Requester,
-    Untouched,
-    Verdict,
-)
+from pod_scheduling.domain.maps.scheduling_map import INDEX_ANNOTATION, MAP_ANNOTATION, SchedulingMapError, map_digest
+from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 from tests.examples import examples
 from tests.pod_strategies import Json, pods
 

@@ -25,12 +25,7 @@ from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtende
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from tests.clocks import SettableClock
 from tests.examples import examples
-from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import (
-    Truth,
-    View,
-    card_breaches,
-    quota_breaches,
-)
+from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View, card_breaches, quota_breaches
 from tests.virtual_time import run_virtually
 
 QUOTAS = {"a": {"quota": {"h100": 3, "Tesla-T4": 2}}, "b": {"quota": {"H100": 2}, "pool": ["public"]}}

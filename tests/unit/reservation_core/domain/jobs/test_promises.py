@@ -7,15 +7,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import Node
-from reservation_core.domain.policy.limits import (
-    UNLIMITED,
-    Policy,
-    PolicyRule,
-    Relaxation,
-    RuleName,
-    Rules,
-    Scope,
-)
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.simulation import MANY, Simulation
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, TYPES, node

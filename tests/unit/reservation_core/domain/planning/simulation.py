@@ -18,14 +18,7 @@ from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.policy.limits import NO_POLICY, Policy, RuleName, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_windows import WEEK, Held, gpu_time, week_start
-from reservation_core.domain.policy.rules import (
-    Holding,
-    RuleBreach,
-    RuleRequest,
-    UsageView,
-    check,
-    never_possible,
-)
+from reservation_core.domain.policy.rules import Holding, RuleBreach, RuleRequest, UsageView, check, never_possible
 from tests.unit.reservation_core.domain.planning.worlds import (
     AVOIDED,
     MINUTE,

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.effects import OpenReservation, affected_by
 from reservation_core.domain.policy.limits import QUOTAS, UNLIMITED, Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.policy.rules import (
-    NOTHING_HELD,
-    Holding,
-    OpenBooking,
-    RuleRequest,
-    UsageView,
-    check,
-)
+from reservation_core.domain.policy.rules import NOTHING_HELD, Holding, OpenBooking, RuleRequest, UsageView, check
 from tests.examples import examples
 
 NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)

@@ -9,15 +9,7 @@ from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, slots_near
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.policy.limits import (
-    NO_POLICY,
-    Policy,
-    PolicyRule,
-    Relaxation,
-    RuleName,
-    Rules,
-    Scope,
-)
+from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.policy.rules import Holding, UsageView
 from tests.examples import examples
 

@@ -14,15 +14,7 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.domain.model import PodPhase
 from reservation_core.ports.cluster import Cluster
-from tests.integration.cluster_behaviour import (
-    AT_ONCE,
-    GRACE,
-    ClusterBehaviour,
-    SpecMaker,
-    finished,
-    log_of,
-    reaches,
-)
+from tests.integration.cluster_behaviour import AT_ONCE, GRACE, ClusterBehaviour, SpecMaker, finished, log_of, reaches
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually
 

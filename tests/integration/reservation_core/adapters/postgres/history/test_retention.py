@@ -13,12 +13,7 @@ from benchmarks.explaining import explain
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.adapters.postgres.policy.usage import Usage
-from reservation_core.domain.history.retention import (
-    RetentionRules,
-    StillNeeded,
-    jobs_older_than,
-    ledger_older_than,
-)
+from reservation_core.domain.history.retention import RetentionRules, StillNeeded, jobs_older_than, ledger_older_than
 from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
 from reservation_core.usecases.history.retention import BATCH as PART
 from reservation_core.usecases.history.retention import ROWS

@@ -2,11 +2,7 @@
 
 import pytest
 
-from reservation_core.adapters.kubernetes.api_server.errors import (
-    ApiServerError,
-    ApiServerForbidsError,
-    InvalidError,
-)
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ApiServerForbidsError, InvalidError
 from reservation_core.adapters.kubernetes.api_server.refusals import refusal_of_creation
 from reservation_core.domain.model import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError, PodRefusedError

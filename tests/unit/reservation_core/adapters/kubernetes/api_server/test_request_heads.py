@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from reservation_core.adapters.kubernetes.api_server.request_heads import RequestHeads
-from reservation_core.adapters.kubernetes.api_server.requests import (
-    ApiRequest,
-    body_of,
-    encoded,
-    headers_of_all,
-)
+from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, body_of, encoded, headers_of_all
 
 SERVERS = ["https://api.example.org", "https://[::1]:6443", "http://10.0.0.1:8080/k8s/clusters/c-1"]
 

@@ -16,12 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes.pods.built_pods import (
-    PodRules,
-    build_pod,
-    build_service,
-    master_address,
-)
+from reservation_core.adapters.kubernetes.pods.built_pods import PodRules, build_pod, build_service, master_address
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults, Toleration
 from reservation_core.domain.model import PodWorkload, ReasonCode
