@@ -119,7 +119,7 @@ class Gate:
                 response = respond(503, code, detail, request_id=request_id, headers={"Retry-After": "2"})
                 _log.warning(code, request_id=request_id, error=str(error))
             else:
-                self._services.metrics.unforeseen_error()
+                self._services.metrics.http.count_unforeseen_error()
                 _log.error("unforeseen_error", request_id=request_id, exc_info=error)
                 detail = (
                     "Something went wrong in the server. Send the request again; if it fails again, tell an "
@@ -134,7 +134,7 @@ class Gate:
         route = scope.get("route") or (_route_asked_for(scope) if status in _REFUSED else None)
         template = getattr(route, "path", None) or "unmatched"
         method = scope["method"] if route is not None else "other"
-        self._services.metrics.request(method, template, status, seconds)
+        self._services.metrics.http.count_request(method, template, status, seconds)
         self._services.access_log.note(scope, template, status, seconds)
         if 100 <= status < 400:
             return

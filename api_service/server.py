@@ -97,7 +97,7 @@ def _certificate(settings: ApiSettings, services: Services) -> ServingCertificat
         return None
     if settings.tls_cert is None or settings.tls_key is None:
         raise SettingsError("GPU_DEV_TLS_CERT and GPU_DEV_TLS_KEY belong together: set both, or neither.")
-    ends = services.metrics.certificate_ends
+    ends = services.metrics.http.set_certificate_end
     certificate = ServingCertificate(settings.tls_cert, settings.tls_key, lambda at: ends(at.timestamp()))
     certificate.look()
     if not certificate.loaded:

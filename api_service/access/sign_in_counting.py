@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from api_service.metrics.metrics import ApiMetrics, SignInOutcome, SignInWay
+from api_service.metrics.http_metrics import HttpMetrics, SignInOutcome, SignInWay
 from api_service.problems import ProblemError
 from reservation_core.domain.errors import NotLetInError, ProofRefusedError
 
@@ -28,7 +28,7 @@ class Tried:
 
 
 @contextmanager
-def counted_sign_in(metrics: ApiMetrics, way: SignInWay | None = None) -> Iterator[Tried]:
+def counted_sign_in(metrics: HttpMetrics, way: SignInWay | None = None) -> Iterator[Tried]:
     """Count the try that the block is."""
     tried = Tried(way)
     outcome: SignInOutcome | None = SignInOutcome.FAILED
@@ -46,4 +46,4 @@ def counted_sign_in(metrics: ApiMetrics, way: SignInWay | None = None) -> Iterat
         raise
     finally:
         if outcome is not None:
-            metrics.sign_in(tried.way, outcome)
+            metrics.count_sign_in(tried.way, outcome)

@@ -7,20 +7,17 @@ The record is read up to ten seconds ago, because rows of transactions that comm
 
 import asyncio
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Literal
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
 
+from api_service.metrics.http_metrics import HttpMetrics
 from api_service.metrics.replica_metrics import ReplicaCollector
 from api_service.metrics.retention_metrics import RetentionCollector
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loop_metrics import LoopCollector
@@ -36,24 +33,11 @@ _LONG_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 4 * 3600, 12 * 3600,
 _log = structlog.get_logger(__name__)
 
 
-class SignInOutcome(StrEnum):
-    """What became of a try to sign in."""
-
-    SIGNED_IN = "signed_in"
-    MALFORMED = "malformed"
-    REFUSED = "refused"
-    NOT_LET_IN = "not_let_in"
-    UNAVAILABLE = "unavailable"
-    TOO_MANY = "too_many"
-    FAILED = "failed"
-
-
-SignInWay = SignInMethod | Literal["token"]
-"""What is shown to sign in: a proof, or at the pages a token."""
-
-
 class ApiMetrics:
-    """The process's metrics, in a registry of their own so that several applications can live in one process."""
+    """The process's metrics, in a registry of their own so that several applications can live in one process.
+
+    `http` counts requests, `show` adds other collectors.
+    """
 
     def __init__(
         self, reads: Reads, clock: Clock, *, settled: timedelta = _SETTLED, loops: Loops | None = None
@@ -73,6 +57,8 @@ class ApiMetrics:
             registry.register(LoopCollector(loops))
         self._retention = RetentionCollector()
         registry.register(self._retention)
+        self.http = HttpMetrics(registry)
+        self.show = registry.register
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
@@ -120,48 +106,6 @@ class ApiMetrics:
         self._run = Histogram(
             "gpu_dev_job_run_seconds", "Start to end, of jobs as they end.", buckets=_LONG_BUCKETS, registry=registry
         )
-        labels = ["method", "route"]
-        self._requests = Counter("gpu_dev_http_requests", "Requests.", [*labels, "status"], registry=registry)
-        self._sign_ins = Counter(
-            "gpu_dev_sign_ins", "Tries to sign in, by what became of them.", ["method", "outcome"], registry=registry
-        )
-        self._latency = Histogram("gpu_dev_http_request_seconds", "Time to answer.", labels, registry=registry)
-        self._unforeseen = Counter("gpu_dev_http_unforeseen_errors", "Answers 500.", registry=registry)
-        self._certificate: Gauge | None = None
-        # Looking a label set up takes longer than counting: kept per route, of which there are few.
-        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request that was answered."""
-        key = (method, route, status)
-        children = self._children.get(key)
-        if children is None:
-            children = (self._requests.labels(method, route, str(status)), self._latency.labels(method, route))
-            self._children[key] = children
-        children[0].inc()
-        children[1].observe(seconds)
-
-    def sign_in(self, way: SignInWay | None, outcome: SignInOutcome) -> None:
-        """Count one try to sign in; `way` where it got as far as to say one."""
-        self._sign_ins.labels("unknown" if way is None else str(way), outcome.value).inc()
-
-    def show(self, collector: Collector) -> None:
-        """Add what another part of the process counts."""
-        self._registry.register(collector)
-
-    def certificate_ends(self, at: float) -> None:
-        """The certificate in use ends at `at`, in seconds since 1970."""
-        if self._certificate is None:
-            self._certificate = Gauge(
-                "gpu_dev_certificate_ends_seconds",
-                "When the certificate that the API shows ends, in seconds since 1970.",
-                registry=self._registry,
-            )
-        self._certificate.set(at)
-
-    def unforeseen_error(self) -> None:
-        """Count an exception that nobody expected."""
-        self._unforeseen.inc()
 
     async def text(self) -> bytes:
         """The exposition. Without a database: what the process itself knows, and `gpu_dev_database_up 0`."""

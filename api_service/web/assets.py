@@ -6,6 +6,7 @@ An address holds a digest of the file, so browsers keep it for ever and never ha
 import gzip
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -45,7 +46,7 @@ class Assets:
                 if media_type is not None:
                     content = path.read_bytes()
                     digest = hashlib.sha256(content).hexdigest()[:16]
-                    self._found[path.name] = Asset(media_type, digest, content, gzip.compress(content, 9, mtime=0))
+                    self._found[path.name] = Asset(media_type, digest, content, _compressed(content))
 
     def has(self, name: str) -> bool:
         """Whether there is such a file: scripts are there only where they were built."""
@@ -65,3 +66,9 @@ class Assets:
             headers["Content-Encoding"] = "gzip"
             return Response(found.compressed, media_type=found.media_type, headers=headers)
         return Response(found.content, media_type=found.media_type, headers=headers)
+
+
+# Several applications can live in one process: files are compressed for the first.
+@lru_cache(64)
+def _compressed(content: bytes) -> bytes:
+    return gzip.compress(content, 9, mtime=0)

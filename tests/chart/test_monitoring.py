@@ -67,7 +67,7 @@ async def exported() -> set[str]:
     """The names of all metrics, as the processes themselves would write them out."""
     anything: Any = Anything()
     api = ApiMetrics(Away(anything, anything, anything), SystemClock(), loops=Loops())
-    api.certificate_ends(1.0)
+    api.http.set_certificate_end(1.0)
     extender = ExtenderMetrics(lambda: RunningExtender.numbers(anything), list)
     texts = [await api.text(), WebhookMetrics().text(), extender.text()]
     others = (CronJobCollector(), LoopCollector(Loops()), scheduler_health._Scheduler(anything))

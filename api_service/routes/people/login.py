@@ -31,7 +31,7 @@ async def sign_in(request: Request, services: Served) -> Response:
 
     403 says what to ask an administrator for. A request that AWS checks is good once: sign a new one for each try.
     """
-    with counted_sign_in(services.metrics) as tried:
+    with counted_sign_in(services.metrics.http) as tried:
         services.sign_in_pace.admit(request.scope)
         proof = (await bodies.read(request, SignIn, limit=_LARGEST)).root
         tried.way = proof.method

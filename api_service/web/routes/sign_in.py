@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from api_service.access.access_log import told_by
 from api_service.access.sign_in_counting import counted_sign_in
-from api_service.metrics.metrics import SignInOutcome
+from api_service.metrics.http_metrics import SignInOutcome
 from api_service.problems import ProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions.cookies import keep_zone
@@ -28,7 +28,7 @@ async def sign_in_page(visit: Visit) -> Response:
 async def sign_in(visit: Visit) -> Response:
     """Begin a session with a token."""
     wanted = safe_return(visit.form.get("next"))
-    with counted_sign_in(visit.services.metrics, "token") as tried:
+    with counted_sign_in(visit.services.metrics.http, "token") as tried:
         try:
             session = await _begun(visit, visit.form.get("token"))
         except _NotSignedInError as refused:

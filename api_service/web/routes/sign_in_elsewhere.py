@@ -31,7 +31,7 @@ _ANEW = "Open the sign-in page and begin anew."
 async def start(visit: Visit) -> Response:
     """Send the browser there."""
     flow = _flow(visit)
-    with counted_sign_in(visit.services.metrics, SignInMethod.OIDC) as tried:
+    with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC) as tried:
         visit.services.sign_in_pace.admit(visit.request.scope)
         try:
             begun = await flow.begin()
@@ -47,7 +47,7 @@ async def start(visit: Visit) -> Response:
 async def done(visit: Visit) -> Response:
     """The browser is back: with a code for an ID token, which becomes a session."""
     flow = _flow(visit)
-    with counted_sign_in(visit.services.metrics, SignInMethod.OIDC):
+    with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC):
         signed_in, wanted = await _signed_in(visit, flow)
     told_by(visit.request.scope, signed_in.user.name, signed_in.token.id)
     response = visit.go(wanted)
