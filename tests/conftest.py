@@ -54,7 +54,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What is loaded stays: looking for garbage in it again and again takes a tenth of a session's time."""
+    """Exempt loaded modules from garbage collection: searching them takes a tenth of a session's time."""
     gc.freeze()
 
 
