@@ -15,6 +15,7 @@ from starlette.responses import Response
 from api_service.requests.headers import takes_gzip
 from api_service.web import words
 from api_service.web.assets import Assets
+from reservation_core.contracts.base import rfc3339
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COMPRESS_FROM = 1024
@@ -38,15 +39,17 @@ class Templates:
         self._environment.filters["span"] = words.span
         self._environment.filters["gib"] = words.gib
         self._environment.filters["hours"] = words.hours
+        self._environment.filters["wire"] = rfc3339
 
     def text(self, name: str, *, zone: ZoneInfo, now: datetime, **context: Any) -> str:
         """A template with its context; `now` and the zone are for how times are written."""
         context |= {
             "now": now,
             "zone": zone.key,
-            "clock": lambda value: words.clock(value, zone, now),
-            "full_clock": lambda value: words.full_clock(value, zone),
-            "until": lambda value: words.until(value, now),
+            "clock": lambda when: words.clock(when, zone, now),
+            "full_clock": lambda when: words.full_clock(when, zone),
+            "time": lambda when: words.time_element(when, zone, now),
+            "until": lambda when: words.until(when, now),
             "told": lambda text: words.in_zone(text, zone, now),
         }
         return self._environment.get_template(name).render(context)

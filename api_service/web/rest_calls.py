@@ -1,68 +1,105 @@
-"""Asking REST from within the same process: pages can do what REST can, under the same rules, and nothing else.
+"""REST from within the same process: a page can do what REST can, by the same rules, and nothing else.
 
-A call goes to the very routes that requests go to, past the network and the gate; whose call it is comes from the
-browser's session. What REST would answer with a problem is raised as one.
+A call goes to the routes that requests go to, past the network and the gate; the caller is the browser session's user.
+Answers are read once, into the contract's classes. A problem (RFC 9457) is raised.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack
 from urllib.parse import unquote, urlencode
 
+from pydantic import BaseModel
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive
 
 from api_service.access import token_reach
 from api_service.problems import of_exception
+from reservation_core.contracts.base import Problem, Slot
 from reservation_core.ports.people.identities import Principal
 
 _PAGE = 500
 Query = Mapping[str, str | int | bool | Sequence[str] | None]
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ListPage(Protocol[T_co]):
+    """A contract class for one page of a list."""
+
+    @property
+    def items(self) -> Sequence[T_co]: ...
+
+    @property
+    def next_cursor(self) -> str | None: ...
+
+    @classmethod
+    def model_validate_json(cls, json_data: bytes) -> Self: ...
+
+
+class CallParts(TypedDict, total=False):
+    """The parts of a call: a body for JSON, an Idempotency-Key, the ETag that must still be right."""
+
+    query: Query | None
+    body: object
+    key: str | None
+    match: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class RestAnswer:
-    """What a call answered: `body` as read from JSON (None when there is none), header names in lower case."""
+class RestAnswer(Generic[T]):
+    """An answer; header names are in lower case."""
 
-    status: int
     headers: Mapping[str, str]
-    body: Any
+    body: T
 
 
 class RestProblemError(Exception):
-    """A call that was refused; `problem` is the body of the problem (RFC 9457)."""
+    """A call that was refused."""
 
-    def __init__(self, status: int, problem: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(str(problem.get("detail", "")))
-        self.status = status
+    def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(problem.detail)
         self.problem = problem
         self.headers = headers or {}
 
+    @classmethod
+    def of(cls, response: Response) -> "RestProblemError":
+        """The error for a response that carries a problem."""
+        return cls(Problem.model_validate_json(bytes(response.body)), response.headers)
+
+    @classmethod
+    def because(cls, status: int, detail: str) -> "RestProblemError":
+        """A refusal of the page's own."""
+        return cls(Problem(type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail))
+
     @property
-    def code(self) -> str:
-        """The last part of the problem's type, such as `not_bookable`."""
-        return str(self.problem.get("type", "")).rpartition(":")[2]
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.problem.status
 
     @property
     def detail(self) -> str:
         """The problem, and what to do about it."""
-        return str(self.problem.get("detail", ""))
+        return self.problem.detail
 
     @property
     def rules(self) -> list[str]:
         """Every rule that is broken, in words."""
-        return [str(rule["detail"]) for rule in self.problem.get("broken_rules") or []]
+        return [rule.detail for rule in self.problem.broken_rules or []]
 
     @property
-    def slots(self) -> list[Mapping[str, str]]:
-        """The nearest slots that would do: start and end, as RFC 3339 has them."""
-        return list(self.problem.get("nearest_slots") or [])
+    def slots(self) -> list[Slot]:
+        """The nearest slots that would do."""
+        return self.problem.nearest_slots or []
 
 
 @dataclass(slots=True)
 class _Received:
-    """An answer as it comes."""
+    """An answer while it arrives."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -77,49 +114,53 @@ class _Received:
 
 
 class RestCalls:
-    """Calls of one caller, as part of the browser's request `request`. `routes` is what serves REST."""
+    """Calls of one caller, as part of the browser's request `request`. `routes` is what serves REST.
+
+    Every call raises RestProblemError.
+    """
 
     def __init__(self, routes: ASGIApp, request: Request, principal: Principal) -> None:
         self._routes = routes
         self._request = request
         self._principal = principal
 
-    async def get(self, path: str, query: Query | None = None) -> Any:
-        """What GET answers. Raises RestProblemError."""
-        return (await self.call("GET", path, query=query)).body
+    async def get(self, model: type[M], path: str, query: Query | None = None) -> M:
+        """What GET answers."""
+        return (await self.call(model, "GET", path, query=query)).body
 
-    async def all(self, path: str, query: Query | None = None, *, at_most: int = 10_000) -> list[Any]:
-        """All items of a list, page by page, the first `at_most`. Raises RestProblemError."""
-        items: list[Any] = []
-        async for item in self._items(path, dict(query or {})):
-            items.append(item)
-            if len(items) == at_most:
-                break
-        return items
+    async def all(
+        self, model: type[ListPage[T]], path: str, query: Query | None = None, *, at_most: int = 10_000
+    ) -> list[T]:
+        """All items of a list, page by page, the first `at_most`."""
+        items: list[T] = []
+        asked = {"limit": _PAGE, **(query or {})}
+        while True:
+            page = model.model_validate_json((await self.send("GET", path, query=asked)).body)
+            items += page.items
+            if page.next_cursor is None or len(items) >= at_most:
+                return items[:at_most]
+            asked["cursor"] = page.next_cursor
 
-    async def post(self, path: str, body: object = None, *, key: str | None = None, query: Query | None = None) -> Any:
-        """What POST answers; `key` is the Idempotency-Key. Raises RestProblemError."""
-        return (await self.call("POST", path, body=body, key=key, query=query)).body
+    async def post(
+        self, model: type[M], path: str, body: object = None, *, key: str | None = None, query: Query | None = None
+    ) -> M:
+        """What POST answers; `key` is the Idempotency-Key."""
+        return (await self.call(model, "POST", path, body=body, key=key, query=query)).body
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Query | None = None,
-        body: object = None,
-        key: str | None = None,
-        match: str | None = None,
-    ) -> RestAnswer:
-        """Any call; `match` is the ETag that must still be right. `path` is percent-encoded where it must be.
+    async def call(self, model: type[M], method: str, path: str, **parts: Unpack[CallParts]) -> RestAnswer[M]:
+        """Any call, with its answer as `model`."""
+        answer = await self.send(method, path, **parts)
+        return RestAnswer(answer.headers, model.model_validate_json(answer.body))
 
-        Raises RestProblemError.
-        """
+    async def send(self, method: str, path: str, **parts: Unpack[CallParts]) -> RestAnswer[bytes]:
+        """Any call, with its answer as bytes. `path` is percent-encoded where it must be."""
         if "%2f" in path.lower():
             # No id has a slash: one that was typed must not become another address.
-            raise RestProblemError(404, {"detail": "There is nothing of this id. Look for it in the list."})
+            raise RestProblemError.because(404, "There is nothing of this id. Look for it in the list.")
+        body = parts.get("body")
         content = b"" if body is None else json.dumps(body).encode()
-        scope = self._scope(method, path, query or {}, _headers(len(content), key, match, json_comes=body is not None))
+        headers = _headers(len(content), parts.get("key"), parts.get("match"), json_comes=body is not None)
+        scope = self._scope(method, path, parts.get("query") or {}, headers)
         received = _Received()
         try:
             token_reach.require(self._principal, method, path)
@@ -128,19 +169,16 @@ class RestCalls:
             problem = of_exception(error, Request(scope))
             if problem is None:
                 raise
-            raise RestProblemError(problem.status_code, json.loads(bytes(problem.body)), problem.headers) from error
-        text = b"".join(received.parts)
-        json_comes = "json" in received.headers.get("content-type", "")
-        found = json.loads(text) if text and json_comes else text.decode() or None
-        if received.status >= 400:
-            problem_body = found if isinstance(found, dict) else {"detail": str(found)}
-            raise RestProblemError(received.status, problem_body, received.headers)
-        return RestAnswer(received.status, received.headers, found)
+            raise RestProblemError.of(problem) from error
+        answer = b"".join(received.parts)
+        if received.status >= HTTPStatus.BAD_REQUEST:
+            raise RestProblemError(Problem.model_validate_json(answer), received.headers)
+        return RestAnswer(received.headers, answer)
 
     def _scope(
         self, method: str, path: str, query: Query, headers: list[tuple[bytes, bytes]]
     ) -> MutableMapping[str, Any]:
-        """The call as a server would have it; whose it is, the gate has said already."""
+        """The call as a server would have it; the gate knows the caller already."""
         browsers = self._request.scope
         return {
             "type": "http",
@@ -161,16 +199,6 @@ class RestCalls:
             "request_id": browsers.get("request_id"),
         }
 
-    async def _items(self, path: str, query: dict[str, Any]) -> AsyncIterator[Any]:
-        query.setdefault("limit", _PAGE)
-        while True:
-            page = await self.get(path, query)
-            for item in page["items"]:
-                yield item
-            if page.get("next_cursor") is None:
-                return
-            query["cursor"] = page["next_cursor"]
-
 
 def _headers(length: int, key: str | None, match: str | None, *, json_comes: bool) -> list[tuple[bytes, bytes]]:
     named = {
@@ -184,7 +212,7 @@ def _headers(length: int, key: str | None, match: str | None, *, json_comes: boo
 
 
 def _sending(content: bytes) -> Receive:
-    """A body that comes at once, and then nothing more."""
+    """A body that arrives at once, and then nothing more."""
     messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive() -> Message:

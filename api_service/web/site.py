@@ -1,7 +1,6 @@
 """The pages of one application: their routes, who is let in, and what is shown when something is wrong."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -80,8 +79,7 @@ class Site:
 
     def problem_page(self, request: Request, response: Response) -> Response:
         """A problem as REST says it, as a page or as the part of one."""
-        problem = RestProblemError(response.status_code, json.loads(bytes(response.body)), response.headers)
-        return _drawn(self._visit(request, None, Form({})), problem)
+        return _drawn(self._visit(request, None, Form({})), RestProblemError.of(response))
 
     def _endpoint(self, route: WebRoute) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -109,7 +107,7 @@ class Site:
         problem = of_exception(error, visit.request)
         if problem is None:
             raise error
-        return _drawn(visit, RestProblemError(problem.status_code, json.loads(bytes(problem.body)), problem.headers))
+        return _drawn(visit, RestProblemError.of(problem))
 
     async def _visitor(self, request: Request) -> SignedInVisitor | None:
         secret = self._cookies(request).session(request)
@@ -170,7 +168,7 @@ class Site:
 def _drawn(visit: Visit, problem: RestProblemError) -> Response:
     if visit.request.headers.get("accept") == "text/event-stream":
         # A script asks why its stream is none: it shows the words itself.
-        response = Response(json.dumps(problem.problem), problem.status, media_type=MEDIA_TYPE)
+        response = Response(problem.problem.model_dump_json(exclude_none=True), problem.status, media_type=MEDIA_TYPE)
     elif visit.partial:
         # What a script asked for goes where problems are shown, beside what was there.
         response = visit.part("_problem.html", problem.status, problem=problem)

@@ -1,12 +1,12 @@
 """A booking's life in words: what the record says of it, by whom, and from when to when it then was."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from api_service.web.words import clock
+from reservation_core.contracts.audit_log import EventOut
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.people.users import RESERVED_NAMES
@@ -46,35 +46,36 @@ _SAID_ALREADY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BookingStep:
-    """What happened at a moment (as REST writes it). `who`: whose doing it was, None for the server's own."""
+    """What happened at a moment. `who` did it; None for the server."""
 
-    at: str
+    at: datetime
     words: str
     why: str | None
     who: str | None
 
 
-def life_of_booking(newest_first: Sequence[Mapping[str, Any]], zone: ZoneInfo, now: datetime) -> list[BookingStep]:
-    """The steps, oldest first, from what REST tells of the record."""
+def life_of_booking(newest_first: Sequence[EventOut], zone: ZoneInfo, now: datetime) -> list[BookingStep]:
+    """The steps, oldest first, from the events of the booking."""
     return [_step(event, zone, now) for event in reversed(newest_first)]
 
 
-def _step(event: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> BookingStep:
-    actor = event["actor"]
-    return BookingStep(event["at"], _words(event, zone, now), _why(event), None if actor in RESERVED_NAMES else actor)
+def _step(event: EventOut, zone: ZoneInfo, now: datetime) -> BookingStep:
+    who = None if event.actor in RESERVED_NAMES else event.actor
+    return BookingStep(event.at, _words(event, zone, now), _why(event), who)
 
 
-def _words(event: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> str:
-    kind, data = event["kind"], event["data"]
+def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:
+    kind, data = event.kind, event.data
 
-    def times(start: str, end: str) -> str:
-        return f"{clock(data.get(start), zone, now)} – {clock(data.get(end), zone, now)}"
+    def times(*names: str) -> str:
+        written = (data.get(name) for name in names)
+        return " – ".join(clock(datetime.fromisoformat(at) if at else None, zone, now) for at in written)
 
     match kind:
-        case "booking_confirmed" if event["before"] is None:
+        case "booking_confirmed" if event.before is None:
             return f"booked: {times('start', 'end')}"
         case "booking_confirmed":
-            taken = "the offer is taken" if event["before"] == BookingStatus.OFFERED else "came free"
+            taken = "the offer is taken" if event.before == BookingStatus.OFFERED else "came free"
             return f"{taken}: {times('start', 'end')}"
         case "booking_waitlisted":
             return f"{_WORDS[kind]} for {times('start', 'end')}"
@@ -85,14 +86,13 @@ def _words(event: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> str:
         case "maintenance_affects":
             return f"changed for maintenance: {times('start', 'end')}"
         case _:
-            return _WORDS.get(kind, str(kind).replace("_", " "))
+            return _WORDS.get(kind, kind.replace("_", " "))
 
 
-def _why(event: Mapping[str, Any]) -> str | None:
-    data = event["data"]
-    told = data.get("why") or data.get("detail")
-    if told is not None:
-        return str(told)
-    if event["reason"] is None or event["before"] == event["after"] or event["reason_code"] in _SAID_ALREADY:
+def _why(event: EventOut) -> str | None:
+    why = event.data.get("why") or event.data.get("detail")
+    if why is not None:
+        return str(why)
+    if event.before == event.after or event.reason_code in _SAID_ALREADY:
         return None
-    return str(event["reason"])
+    return event.reason

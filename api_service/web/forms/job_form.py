@@ -4,10 +4,10 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from api_service.web.forms.form import Form
+from reservation_core.contracts.jobs import JobSpec
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
@@ -60,21 +60,21 @@ def text_of(command: list[str]) -> str:
     return shlex.join(command)
 
 
-def fields_of(spec: Mapping[str, Any]) -> dict[str, str]:
-    """The fields for a job like the one with this specification (as REST has it)."""
-    workload = spec.get("workload") or {}
+def fields_of(spec: JobSpec) -> dict[str, str]:
+    """The fields for a job like the one with this specification."""
+    workload = spec.workload
     found = {
-        "name": spec.get("name"),
-        "gpus": spec.get("gpus"),
-        "gpu_type": spec.get("gpu_type"),
-        "nodes": spec.get("nodes"),
-        "duration": _typed_duration(spec.get("duration")),
-        "command": text_of(list(workload.get("command") or [])),
-        "image": workload.get("image"),
-        "working_dir": workload.get("working_dir"),
-        "env": "\n".join(f"{name}={value}" for name, value in (workload.get("env") or {}).items()),
-        "priority": spec.get("priority") or None,
-        "project": spec.get("project"),
+        "name": spec.name,
+        "gpus": spec.gpus,
+        "gpu_type": spec.gpu_type,
+        "nodes": spec.nodes,
+        "duration": written(spec.duration),
+        "command": text_of(workload.command),
+        "image": workload.image,
+        "working_dir": workload.working_dir,
+        "env": "\n".join(f"{name}={value}" for name, value in workload.env.items()),
+        "priority": spec.priority or None,
+        "project": spec.project,
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
 
@@ -123,12 +123,3 @@ def _workload(form: Form, wrong: dict[str, str]) -> dict[str, Any]:
     if env:
         workload["env"] = env
     return workload
-
-
-def _typed_duration(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        seconds = seconds_in(value.removeprefix("P").replace("T", ""))
-        return value if seconds is None else written(timedelta(seconds=seconds))
-    return written(timedelta(seconds=float(value)))

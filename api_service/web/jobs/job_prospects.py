@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from api_service.web.rest_calls import RestCalls, RestProblemError
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import FreeSlotOut
+from reservation_core.contracts.policy import Explanation, LimitOut
 
 _MINUTE = timedelta(minutes=1)
 _TOLD_BY_SERVER = (400, 403, 404, 409, 422)
@@ -41,7 +44,7 @@ class JobProspects:
     problem: RestProblemError | None = None
     rules: Sequence[str] = ()
     shares: Sequence[LimitShare] = ()
-    start: str | None = None
+    start: datetime | None = None
     in_booking: bool = False
 
 
@@ -51,52 +54,50 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any], beside: timedel
     A job has its GPUs for `beside` longer than its duration: until its pods run, and until they are gone.
     """
     try:
-        explained = await rest.post("/v1/policy/explain", body)
+        explained = await rest.post(Explanation, "/v1/policy/explain", body)
     except RestProblemError as problem:
         if problem.status not in _TOLD_BY_SERVER:
             raise
         return JobProspects(known=True, problem=problem)
-    rules = [str(rule["detail"]) for rule in explained["broken_rules"]]
+    rules = [rule.detail for rule in explained.broken_rules]
     in_booking = body.get("booking_id") is not None
     start = None if in_booking else await _start(rest, body, beside)
-    shares = shares_of(explained["limits"], body)
+    shares = shares_of(explained.limits, body)
     return JobProspects(known=True, rules=rules, shares=shares, start=start, in_booking=in_booking)
 
 
-def shares_of(limits: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> list[LimitShare]:
+def shares_of(limits: Sequence[LimitOut], body: Mapping[str, Any]) -> list[LimitShare]:
     """The limits of which something is counted, with what the job would add."""
     gpus = int(body.get("gpus", 1)) * int(body.get("nodes", 1))
     hours = _hours(body.get("duration"))
     found = []
     for limit in limits:
-        value, used = limit.get("value"), limit.get("used")
+        value, used = limit.value, limit.used
         if isinstance(value, bool) or not isinstance(value, int | float) or used is None:
             continue
-        rule = str(limit["rule"])
-        words = rule.removeprefix("max_").replace("_", " ")
+        words = limit.rule.removeprefix("max_").replace("_", " ")
         added: float | None = None
-        if "hours" in rule:
+        if "hours" in limit.rule:
             added = None if hours is None else gpus * hours
-        elif "gpus" in rule:
+        elif "gpus" in limit.rule:
             added = gpus
         found.append(LimitShare(words, used, None if added is None else used + added, value))
     return found
 
 
-async def _start(rest: RestCalls, body: Mapping[str, Any], beside: timedelta) -> str | None:
+async def _start(rest: RestCalls, body: Mapping[str, Any], beside: timedelta) -> datetime | None:
     query = {name: body.get(name) for name in ("gpus", "gpu_type", "nodes", "duration")}
     duration = query["duration"]
     if isinstance(duration, int):
         needed = timedelta(seconds=duration) + beside
         query["duration"] = -(-needed // _MINUTE) * 60  # the calendar knows minutes
     try:
-        found = await rest.get("/v1/bookings/slots", {**query, "limit": 1})
+        found = await rest.get(Page[FreeSlotOut], "/v1/bookings/slots", {**query, "limit": 1})
     except RestProblemError as problem:
         if problem.status not in _TOLD_BY_SERVER:
             raise
         return None
-    items = found["items"]
-    return str(items[0]["start"]) if items else None
+    return found.items[0].start if found.items else None
 
 
 def _hours(duration: object) -> float | None:

@@ -1,14 +1,14 @@
 """One's own account: tokens and sessions, and how one is told of things."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
+from reservation_core.contracts.tokens import TokenCreated, TokenOut
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
@@ -22,7 +22,7 @@ async def account_page(visit: Visit) -> Response:
 async def make_token(visit: Visit) -> Response:
     """A token of one's own. It is in this very page, and in no other."""
     try:
-        return await _page(visit, made=await visit.rest.post("/v1/tokens", token_asked(visit)))
+        return await _page(visit, made=await visit.rest.post(TokenCreated, "/v1/tokens", token_asked(visit)))
     except RestProblemError as problem:
         return await _refused(visit, problem)
 
@@ -30,7 +30,7 @@ async def make_token(visit: Visit) -> Response:
 async def revoke_token(visit: Visit) -> Response:
     """End a token, or a session."""
     token = visit.path("token")
-    await visit.rest.call("DELETE", f"/v1/tokens/{token}")
+    await visit.rest.send("DELETE", f"/v1/tokens/{token}")
     return visit.go("/account", f"{token} is revoked.")
 
 
@@ -38,8 +38,8 @@ async def end_other_sessions(visit: Visit) -> Response:
     """Sign out all browsers but this one."""
     ended = 0
     for token in await _tokens(visit):
-        if token["session"] and token["id"] != visit.principal.token_id:
-            await visit.rest.call("DELETE", f"/v1/tokens/{token['id']}")
+        if token.session and token.id != visit.principal.token_id:
+            await visit.rest.send("DELETE", f"/v1/tokens/{token.id}")
             ended += 1
     return visit.go("/account", f"{ended} other {'browser is' if ended == 1 else 'browsers are'} signed out.")
 
@@ -48,7 +48,7 @@ async def choose_kinds(visit: Visit) -> Response:
     """Of what one is told, and how."""
     kinds = {kind.value: visit.form.all(kind.value) for kind in NoticeKind}
     try:
-        await visit.rest.call("PUT", "/v1/notifications/preferences", body={"kinds": kinds})
+        await visit.rest.send("PUT", "/v1/notifications/preferences", body={"kinds": kinds})
     except RestProblemError as problem:
         return await _refused(visit, problem)
     return visit.go("/account", "You are told of these from now on.")
@@ -60,7 +60,9 @@ async def add_target(visit: Visit) -> Response:
     if (name := visit.form.get("name")) is not None:
         body["name"] = name
     try:
-        target = await visit.rest.post("/v1/notifications/targets", body, key=visit.form.get("key"))
+        target = await visit.rest.post(
+            NoticeTargetCreated, "/v1/notifications/targets", body, key=visit.form.get("key")
+        )
     except RestProblemError as problem:
         return await _refused(visit, problem)
     return await _page(visit, target=target)
@@ -72,11 +74,11 @@ async def change_target(visit: Visit) -> Response:
     address = f"/v1/notifications/targets/{target}"
     try:
         if deed == "remove":
-            await visit.rest.call("DELETE", address)
+            await visit.rest.send("DELETE", address)
         elif deed == "verify":
-            await visit.rest.post(f"{address}/verify", {"code": visit.form.get("code") or ""})
+            await visit.rest.send("POST", f"{address}/verify", body={"code": visit.form.get("code") or ""})
         else:
-            await visit.rest.post(f"{address}/test")
+            await visit.rest.send("POST", f"{address}/test")
     except RestProblemError as problem:
         return await _refused(visit, problem)
     return visit.go("/account", _DONE[deed])
@@ -95,21 +97,21 @@ async def _refused(visit: Visit, problem: RestProblemError) -> Response:
     return await _page(visit, problem=problem)
 
 
-async def _tokens(visit: Visit) -> list[dict[str, Any]]:
-    """One's own that work, or might."""
-    found = await visit.rest.all("/v1/tokens", {"user": visit.principal.user}, at_most=1000)
-    return [token for token in found if token["revoked_at"] is None]
+async def _tokens(visit: Visit) -> list[TokenOut]:
+    """The visitor's tokens that are not revoked."""
+    tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": visit.principal.user}, at_most=1000)
+    return [token for token in tokens if token.revoked_at is None]
 
 
 async def _page(
     visit: Visit,
     *,
-    made: Mapping[str, Any] | None = None,
-    target: Mapping[str, Any] | None = None,
+    made: TokenCreated | None = None,
+    target: NoticeTargetCreated | None = None,
     problem: RestProblemError | None = None,
 ) -> Response:
-    preferences = await visit.rest.get("/v1/notifications/preferences")
-    targets = await visit.rest.all("/v1/notifications/targets", at_most=200)
+    preferences = await visit.rest.get(NoticePreferences, "/v1/notifications/preferences")
+    targets = await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", at_most=200)
     return visit.page(
         "account.html",
         title="Your account",
@@ -119,9 +121,9 @@ async def _page(
         made=made,
         target=target,
         problem=problem,
-        kinds=preferences["kinds"],
-        channels=[channel.value for channel in NoticeChannel],
-        targets=[user for user in targets if user["user"] == visit.principal.user],
+        kinds=preferences.kinds,
+        channels=list(NoticeChannel),
+        targets=[target for target in targets if target.user == visit.principal.user],
     )
 
 

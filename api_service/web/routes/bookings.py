@@ -1,8 +1,8 @@
 """Bookings: the list of one's own, and one with all that can be done to it."""
 
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
+from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from api_service.web.calendar.booking_life import life_of_booking
@@ -11,7 +11,9 @@ from api_service.web.rest_calls import Query, RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
-from api_service.web.words import moment
+from reservation_core.contracts.audit_log import EventOut
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import BookingOut, BookingSeries, BookingVerdict
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
 from reservation_core.domain.model import BookingStatus
 
@@ -19,6 +21,7 @@ _PAST = timedelta(days=90)
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 _MOST_DATES = 400
 _STEPS = 200
+_CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | BookingSeries)
 
 
 async def list_page(visit: Visit) -> Response:
@@ -30,16 +33,14 @@ async def list_page(visit: Visit) -> Response:
         "cursor": visit.query("cursor") or None,
         "limit": 100,
     }
-    found = await visit.rest.get("/v1/bookings", asked)
-    final = {status.value for status in FINAL_BOOKINGS}
-    items = found["items"] if past else [booking for booking in found["items"] if booking["status"] not in final]
+    found = await visit.rest.get(Page[BookingOut], "/v1/bookings", asked)
     return visit.page(
         "bookings.html",
         title="Your bookings",
         live="calendar",
-        bookings=items,
+        bookings=[booking for booking in found.items if past or booking.status not in FINAL_BOOKINGS],
         past=past,
-        next_cursor=found["next_cursor"],
+        next_cursor=found.next_cursor,
     )
 
 
@@ -54,10 +55,12 @@ async def check(visit: Visit) -> Response:
     if typed.wrong:
         return await _page(visit, typed=typed)
     try:
-        answer = await visit.rest.call("PATCH", _address(visit), query={"dry_run": True}, body=typed.body)
+        verdict = await visit.rest.call(
+            BookingVerdict, "PATCH", _address(visit), query={"dry_run": True}, body=typed.body
+        )
     except RestProblemError as problem:
         return await _refused(visit, problem)
-    return await _page(visit, typed=typed, verdict=answer.body)
+    return await _page(visit, typed=typed, verdict=verdict.body)
 
 
 async def change(visit: Visit) -> Response:
@@ -66,20 +69,23 @@ async def change(visit: Visit) -> Response:
     if typed.wrong:
         return await _page(visit, 422, typed=typed)
     try:
-        answer = await visit.rest.call("PATCH", _address(visit), body=typed.body, match=visit.form.get("etag"))
+        changed = await visit.rest.call(
+            BookingOut, "PATCH", _address(visit), body=typed.body, match=visit.form.get("etag")
+        )
     except RestProblemError as problem:
         return await _refused(visit, problem)
-    return visit.go(_next(visit), f"{answer.body['title'] or answer.body['id']} is changed.")
+    return visit.go(_next(visit), f"{changed.body.title or changed.body.id} is changed.")
 
 
 async def cancel(visit: Visit) -> Response:
     """Cancel it, of a series also those after it or all."""
     reach = visit.form.get("reach") or "this"
     try:
-        answer = await visit.rest.call("DELETE", _address(visit), query={"series": reach}, match=visit.form.get("etag"))
+        answer = await visit.rest.send("DELETE", _address(visit), query={"series": reach}, match=visit.form.get("etag"))
     except RestProblemError as problem:
         return await _refused(visit, problem)
-    count = len(answer.body.get("items", [answer.body]))
+    cancelled = _CANCELLED.validate_json(answer.body)
+    count = len(cancelled.items) if isinstance(cancelled, BookingSeries) else 1
     return visit.go(_next(visit), "The booking is cancelled." if count == 1 else f"{count} bookings are cancelled.")
 
 
@@ -95,7 +101,7 @@ async def decline(visit: Visit) -> Response:
 
 async def _answered(visit: Visit, answer: str, words: str) -> Response:
     try:
-        await visit.rest.call(
+        await visit.rest.send(
             "POST", f"{_address(visit)}/{answer}", match=visit.form.get("etag"), key=visit.form.get("key")
         )
     except RestProblemError as problem:
@@ -125,18 +131,18 @@ async def _page(
     *,
     typed: TypedBooking | None = None,
     problem: RestProblemError | None = None,
-    verdict: Any = None,
+    verdict: BookingVerdict | None = None,
 ) -> Response:
-    answer = await visit.rest.call("GET", _address(visit))
+    answer = await visit.rest.call(BookingOut, "GET", _address(visit))
     booking = answer.body
-    record = await visit.rest.get("/v1/events", {"subject": booking["id"], "limit": _STEPS})
+    events = await visit.rest.get(Page[EventOut], "/v1/events", {"subject": booking.id, "limit": _STEPS})
     now_is = _fields(visit, booking)
     kept = {} if typed is None else {name: value for name, value in visit.form.shown().items() if name in now_is}
     return visit.page(
         "booking.html",
-        title=booking["title"] or booking["id"],
+        title=booking.title or booking.id,
         status=status,
-        live=f"booking:{booking['id']}",
+        live=f"booking:{booking.id}",
         booking=booking,
         etag=answer.headers["etag"],
         now_is=now_is,
@@ -146,37 +152,36 @@ async def _page(
         stale=problem is not None and problem.status == 412,
         verdict=verdict,
         dates=await _dates(visit, booking),
-        steps=life_of_booking(record["items"], visit.zone, visit.now),
-        older_steps=record["next_cursor"] is not None,
-        over=booking["status"] in {final_status.value for final_status in FINAL_BOOKINGS},
-        begun=booking["status"] == BookingStatus.ACTIVE,
-        usable=booking["status"] in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
-        mine=booking["user"] == visit.principal.user,
+        steps=life_of_booking(events.items, visit.zone, visit.now),
+        older_steps=events.next_cursor is not None,
+        over=booking.status in FINAL_BOOKINGS,
+        begun=booking.status is BookingStatus.ACTIVE,
+        usable=booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
+        mine=booking.user == visit.principal.user,
     )
 
 
-def _fields(visit: Visit, booking: Any) -> dict[str, str]:
+def _fields(visit: Visit, booking: BookingOut) -> dict[str, str]:
     """What the form is drawn with."""
 
-    def wall(value: str) -> str:
-        when = moment(value)
-        return "" if when is None else f"{when.astimezone(visit.zone):%Y-%m-%dT%H:%M}"
+    def wall(when: datetime) -> str:
+        return f"{when.astimezone(visit.zone):%Y-%m-%dT%H:%M}"
 
     return {
-        "start": wall(booking["start"]),
-        "end": wall(booking["end"]),
-        "node": booking["node"] or "",
-        "title": booking["title"] or "",
+        "start": wall(booking.start),
+        "end": wall(booking.end),
+        "node": booking.node or "",
+        "title": booking.title or "",
     }
 
 
-async def _dates(visit: Visit, booking: Any) -> list[Any]:
-    """The dates of its series, this one among them; nothing for a booking that is none, or somebody else's."""
-    if booking["series_id"] is None or booking["user"] != visit.principal.user:
+async def _dates(visit: Visit, booking: BookingOut) -> list[BookingOut]:
+    """The dates of the booking's series; empty without a series, and for another user's booking."""
+    if booking.series_id is None or booking.user != visit.principal.user:
         return []
     query: Query = {"mine": True, "from": (visit.now - _PAST).isoformat()}
-    found = await visit.rest.all("/v1/bookings", query, at_most=10 * _MOST_DATES)
-    return [occurrence for occurrence in found if occurrence["series_id"] == booking["series_id"]][:_MOST_DATES]
+    found = await visit.rest.all(Page[BookingOut], "/v1/bookings", query, at_most=10 * _MOST_DATES)
+    return [occurrence for occurrence in found if occurrence.series_id == booking.series_id][:_MOST_DATES]
 
 
 ROUTES = (

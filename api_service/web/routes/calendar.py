@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import Any
 
 from starlette.responses import Response
 
@@ -20,6 +19,10 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import BookingOut, BookingSeries, BookingVerdict, FeedCreated, SeriesVerdict
+from reservation_core.contracts.policy import ProjectOut
+from reservation_core.domain.model import BookingStatus
 
 _REFUSALS = (400, 403, 404, 409, 412, 413, 422)
 _TYPED = ("gpus", "type", "nodes", "node", "start", "end", "length", "title", "project")
@@ -29,10 +32,11 @@ _MORNING = time(9)
 
 @dataclass(frozen=True, slots=True)
 class BookingPreview:
-    """What would become of what was typed: `found` is what REST says it would be, `problem` why not."""
+    """What would become of what was typed: a booking, a series, or a problem; nothing of these if it can't be sent."""
 
     typed: TypedBooking
-    found: Any = None
+    booking: BookingVerdict | None = None
+    series: SeriesVerdict | None = None
     problem: RestProblemError | None = None
 
 
@@ -56,17 +60,20 @@ async def book(visit: Visit) -> Response:
     if typed.wrong:
         return await _again(visit, BookingPreview(typed), 422)
     try:
-        made = await visit.rest.post("/v1/bookings", typed.body, key=_key(visit, typed.body))
+        answer = await visit.rest.send("POST", "/v1/bookings", body=typed.body, key=_key(visit, typed.body))
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
         return await _again(visit, BookingPreview(typed, problem=problem), problem.status)
-    if "items" in made:
-        skipped = f" {len(made['skipped'])} could not be had and are left out." if made["skipped"] else ""
-        dates = "1 date is" if len(made["items"]) == 1 else f"{len(made['items'])} dates are"
-        return visit.go(f"/bookings/{made['items'][0]['id']}", f"{dates} booked.{skipped}")
-    words = "You are on the waitlist." if made["status"] == "waiting" else "Booked: these GPUs are yours for that time."
-    return visit.go(f"/bookings/{made['id']}", words)
+    if typed.is_series:
+        made = BookingSeries.model_validate_json(answer.body)
+        skipped = f" {len(made.skipped)} could not be had and are left out." if made.skipped else ""
+        dates = "1 date is" if len(made.items) == 1 else f"{len(made.items)} dates are"
+        return visit.go(f"/bookings/{made.items[0].id}", f"{dates} booked.{skipped}")
+    booking = BookingOut.model_validate_json(answer.body)
+    waits = booking.status is BookingStatus.WAITING
+    words = "You are on the waitlist." if waits else "Booked: these GPUs are yours for that time."
+    return visit.go(f"/bookings/{booking.id}", words)
 
 
 async def check(visit: Visit) -> Response:
@@ -82,37 +89,32 @@ async def verdict(visit: Visit) -> Response:
 async def change_verdict(visit: Visit) -> Response:
     """The verdict on a booking that was dragged, with what to click to have it so."""
     typed = typed_change(visit.form, visit.zone.key)
-    booking = visit.encoded(visit.form.get("booking") or "")
-    before = await visit.rest.call("GET", f"/v1/bookings/{booking}")
-    found, refused = None, None
+    address = f"/v1/bookings/{visit.encoded(visit.form.get('booking') or '')}"
+    before = await visit.rest.call(BookingOut, "GET", address)
+    preview = BookingPreview(typed)
     try:
         if not typed.wrong:
-            answer = await visit.rest.call("PATCH", f"/v1/bookings/{booking}", query={"dry_run": True}, body=typed.body)
-            found = answer.body
+            changed = await visit.rest.call(BookingVerdict, "PATCH", address, query={"dry_run": True}, body=typed.body)
+            preview = BookingPreview(typed, booking=changed.body)
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
-        refused = problem
-    return visit.part(
-        "_change_verdict.html",
-        verdict=BookingPreview(typed, found, refused),
-        booking=before.body,
-        etag=before.headers["etag"],
-    )
+        preview = BookingPreview(typed, problem=problem)
+    return visit.part("_change_verdict.html", verdict=preview, booking=before.body, etag=before.headers["etag"])
 
 
 async def make_feed(visit: Visit) -> Response:
     """A private address for calendar programs, shown once."""
-    made = await visit.rest.post("/v1/bookings/feed", key=_key(visit))
+    made = await visit.rest.post(FeedCreated, "/v1/bookings/feed", key=_key(visit))
     base = visit.services.settings.web.public_url or str(visit.request.base_url)
-    feed = None if made["path"] is None else base.rstrip("/") + made["path"]
-    return visit.page("calendar_feed.html", title="Your calendar address", feed=feed, ends=made["expires_at"])
+    feed = None if made.path is None else base.rstrip("/") + made.path
+    return visit.page("calendar_feed.html", title="Your calendar address", feed=feed, ends=made.expires_at)
 
 
 async def remove_feed(visit: Visit) -> Response:
     """Let the address stop working."""
     try:
-        await visit.rest.call("DELETE", "/v1/bookings/feed")
+        await visit.rest.send("DELETE", "/v1/bookings/feed")
     except RestProblemError as problem:
         if problem.status != 404:
             raise
@@ -141,11 +143,14 @@ async def _verdict(visit: Visit) -> BookingPreview:
     if typed.wrong:
         return BookingPreview(typed)
     try:
-        return BookingPreview(typed, await visit.rest.post("/v1/bookings", typed.body, query={"dry_run": True}))
+        answer = await visit.rest.send("POST", "/v1/bookings", body=typed.body, query={"dry_run": True})
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
         return BookingPreview(typed, problem=problem)
+    if typed.is_series:
+        return BookingPreview(typed, series=SeriesVerdict.model_validate_json(answer.body))
+    return BookingPreview(typed, booking=BookingVerdict.model_validate_json(answer.body))
 
 
 async def _again(visit: Visit, found: BookingPreview, status: int) -> Response:
@@ -184,7 +189,7 @@ async def _page(
         repeats=list(Repeats),
         fields={**_first_fields(visit, asked), **fields},
         verdict=found,
-        projects=[project["name"] for project in await visit.rest.all("/v1/projects")],
+        projects=[project.name for project in await visit.rest.all(Page[ProjectOut], "/v1/projects")],
     )
 
 

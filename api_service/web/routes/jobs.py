@@ -2,17 +2,20 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, read_log
-from api_service.web.jobs.job_life import life_of
+from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.log_tail import Tail, followed, tail_of
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.reservations import JobView
@@ -34,13 +37,13 @@ async def list_page(visit: Visit) -> Response:
         "cursor": visit.query("cursor") or None,
         "limit": 50,
     }
-    found = await visit.rest.get("/v1/jobs", asked)
-    context = {
-        "jobs": found["items"],
-        "next_cursor": found["next_cursor"],
+    found = await visit.rest.get(Page[Job], "/v1/jobs", asked)
+    context: dict[str, Any] = {
+        "jobs": found.items,
+        "next_cursor": found.next_cursor,
         "statuses": statuses,
         "user": visit.query("user"),
-        "all_statuses": [status.value for status in JobStatus],
+        "all_statuses": list(JobStatus),
         "first": not visit.query("cursor"),
     }
     if visit.partial:
@@ -55,14 +58,14 @@ async def job_page(visit: Visit) -> Response:
 
 async def job_state(visit: Visit) -> Response:
     """What changes of it."""
-    return visit.part("_job_state.html", **await _state(visit))
+    return visit.part("_job_state.html", **_context(await _state(visit)))
 
 
 async def cancel(visit: Visit) -> Response:
     """End it."""
     job_id = visit.path("job_id")
-    job = await visit.rest.post(f"/v1/jobs/{job_id}/cancel")
-    ended = job["status"] in FINAL_STATUSES
+    job = await visit.rest.post(Job, f"/v1/jobs/{job_id}/cancel")
+    ended = job.status in FINAL_STATUSES
     return visit.go(f"/jobs/{job_id}", f"{job_id} is cancelled." if ended else f"{job_id} is being ended.")
 
 
@@ -70,7 +73,7 @@ async def extend(visit: Visit) -> Response:
     """Let it last longer."""
     job_id = visit.path("job_id")
     try:
-        await visit.rest.post(f"/v1/jobs/{job_id}/extend", {"by": visit.form.duration("by") or ""})
+        await visit.rest.send("POST", f"/v1/jobs/{job_id}/extend", body={"by": visit.form.duration("by") or ""})
     except RestProblemError as problem:
         if problem.status not in (400, 409, 422):
             raise
@@ -108,17 +111,17 @@ async def log_file(visit: Visit) -> Response:
 
 async def _job_page(visit: Visit, problem: RestProblemError | None = None) -> Response:
     job_id = visit.path("job_id")
-    context = await _state(visit)
-    tail, trouble = await _log(visit, context["view"])
+    state = await _state(visit)
+    tail, trouble = await _log(visit, state.view)
     return visit.page(
         "job.html",
-        title=context["job"]["name"] or job_id,
+        title=state.job.name or job_id,
         status=200 if problem is None else problem.status,
-        live=f"job:{job_id} queue" if context["job"]["status"] == JobStatus.QUEUED else f"job:{job_id}",
+        live=f"job:{job_id} queue" if state.job.status is JobStatus.QUEUED else f"job:{job_id}",
         tail=tail,
         log_trouble=trouble,
         problem=problem,
-        **context,
+        **_context(state),
     )
 
 
@@ -127,19 +130,28 @@ async def _owned(visit: Visit) -> JobView:
         return await view_owned(uow, visit.principal, visit.path("job_id"))
 
 
-async def _state(visit: Visit) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _JobState:
+    """A job, with what REST does not say of it, and its life."""
+
+    job: Job
+    view: JobView
+    steps: list[LifeStep]
+
+
+async def _state(visit: Visit) -> _JobState:
     job_id = visit.path("job_id")
-    job = await visit.rest.get(f"/v1/jobs/{job_id}")
+    job = await visit.rest.get(Job, f"/v1/jobs/{job_id}")
     async with visit.services.runtime.uow() as uow:
         view = await view_owned(uow, visit.principal, job_id)
         events = await uow.events.of_reservation(job_id, 0, _EVENTS)
-    return {
-        "job": job,
-        "view": view,
-        "steps": life_of(events, visit.now),
-        "servers": RESERVED_NAMES,
-        "ended": job["status"] in FINAL_STATUSES,
-    }
+    return _JobState(job, view, life_of(events, visit.now))
+
+
+def _context(state: _JobState) -> dict[str, Any]:
+    """What the templates of a job's page use."""
+    ended = state.job.status in FINAL_STATUSES
+    return {"job": state.job, "steps": state.steps, "servers": RESERVED_NAMES, "ended": ended}
 
 
 async def _log(visit: Visit, view: JobView) -> tuple[Tail, str | None]:

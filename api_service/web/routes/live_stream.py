@@ -37,9 +37,9 @@ async def _require(visit: Visit, topic: str) -> None:
     if topic in _COMMON or (topic == "admin" and visit.principal.is_admin):
         return
     if found := _JOB.fullmatch(topic):
-        await visit.rest.get(f"/v1/jobs/{found[1]}")
+        await visit.rest.send("GET", f"/v1/jobs/{found[1]}")
     elif found := _BOOKING.fullmatch(topic):
-        await visit.rest.get(f"/v1/bookings/{found[1]}")
+        await visit.rest.send("GET", f"/v1/bookings/{found[1]}")
     else:
         raise ProblemError(422, "bad_topics", "There is no such topic for you. Load the page anew.")
 

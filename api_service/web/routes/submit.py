@@ -1,7 +1,7 @@
 """Submitting a job: a form that says what would become of it before it is sent."""
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from starlette.responses import Response
@@ -13,6 +13,12 @@ from api_service.web.jobs.job_prospects import JobProspects, prospects_of
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import BookingOut
+from reservation_core.contracts.jobs import Job, JobSpec
+from reservation_core.contracts.nodes import NodeOut
+from reservation_core.contracts.policy import ProjectOut
+from reservation_core.domain.model import BookingStatus
 
 _AT_ONCE = timedelta(minutes=2)
 _RECENT = 30
@@ -23,8 +29,7 @@ async def submit_page(visit: Visit) -> Response:
     """The form: empty, as the address says (`?gpus=2&gpu_type=h100`), or like a job before (`?again=job-…`)."""
     again = visit.query("again")
     if again:
-        spec = await visit.rest.get(f"/v1/jobs/{visit.encoded(again)}/spec")
-        fields = fields_of(spec)
+        fields = fields_of(await visit.rest.get(JobSpec, f"/v1/jobs/{visit.encoded(again)}/spec"))
     else:
         fields = FIRST | {name: value for name in FIELDS if (value := visit.query(name))}
     return await _form_page(visit, fields)
@@ -36,12 +41,12 @@ async def submit(visit: Visit) -> Response:
     if typed.wrong:
         return await _form_page(visit, visit.form.shown(), typed, status=422)
     try:
-        job = await visit.rest.post("/v1/jobs", typed.body, key=visit.form.get("key"))
+        job = await visit.rest.post(Job, "/v1/jobs", typed.body, key=visit.form.get("key"))
     except RestProblemError as problem:
         if problem.status not in (400, 403, 409, 413, 422):
             raise
         return await _form_page(visit, visit.form.shown(), typed, problem, status=problem.status)
-    return visit.go(f"/jobs/{job['id']}", f"Submitted: {job['id']} waits for its GPUs.")
+    return visit.go(f"/jobs/{job.id}", f"Submitted: {job.id} waits for its GPUs.")
 
 
 async def check(visit: Visit) -> Response:
@@ -62,20 +67,20 @@ async def _form_page(
     status: int = 200,
 ) -> Response:
     typed = typed or typed_job(Form({name: [value] for name, value in fields.items()}))
-    nodes = await visit.rest.all("/v1/nodes")
-    projects = await visit.rest.all("/v1/projects")
-    bookings = await visit.rest.all("/v1/bookings", {"mine": True}, at_most=100)
-    jobs = (await visit.rest.get("/v1/jobs", {"limit": _RECENT, "user": visit.principal.user}))["items"]
+    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
+    projects = await visit.rest.all(Page[ProjectOut], "/v1/projects")
+    bookings = await visit.rest.all(Page[BookingOut], "/v1/bookings", {"mine": True}, at_most=100)
+    recent = await visit.rest.get(Page[Job], "/v1/jobs", {"limit": _RECENT, "user": visit.principal.user})
     return visit.page(
         "submit.html",
         title="Submit a job",
         status=status,
         fields={name: fields.get(name, "") for name in FIELDS},
         problem=problem,
-        gpu_types=sorted({name for node in nodes for name in node["gpu_types"]}),
-        projects=[project["name"] for project in projects],
-        bookings=[booking for booking in bookings if booking["status"] in ("booked", "active")],
-        templates=_distinct(jobs),
+        gpu_types=sorted({name for node in nodes for name in node.gpu_types}),
+        projects=[project.name for project in projects],
+        bookings=[booking for booking in bookings if booking.status is BookingStatus.ACTIVE],
+        templates=_distinct(recent.items),
         **await _verdict(visit, typed),
     )
 
@@ -88,17 +93,17 @@ async def _verdict(visit: Visit, typed: TypedJob) -> dict[str, Any]:
     return {
         "wrong": typed.wrong,
         "prospects": found,
-        "at_once": found.start is not None and datetime.fromisoformat(found.start) <= visit.now + _AT_ONCE,
+        "at_once": found.start is not None and found.start <= visit.now + _AT_ONCE,
         "by_cli": job_by_cli(typed.body),
         "by_curl": by_curl(base, "/v1/jobs", typed.body),
     }
 
 
-def _distinct(jobs: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _distinct(jobs: Sequence[Job]) -> list[Job]:
     """The newest of each kind of job, by name and size."""
-    seen: dict[tuple[object, ...], Mapping[str, Any]] = {}
+    seen: dict[tuple[object, ...], Job] = {}
     for job in jobs:
-        seen.setdefault((job["name"], job["gpus"], job["gpu_type"], job["nodes"], job["duration"]), job)
+        seen.setdefault((job.name, job.gpus, job.gpu_type, job.nodes, job.duration), job)
     return list(seen.values())[:_TEMPLATES]
 
 

@@ -1,9 +1,8 @@
 """How much was held and used, by whom and of what, over time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
@@ -12,6 +11,7 @@ from api_service.problems import ProblemError
 from api_service.web.plots import column_plot, shares
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.policy.usage import UsageBy
 
 _SPANS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
@@ -44,11 +44,11 @@ async def usage_page(visit: Visit) -> Response:
     """One's own; for administrators everybody's."""
     asked = _asked(visit)
     query = {"by": asked.by.value, "from": asked.start.isoformat(), "to": asked.end.isoformat()}
-    totals = await visit.rest.get("/v1/usage", {**query, "limit": _MOST_LINES})
-    series = await visit.rest.all("/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
-    held, used = _summed(series, "held_gpu_hours"), _summed(series, "used_gpu_hours")
-    lines = sorted(totals["items"], key=lambda line: -line["held_gpu_hours"])
-    most = max((line["held_gpu_hours"] for line in lines), default=0.0)
+    totals = await visit.rest.get(UsageOut, "/v1/usage", {**query, "limit": _MOST_LINES})
+    series = await visit.rest.all(UsageSeriesOut, "/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
+    held, used = _summed([line.held_gpu_hours for line in series]), _summed([line.used_gpu_hours for line in series])
+    lines = sorted(totals.items, key=lambda line: -line.held_gpu_hours)
+    most = max((line.held_gpu_hours for line in lines), default=0.0)
     return visit.page(
         "usage.html",
         title="Usage",
@@ -61,14 +61,14 @@ async def usage_page(visit: Visit) -> Response:
         lines=list(
             zip(
                 lines,
-                shares([line["held_gpu_hours"] for line in lines], most),
-                shares([line["used_gpu_hours"] for line in lines], most),
+                shares([line.held_gpu_hours for line in lines], most),
+                shares([line.used_gpu_hours for line in lines], most),
                 strict=True,
             )
         ),
-        total=totals["total"],
+        total=totals.total,
         last_day=f"{asked.end - timedelta(days=1):%Y-%m-%d}",
-        more=totals["next_cursor"] is not None,
+        more=totals.next_cursor is not None,
     )
 
 
@@ -76,14 +76,14 @@ async def usage_file(visit: Visit) -> Response:
     """The same as a table for other programs."""
     asked = _asked(visit)
     query = {"by": asked.by.value, "from": asked.start.isoformat(), "to": asked.end.isoformat(), "format": "csv"}
-    answer = await visit.rest.call("GET", "/v1/usage", query=query)
+    answer = await visit.rest.send("GET", "/v1/usage", query=query)
     name = f"usage-{asked.start:%Y%m%d}-{asked.end:%Y%m%d}-by-{asked.by.value}.csv"
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
     }
-    return Response(answer.body or "", media_type="text/csv", headers=headers)
+    return Response(answer.body, media_type="text/csv", headers=headers)
 
 
 def begin(span: str, now: datetime, zone: ZoneInfo) -> datetime:
@@ -117,8 +117,8 @@ def _labels(visit: Visit, asked: UsageChoice, count: int) -> list[str]:
     return [f"{place.day} {place:%b}" for place in places]
 
 
-def _summed(series: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [sum(values) for values in zip(*(line[name] for line in series), strict=True)]
+def _summed(lines: Sequence[Sequence[float]]) -> list[float]:
+    return [sum(values) for values in zip(*lines, strict=True)]
 
 
 def _iso(step: timedelta) -> str:

@@ -1,13 +1,14 @@
 """The record: who did what, when, and why."""
 
-from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from api_service.web.rest_calls import RestProblemError
+from api_service.web.rest_calls import Query, RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.audit_log import EventOut
+from reservation_core.contracts.base import Page
 
 _FILTERS = ("kind", "actor", "subject", "from", "to")
 _PAGE = 100
@@ -16,14 +17,15 @@ _PAGE = 100
 async def record_page(visit: Visit) -> Response:
     """Newest first, as far as the filters let through."""
     asked = {name: visit.query(name) for name in _FILTERS}
-    found: dict[str, Any] = {"items": [], "next_cursor": None}
+    found = Page[EventOut](items=[], next_cursor=None)
     problem = None
     try:
         query = {
             name: visit.instant(value) if value and name in ("from", "to") else value for name, value in asked.items()
         }
-        given = {name: value for name, value in query.items() if value}
-        found = await visit.rest.get("/v1/events", {**given, "limit": _PAGE, "cursor": visit.query("cursor") or None})
+        given: Query = {name: value for name, value in query.items() if value}
+        given = {**given, "limit": _PAGE, "cursor": visit.query("cursor") or None}
+        found = await visit.rest.get(Page[EventOut], "/v1/events", given)
     except RestProblemError as refused:
         if refused.status not in (400, 404, 422):
             raise
@@ -32,8 +34,8 @@ async def record_page(visit: Visit) -> Response:
         "admin/audit.html",
         title="The record",
         status=200 if problem is None else problem.status,
-        events=found["items"],
-        next_cursor=found["next_cursor"],
+        events=found.items,
+        next_cursor=found.next_cursor,
         asked=asked,
         asked_query="".join(f"{urlencode({name: value})}&" for name, value in asked.items() if value),
         problem=problem,

@@ -7,6 +7,9 @@ from starlette.responses import Response
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.maintenance import MaintenanceOut
+from reservation_core.contracts.nodes import NodeOut
 
 
 async def windows_page(visit: Visit) -> Response:
@@ -17,7 +20,7 @@ async def windows_page(visit: Visit) -> Response:
 async def preview(visit: Visit) -> Response:
     """Show the users it would affect; nothing has changed yet."""
     try:
-        found = await visit.rest.post("/v1/maintenance", {**_typed(visit), "dry_run": True})
+        found = await visit.rest.post(MaintenanceOut, "/v1/maintenance", {**_typed(visit), "dry_run": True})
     except RestProblemError as problem:
         return await _page(visit, problem=problem)
     return await _page(visit, preview=found)
@@ -26,10 +29,10 @@ async def preview(visit: Visit) -> Response:
 async def plan(visit: Visit) -> Response:
     """Plan it."""
     try:
-        made = await visit.rest.post("/v1/maintenance", _typed(visit), key=visit.form.get("key"))
+        made = await visit.rest.post(MaintenanceOut, "/v1/maintenance", _typed(visit), key=visit.form.get("key"))
     except RestProblemError as problem:
         return await _page(visit, problem=problem)
-    affected = len(made["affected"])
+    affected = len(made.affected)
     told = (
         "1 job or booking is affected; its owner is told."
         if affected == 1
@@ -40,7 +43,7 @@ async def plan(visit: Visit) -> Response:
 
 async def end(visit: Visit) -> Response:
     """Take a window back, or end it early."""
-    await visit.rest.call("DELETE", f"/v1/maintenance/{visit.path('window')}")
+    await visit.rest.send("DELETE", f"/v1/maintenance/{visit.path('window')}")
     return visit.go("/admin/maintenance", "The window is over. Its cards can be had at once.")
 
 
@@ -57,16 +60,16 @@ def _typed(visit: Visit) -> dict[str, Any]:
 
 
 async def _page(
-    visit: Visit, *, preview: dict[str, Any] | None = None, problem: RestProblemError | None = None
+    visit: Visit, *, preview: MaintenanceOut | None = None, problem: RestProblemError | None = None
 ) -> Response:
-    windows = (await visit.rest.get("/v1/maintenance", {"limit": 50}))["items"]
-    nodes = await visit.rest.all("/v1/nodes")
+    windows = await visit.rest.get(Page[MaintenanceOut], "/v1/maintenance", {"limit": 50})
+    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
     return visit.page(
         "admin/maintenance.html",
         title="Maintenance",
         status=200 if problem is None else problem.status,
-        windows=windows,
-        node_names=[node["name"] for node in nodes],
+        windows=windows.items,
+        node_names=[node.name for node in nodes],
         typed=visit.form.shown(),
         preview=preview,
         problem=problem,

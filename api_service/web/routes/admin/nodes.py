@@ -1,11 +1,11 @@
 """Nodes: cordoned and fenced."""
 
-from typing import Any
-
 from starlette.responses import Response
 
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.nodes import NodeOut
 
 _DONE = {
     "cordon": "{} gets nothing new from now on.",
@@ -17,7 +17,7 @@ _DONE = {
 
 async def nodes_page(visit: Visit) -> Response:
     """All nodes."""
-    nodes = await visit.rest.all("/v1/nodes")
+    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
     return visit.page("admin/nodes.html", title="Nodes", live="admin", nodes=nodes)
 
 
@@ -45,10 +45,10 @@ async def confirm_fence(visit: Visit) -> Response:
 async def act(visit: Visit) -> Response:
     """Do it."""
     node, deed = str(visit.request.path_params["node"]), visit.request.url.path.rpartition("/")[2]
-    body: dict[str, Any] | None = None
+    body: dict[str, str] | None = None
     if deed in ("cordon", "fence") and (reason := visit.form.get("reason")) is not None:
         body = {"reason": reason}
-    await visit.rest.post(f"/v1/nodes/{visit.path('node')}/{deed}", body)
+    await visit.rest.send("POST", f"/v1/nodes/{visit.path('node')}/{deed}", body=body)
     return visit.go("/admin/nodes", _DONE[deed].format(node))
 
 

@@ -7,6 +7,10 @@ from starlette.responses import Response
 
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.dead_letters import DeadLetterOut
+from reservation_core.contracts.maintenance import MaintenanceOut
+from reservation_core.contracts.nodes import NodeOut, UnknownPodOut
 from reservation_core.ports.queues import QueueName
 
 _SHOWN = 5
@@ -37,14 +41,15 @@ async def overview_page(visit: Visit) -> Response:
 
 
 async def _nodes(visit: Visit) -> Matter:
-    out = [node for node in await visit.rest.all("/v1/nodes") if not node["schedulable"] or not node["ready"]]
-    lines = [f"{node['name']}: {node['detail'] or 'gets nothing new'}" for node in out[:_SHOWN]]
+    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
+    out = [node for node in nodes if not node.schedulable or not node.ready]
+    lines = [f"{node.name}: {node.detail or 'gets nothing new'}" for node in out[:_SHOWN]]
     return Matter("Nodes", "/admin/nodes", "All nodes take jobs.", "get nothing new.", lines, len(out), "warn")
 
 
 async def _maintenance(visit: Visit) -> Matter:
-    ahead = await visit.rest.all("/v1/maintenance", {"open": True}, at_most=100)
-    lines = [f"{window['reason']} ({len(window['gpus'])} cards)" for window in ahead[:_SHOWN]]
+    ahead = await visit.rest.all(Page[MaintenanceOut], "/v1/maintenance", {"open": True}, at_most=100)
+    lines = [f"{window.reason} ({len(window.gpus)} cards)" for window in ahead[:_SHOWN]]
     return Matter(
         "Maintenance", "/admin/maintenance", "No window is planned.", "planned or open.", lines, len(ahead), "warn"
     )
@@ -53,17 +58,18 @@ async def _maintenance(visit: Visit) -> Matter:
 async def _dead_letters(visit: Visit) -> Matter:
     lines, count = [], 0
     for queue in QueueName:
-        letters = await visit.rest.all("/v1/dead-letters", {"queue": queue.value, "limit": 100}, at_most=100)
+        query = {"queue": queue.value, "limit": 100}
+        letters = await visit.rest.all(Page[DeadLetterOut], "/v1/dead-letters", query, at_most=100)
         if letters:
             count += len(letters)
-            lines.append(f"{queue.value}: {len(letters)}, the oldest: {letters[0]['error'][:120]}")
+            lines.append(f"{queue.value}: {len(letters)}, the oldest: {letters[0].error[:120]}")
     fine = "Every message was handled."
     return Matter("Dead letters", "/admin/dead-letters", fine, "could not be handled.", lines, count)
 
 
 async def _pods(visit: Visit) -> Matter:
-    pods = await visit.rest.all("/v1/pods/unknown", at_most=100)
-    lines = [f"{pod['name']} on {pod['node'] or 'no node'}" for pod in pods[:_SHOWN]]
+    pods = await visit.rest.all(Page[UnknownPodOut], "/v1/pods/unknown", at_most=100)
+    lines = [f"{pod.name} on {pod.node or 'no node'}" for pod in pods[:_SHOWN]]
     return Matter(
         "Unknown pods", "/admin/pods", "Every pod is accounted for.", "nobody accounts for.", lines, len(pods)
     )

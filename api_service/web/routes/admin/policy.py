@@ -23,7 +23,9 @@ from api_service.web.forms.policy_form import (
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts.policy import RulesIn
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.nodes import NodeOut
+from reservation_core.contracts.policy import PolicyVerdict, RuleOut, RulesIn
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.policy.rule_words import of_scope
 
@@ -68,12 +70,12 @@ async def preview(visit: Visit) -> Response:
         return _again(visit, typed, 422)
     try:
         stored = await _as_it_was(visit)
-        found = await _put(visit, typed, dry_run=True)
+        verdict = PolicyVerdict.model_validate_json(await _put(visit, typed, dry_run=True))
     except RestProblemError as problem:
         return _refused(visit, typed, problem)
-    differs = changes(stored.rules, RulesIn.model_validate(found["rules"]))
-    breaks = [(rule_called(code), count) for code, count in found["broken_rules"].items()]
-    return _again(visit, typed, preview=found, differs=differs, breaks=breaks)
+    differs = changes(stored.rules, verdict.rules)
+    breaks = [(rule_called(code), count) for code, count in verdict.broken_rules.items()]
+    return _again(visit, typed, preview=verdict, differs=differs, breaks=breaks)
 
 
 async def save(visit: Visit) -> Response:
@@ -117,7 +119,7 @@ async def confirm_drop(visit: Visit) -> Response:
 
 async def drop(visit: Visit) -> Response:
     """Say nothing of a scope any more."""
-    await visit.rest.call("DELETE", f"/v1/policy/{visit.path('scope')}", match=visit.form.get("etag"))
+    await visit.rest.send("DELETE", f"/v1/policy/{visit.path('scope')}", match=visit.form.get("etag"))
     return visit.go("/admin/policy", f"Nothing is said for {_whom(visit)} any more.")
 
 
@@ -125,7 +127,7 @@ def _chosen(visit: Visit) -> Scope:
     owner, name, gpu_type = (visit.query(field) or None for field in ("owner", "name", "gpu_type"))
     if owner not in _OWNERS or (owner == "everybody") != (name is None):
         detail = "Rules for a user or a project need a name; rules for everybody have none."
-        raise RestProblemError(422, {"detail": detail})
+        raise RestProblemError.because(422, detail)
     return Scope(
         user=name if owner == "user" else None, project=name if owner == "project" else None, gpu_type=gpu_type
     )
@@ -144,13 +146,12 @@ def _whom(visit: Visit) -> str:
 
 async def _stored(visit: Visit, scope: str) -> _Stored:
     try:
-        answer = await visit.rest.call("GET", f"/v1/policy/{visit.encoded(scope)}")
+        answer = await visit.rest.call(RuleOut, "GET", f"/v1/policy/{visit.encoded(scope)}")
     except RestProblemError as problem:
         if problem.status == 404:
             return _Stored(None, None)
         raise
-    body = answer.body
-    return _Stored(RulesIn.model_validate(body["rules"]), answer.headers["etag"], body["from_file"])
+    return _Stored(answer.body.rules, answer.headers["etag"], answer.body.from_file)
 
 
 async def _as_it_was(visit: Visit) -> _Stored:
@@ -158,20 +159,19 @@ async def _as_it_was(visit: Visit) -> _Stored:
     stored = await _stored(visit, _scope(visit))
     if stored.etag != visit.form.get("etag"):
         detail = "Somebody has changed these rules meanwhile. Look at them again, and decide anew."
-        raise RestProblemError(412, {"detail": detail})
+        raise RestProblemError.because(412, detail)
     return stored
 
 
-async def _put(visit: Visit, typed: TypedRules, *, dry_run: bool) -> dict[str, Any]:
-    answer = await visit.rest.call(
+async def _put(visit: Visit, typed: TypedRules, *, dry_run: bool) -> bytes:
+    answer = await visit.rest.send(
         "PUT",
         f"/v1/policy/{visit.path('scope')}",
         query={"dry_run": dry_run},
         body=typed.body,
         match=visit.form.get("etag"),
     )
-    body: dict[str, Any] = answer.body
-    return body
+    return answer.body
 
 
 def _refused(visit: Visit, typed: TypedRules, problem: RestProblemError) -> Response:
@@ -212,19 +212,16 @@ def _form(
 
 
 async def _list(visit: Visit, problem: RestProblemError | None = None) -> Response:
-    stored = await visit.rest.all("/v1/policy")
-    nodes = await visit.rest.all("/v1/nodes")
+    stored = await visit.rest.all(Page[RuleOut], "/v1/policy")
+    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
     return visit.page(
         "admin/policy.html",
         title="Policy",
         status=200 if problem is None else problem.status,
         live="admin",
-        scopes=[
-            {**rule, "whom": of_scope(Scope.parse(rule["scope"])), "said": said(RulesIn.model_validate(rule["rules"]))}
-            for rule in stored
-        ],
+        scopes=[(rule, of_scope(Scope.parse(rule.scope)), said(rule.rules)) for rule in stored],
         owners=_OWNERS,
-        gpu_types=sorted({name for node in nodes for name in node["gpu_types"]}),
+        gpu_types=sorted({name for node in nodes for name in node.gpu_types}),
         asked={field: visit.query(field) for field in ("owner", "name", "gpu_type")},
         problem=problem,
     )

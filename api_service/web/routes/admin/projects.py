@@ -5,6 +5,9 @@ from starlette.responses import Response
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.policy import ProjectOut, RuleOut
+from reservation_core.contracts.users import UserOut
 
 _SUGGESTED = 500
 
@@ -18,10 +21,9 @@ async def make(visit: Visit) -> Response:
     """A new project."""
     body = {"name": visit.form.get("name") or "", "title": visit.form.get("title")}
     try:
-        made = await visit.rest.post("/v1/projects", body, key=visit.form.get("key"))
+        name = (await visit.rest.post(ProjectOut, "/v1/projects", body, key=visit.form.get("key"))).name
     except RestProblemError as problem:
         return await _list(visit, problem)
-    name = made["name"]
     return visit.go(f"/admin/projects/{visit.encoded(name)}", f"There is a project {name} now. Take members in next.")
 
 
@@ -34,9 +36,9 @@ async def take_in(visit: Visit) -> Response:
     """A member more."""
     user = visit.form.get("user")
     if user is None:
-        return await _page(visit, RestProblemError(422, {"detail": "Say whom to take in."}))
+        return await _page(visit, RestProblemError.because(422, "Say whom to take in."))
     try:
-        await visit.rest.call("PUT", f"{_rest(visit)}/members/{visit.encoded(user)}")
+        await visit.rest.send("PUT", f"{_rest(visit)}/members/{visit.encoded(user)}")
     except RestProblemError as problem:
         return await _page(visit, problem)
     return visit.go(_address(visit), f"{user} is in {_name(visit)}.")
@@ -45,7 +47,7 @@ async def take_in(visit: Visit) -> Response:
 async def take_out(visit: Visit) -> Response:
     """A member less."""
     try:
-        await visit.rest.call("DELETE", f"{_rest(visit)}/members/{visit.path('user')}")
+        await visit.rest.send("DELETE", f"{_rest(visit)}/members/{visit.path('user')}")
     except RestProblemError as problem:
         return await _page(visit, problem)
     user = visit.request.path_params["user"]
@@ -54,15 +56,16 @@ async def take_out(visit: Visit) -> Response:
 
 async def confirm_end(visit: Visit) -> Response:
     """What it would do, before it is done."""
-    project = await visit.rest.get(_rest(visit))
-    members = len(project["members"])
-    rules = [rule["scope"] for rule in await visit.rest.all("/v1/policy") if rule["project"] == project["name"]]
+    project = await visit.rest.get(ProjectOut, _rest(visit))
+    members = len(project.members)
+    stored = await visit.rest.all(Page[RuleOut], "/v1/policy")
+    rules = [rule.scope for rule in stored if rule.project == project.name]
     return visit.page(
         "admin/confirm.html",
-        title=f"End {project['name']}?",
+        title=f"End {project.name}?",
         sentences=(
             f"Its {members} members can ask for nothing more for it." if members != 1 else
-            f"{project['members'][0]} can ask for nothing more for it.",
+            f"{project.members[0]} can ask for nothing more for it.",
             "What waits, runs or is booked for it goes on, and what was held stays in reports under its name.",
             f"Its rules go with it: {', '.join(rules)}." if rules else "It has no rules that would go with it.",
         ),
@@ -70,15 +73,15 @@ async def confirm_end(visit: Visit) -> Response:
         fields={},
         boxes=[],
         reason=False,
-        words=f"End {project['name']}",
+        words=f"End {project.name}",
         back=_address(visit),
     )  # fmt: skip
 
 
 async def end(visit: Visit) -> Response:
     """A project less."""
-    ended = await visit.rest.call("DELETE", _rest(visit))
-    return visit.go("/admin/projects", f"{ended.body['name']} has ended.")
+    ended = await visit.rest.call(ProjectOut, "DELETE", _rest(visit))
+    return visit.go("/admin/projects", f"{ended.body.name} has ended.")
 
 
 def _name(visit: Visit) -> str:
@@ -94,32 +97,31 @@ def _rest(visit: Visit) -> str:
 
 
 async def _list(visit: Visit, problem: RestProblemError | None = None) -> Response:
-    found = await visit.rest.get("/v1/projects", {"limit": 100, "cursor": visit.query("cursor") or None})
+    asked = {"limit": 100, "cursor": visit.query("cursor") or None}
+    found = await visit.rest.get(Page[ProjectOut], "/v1/projects", asked)
     return visit.page(
         "admin/projects.html",
         title="Projects",
         status=200 if problem is None else problem.status,
         live="admin",
-        projects=found["items"],
-        next_cursor=found["next_cursor"],
+        projects=found.items,
+        next_cursor=found.next_cursor,
         typed=visit.form.shown(),
         problem=problem,
     )
 
 
 async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
-    project = await visit.rest.get(_rest(visit))
-    users = await visit.rest.all("/v1/users", at_most=_SUGGESTED)
+    project = await visit.rest.get(ProjectOut, _rest(visit))
+    users = await visit.rest.all(Page[UserOut], "/v1/users", at_most=_SUGGESTED)
     return visit.page(
         "admin/project.html",
-        title=f"Project {project['name']}",
+        title=f"Project {project.name}",
         status=200 if problem is None else problem.status,
         live="admin",
         project=project,
         address=_address(visit),
-        others=[
-            user["name"] for user in users if user["disabled_at"] is None and user["name"] not in project["members"]
-        ],
+        others=[user.name for user in users if user.disabled_at is None and user.name not in project.members],
         typed=visit.form.shown(),
         problem=problem,
     )

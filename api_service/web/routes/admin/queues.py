@@ -4,6 +4,9 @@ from starlette.responses import Response
 
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.dead_letters import DeadLetterOut, Redriven
+from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.ports.queues import QueueName
 
 _MOST = 100
@@ -11,10 +14,10 @@ _MOST = 100
 
 async def dead_letters_page(visit: Visit) -> Response:
     """The oldest of each queue."""
-    queues = [
-        (queue.value, await visit.rest.all("/v1/dead-letters", {"queue": queue.value, "limit": _MOST}, at_most=_MOST))
-        for queue in QueueName
-    ]
+    queues = []
+    for queue in QueueName:
+        query = {"queue": queue.value, "limit": _MOST}
+        queues.append((queue, await visit.rest.all(Page[DeadLetterOut], "/v1/dead-letters", query, at_most=_MOST)))
     return visit.page("admin/dead_letters.html", title="Dead letters", queues=queues, most=_MOST)
 
 
@@ -22,14 +25,13 @@ async def redrive(visit: Visit) -> Response:
     """Send one again, or all of a queue."""
     wanted = visit.form.number("id", "The message's number")
     ids = None if wanted is None else {"ids": [wanted]}
-    done = await visit.rest.post(f"/v1/dead-letters/{visit.path('queue')}/redrive", ids)
-    count = done["count"]
+    count = (await visit.rest.post(Redriven, f"/v1/dead-letters/{visit.path('queue')}/redrive", ids)).count
     return visit.go("/admin/dead-letters", f"{count} {'message is' if count == 1 else 'messages are'} sent again.")
 
 
 async def pods_page(visit: Visit) -> Response:
     """Pods that nobody accounts for."""
-    pods = await visit.rest.all("/v1/pods/unknown", at_most=1000)
+    pods = await visit.rest.all(Page[UnknownPodOut], "/v1/pods/unknown", at_most=1000)
     return visit.page("admin/pods.html", title="Unknown pods", pods=pods)
 
 
@@ -52,7 +54,7 @@ async def confirm_end(visit: Visit) -> Response:
 async def end_pod(visit: Visit) -> Response:
     """Have it ended."""
     pod = str(visit.request.path_params["pod"])
-    await visit.rest.post(f"/v1/pods/unknown/{visit.path('pod')}/end")
+    await visit.rest.send("POST", f"/v1/pods/unknown/{visit.path('pod')}/end")
     return visit.go("/admin/pods", f"{pod} is being ended.")
 
 

@@ -1,6 +1,5 @@
 """Tokens of everybody: made, shown once, revoked."""
 
-from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -9,6 +8,8 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.tokens import TokenCreated, TokenOut
 
 
 async def tokens_page(visit: Visit) -> Response:
@@ -20,7 +21,7 @@ async def make(visit: Visit) -> Response:
     """A token. It is in this very page, and in no other: its address would be kept by the browser."""
     user = visit.form.get("user") or ""
     try:
-        made = await visit.rest.post("/v1/tokens", {"user": user, **token_asked(visit)})
+        made = await visit.rest.post(TokenCreated, "/v1/tokens", {"user": user, **token_asked(visit)})
     except RestProblemError as problem:
         return await _page(visit, user, problem=problem)
     return await _page(visit, user, made=made)
@@ -29,25 +30,25 @@ async def make(visit: Visit) -> Response:
 async def revoke(visit: Visit) -> Response:
     """End a token, and the sessions that were begun with it."""
     token = visit.path("token")
-    await visit.rest.call("DELETE", f"/v1/tokens/{token}")
+    await visit.rest.send("DELETE", f"/v1/tokens/{token}")
     user = visit.form.get("user")
     return visit.go("/admin/tokens" + (f"?user={quote(user, safe='')}" if user else ""), f"{token} is revoked.")
 
 
 async def _page(
-    visit: Visit, user: str, *, made: dict[str, Any] | None = None, problem: RestProblemError | None = None
+    visit: Visit, user: str, *, made: TokenCreated | None = None, problem: RestProblemError | None = None
 ) -> Response:
     asked = {"limit": 100, "cursor": visit.query("cursor") or None, "user": user or None}
-    found: dict[str, Any] = {"items": [], "next_cursor": None}
+    found = Page[TokenOut](items=[], next_cursor=None)
     if problem is None:
-        found = await visit.rest.get("/v1/tokens", asked)
+        found = await visit.rest.get(Page[TokenOut], "/v1/tokens", asked)
     return visit.page(
         "admin/tokens.html",
         title="Tokens",
         status=200 if problem is None else problem.status,
-        tokens=found["items"],
+        tokens=found.items,
         scopes=SCOPES,
-        next_cursor=found["next_cursor"],
+        next_cursor=found.next_cursor,
         user=user,
         made=made,
         problem=problem,

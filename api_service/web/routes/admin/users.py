@@ -5,6 +5,8 @@ from starlette.responses import Response
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.users import UserDisabled, UserOut
 from reservation_core.domain.model import Role
 
 
@@ -17,20 +19,18 @@ async def make(visit: Visit) -> Response:
     """A new user."""
     body = {"name": visit.form.get("name") or "", "role": visit.form.get("role") or Role.USER.value}
     try:
-        made = await visit.rest.post("/v1/users", body, key=visit.form.get("key"))
+        made = await visit.rest.post(UserOut, "/v1/users", body, key=visit.form.get("key"))
     except RestProblemError as problem:
         return await _page(visit, problem)
-    return visit.go(
-        f"/admin/tokens?user={made['name']}", f"There is a user {made['name']} now. Make them a token next."
-    )
+    return visit.go(f"/admin/tokens?user={made.name}", f"There is a user {made.name} now. Make them a token next.")
 
 
 async def confirm_disable(visit: Visit) -> Response:
     """What it would do, before it is done."""
-    user = await visit.rest.get(f"/v1/users/{visit.path('name')}")
+    user = await visit.rest.get(UserOut, f"/v1/users/{visit.path('name')}")
     return visit.page(
         "admin/confirm.html",
-        title=f"Disable {user['name']}?",
+        title=f"Disable {user.name}?",
         sentences=(
             "Their tokens and sessions stop working at once, and nothing new of theirs starts.",
             "What waits is cancelled: their jobs in the line, and their requests on the waitlist.",
@@ -40,7 +40,7 @@ async def confirm_disable(visit: Visit) -> Response:
         fields={},
         boxes=[("end", "End everything of theirs, too", "Their running jobs end, and their bookings are given back.")],
         reason=False,
-        words=f"Disable {user['name']}",
+        words=f"Disable {user.name}",
         back="/admin/users",
     )
 
@@ -48,27 +48,28 @@ async def confirm_disable(visit: Visit) -> Response:
 async def disable(visit: Visit) -> Response:
     """Let somebody in no more."""
     name = visit.path("name")
-    done = await visit.rest.call("DELETE", f"/v1/users/{name}", query={"end": visit.form.has("end")})
-    left = done.body.get("left") or []
-    more = f" {len(left)} jobs and bookings of theirs go on." if left else ""
-    return visit.go("/admin/users", f"{done.body['name']} is disabled.{more}")
+    query = {"end": visit.form.has("end")}
+    disabled = (await visit.rest.call(UserDisabled, "DELETE", f"/v1/users/{name}", query=query)).body
+    more = f" {len(disabled.left)} jobs and bookings of theirs go on." if disabled.left else ""
+    return visit.go("/admin/users", f"{disabled.name} is disabled.{more}")
 
 
 async def enable(visit: Visit) -> Response:
     """Let somebody in again."""
-    done = await visit.rest.post(f"/v1/users/{visit.path('name')}/enable")
-    return visit.go("/admin/users", f"{done['name']} may come in again, with the tokens that were not revoked.")
+    user = await visit.rest.post(UserOut, f"/v1/users/{visit.path('name')}/enable")
+    return visit.go("/admin/users", f"{user.name} may come in again, with the tokens that were not revoked.")
 
 
 async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
-    found = await visit.rest.get("/v1/users", {"limit": 100, "cursor": visit.query("cursor") or None})
+    asked = {"limit": 100, "cursor": visit.query("cursor") or None}
+    found = await visit.rest.get(Page[UserOut], "/v1/users", asked)
     return visit.page(
         "admin/users.html",
         title="Users",
         status=200 if problem is None else problem.status,
-        users=found["items"],
-        next_cursor=found["next_cursor"],
-        roles=[role.value for role in Role],
+        users=found.items,
+        next_cursor=found.next_cursor,
+        roles=list(Role),
         typed=visit.form.shown(),
         problem=problem,
     )

@@ -31,36 +31,41 @@ def test_times_within_sentences_are_the_readers_too(said: str, read: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("when", "written"),
     [
         (None, "–"),
-        ("2026-11-22T14:30:00Z", "15:30"),
-        ("2026-11-22T23:30:00Z", "Mon 23 Nov 00:30"),  # tomorrow, where the reader is
+        (datetime(2026, 11, 22, 14, 30, tzinfo=UTC), "15:30"),
+        (datetime(2026, 11, 22, 23, 30, tzinfo=UTC), "Mon 23 Nov 00:30"),  # tomorrow, where the reader is
         (datetime(2027, 1, 2, 3, 4, tzinfo=UTC), "2027-01-02 04:04"),
     ],
 )
-def test_times_are_the_readers(value: str | datetime | None, written: str) -> None:
-    assert words.clock(value, BERLIN, NOW) == written
+def test_times_are_the_readers(when: datetime | None, written: str) -> None:
+    assert words.clock(when, BERLIN, NOW) == written
+
+
+def test_a_time_is_an_element_that_programs_can_read_too() -> None:
+    element = words.time_element(datetime(2026, 11, 22, 14, 30, 1, 234567, tzinfo=UTC), BERLIN, NOW)
+    assert element == ('<time datetime="2026-11-22T14:30:01.234Z" title="2026-11-22 15:30:01 CET">15:30</time>')
+    assert words.time_element(None, BERLIN, NOW) == "–"
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("length", "written"),
     [
-        (None, "–"),
-        (59.9, "59 s"),
-        ("PT1H30M", "1 h 30 min"),
-        ("P2DT3H4M", "2 d 3 h"),
+        (timedelta(seconds=59.9), "59 s"),
+        (timedelta(hours=1, minutes=30), "1 h 30 min"),
+        (timedelta(days=2, hours=3, minutes=4), "2 d 3 h"),
         (timedelta(days=1), "1 d"),
-        ("PT0S", "0 s"),
+        (timedelta(0), "0 s"),
     ],
 )
-def test_spans_have_their_two_largest_parts(value: str | float | timedelta | None, written: str) -> None:
-    assert words.span(value) == written
+def test_spans_have_their_two_largest_parts(length: timedelta, written: str) -> None:
+    assert words.span(length) == written
 
 
 def test_what_is_ahead_and_what_is_past() -> None:
     assert words.until(NOW + timedelta(minutes=5), NOW) == "in 5 min"
-    assert words.until("2026-11-22T10:00:00Z", NOW) == "2 h ago"
+    assert words.until(NOW - timedelta(hours=2), NOW) == "2 h ago"
 
 
 @pytest.mark.parametrize(

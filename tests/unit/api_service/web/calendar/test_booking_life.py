@@ -5,25 +5,27 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from api_service.web.calendar.booking_life import life_of_booking
+from reservation_core.contracts.audit_log import EventOut
 
 NOW = datetime(2030, 4, 1, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 SLOT = {"start": "2030-04-02T08:00:00+00:00", "end": "2030-04-02T10:00:00+00:00"}
 
 
-def event(kind: str, **more: Any) -> dict[str, Any]:
-    """A line as REST has it."""
-    line = {"at": "2030-04-01T10:00:00.000Z", "kind": kind, "actor": "alice", "before": None, "after": "confirmed"}
-    return line | {"reason_code": "booked", "reason": "Booked from 2030 …", "data": SLOT} | more
+def event(kind: str, **more: Any) -> EventOut:
+    """An event of a booking of alice's."""
+    line = {"id": 1, "at": NOW, "kind": kind, "actor": "alice", "subject": "bkg-1", "before": None}
+    line |= {"after": "confirmed", "reason_code": "booked", "reason": "Booked from 2030 …", "data": SLOT}
+    return EventOut(**line | more)
 
 
-def told(*newest_first: dict[str, Any]) -> list[str]:
+def told(*newest_first: EventOut) -> list[str]:
     return [step.words for step in life_of_booking(newest_first, BERLIN, NOW)]
 
 
 def test_the_oldest_comes_first_with_who_did_it() -> None:
-    cancelled = event("booking_cancelled", actor="root", before="confirmed", after="cancelled")
-    cancelled |= {"reason_code": "cancelled_by_admin", "reason": "Cancelled by root. The fans are loud."}
+    why = {"reason_code": "cancelled_by_admin", "reason": "Cancelled by root. The fans are loud."}
+    cancelled = event("booking_cancelled", actor="root", before="confirmed", after="cancelled", **why)
     first, last = life_of_booking([cancelled, event("booking_confirmed")], BERLIN, NOW)
     assert (first.words, first.who, first.why) == ("booked: Tue 2 Apr 10:00 – Tue 2 Apr 12:00", "alice", None)
     assert (last.words, last.who, last.why) == ("cancelled", "root", "Cancelled by root. The fans are loud.")
@@ -40,12 +42,12 @@ def test_a_change_tells_what_was_before_in_the_readers_zone() -> None:
 
 
 def test_what_the_server_does_is_nobodys_doing() -> None:
-    started = event("booking_started", actor="system", before="confirmed", after="active")
-    started |= {"reason_code": "in_slot", "reason": "The slot runs until 2030-04-02T10:00:00Z."}
+    why = {"reason_code": "in_slot", "reason": "The slot runs until 2030-04-02T10:00:00Z."}
+    started = event("booking_started", actor="system", before="confirmed", after="active", **why)
     [step] = life_of_booking([started], BERLIN, NOW)
     assert (step.words, step.who, step.why) == ("its time has begun", None, None)
-    given_up = event("booking_released", actor="system", before="active", after="released")
-    given_up |= {"reason_code": "not_used", "reason": "Nothing ran in it."}
+    why = {"reason_code": "not_used", "reason": "Nothing ran in it."}
+    given_up = event("booking_released", actor="system", before="active", after="released", **why)
     [step] = life_of_booking([given_up], BERLIN, NOW)
     assert step.why == "Nothing ran in it."
 

@@ -11,6 +11,7 @@ from api_service.web.forms.equivalents import by_curl, job_by_cli
 from api_service.web.forms.form import Form
 from api_service.web.forms.job_form import command_of, fields_of, text_of, typed_job
 from gpu_dev.commands.jobs.run import submit_app
+from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), max_size=12)
 
@@ -64,7 +65,9 @@ def test_a_command_comes_back_as_it_was(command: list[str]) -> None:
     )
 )
 def test_a_specification_becomes_what_would_be_typed_for_it(spec: dict[str, Any]) -> None:
-    found = typed(**fields_of({**spec, "workload": {}}))
+    nothing = {"name": None, "gpu_type": None, "priority": 0, "booking_id": None, "project": None}
+    workload = WorkloadSpec(image=None, command=[], env={}, working_dir=None)
+    found = typed(**fields_of(JobSpec(**nothing | spec, workload=workload)))
     assert found.wrong == {}
     assert found.body == {**spec, "workload": {}}
 
