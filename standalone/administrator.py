@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.model import Role
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import UserRecord
@@ -45,7 +46,7 @@ async def ensure_admin_token(uow_factory: UnitOfWorkFactory, ids: IdSource, home
         fresh, token_id = ids.new_secret(), ids.new_id("tok")
         await uow.identities.create_token(token_id, user.id, _TOKEN_NAME, ids.digest(fresh), None, now)
         await uow.events.append(
-            actor="system", kind="token_created", at=now, subject=token_id, data={"user": user.name}
+            actor="system", kind=PeopleEventKind.TOKEN_CREATED, at=now, subject=token_id, data={"user": user.name}
         )
         # Before the commit: a file whose token was never stored is replaced at the next start, a stored token that
         # nobody knows would stay for ever.
@@ -56,7 +57,9 @@ async def ensure_admin_token(uow_factory: UnitOfWorkFactory, ids: IdSource, home
 async def _create(uow: UnitOfWork, now: datetime) -> UserRecord:
     user = await uow.identities.create_user(ADMINISTRATOR, Role.ADMIN, now)
     data = {"role": Role.ADMIN.value}
-    await uow.events.append(actor="system", kind="user_created", at=now, subject=f"user:{user.name}", data=data)
+    await uow.events.append(
+        actor="system", kind=PeopleEventKind.USER_CREATED, at=now, subject=f"user:{user.name}", data=data
+    )
     return user
 
 

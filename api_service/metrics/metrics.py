@@ -18,6 +18,7 @@ from api_service.metrics.http_metrics import HttpMetrics
 from api_service.metrics.replica_metrics import ReplicaCollector
 from api_service.metrics.retention_metrics import RetentionCollector
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loop_metrics import LoopCollector
@@ -166,6 +167,6 @@ class ApiMetrics:
         if self._seen_calendar is not None:
             for found in await uow.measurements.calendar_events(self._seen_calendar, newest):
                 self._calendar.labels(found.kind).inc(found.count)
-                if found.kind == "start_promise_missed":
+                if found.kind == JobEventKind.START_PROMISE_MISSED:
                     self._missed.labels(found.of.value).inc(found.count)
         self._seen_calendar = newest

@@ -15,6 +15,7 @@ from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.dead_letters import DeadLetterOut, Redrive, Redriven
+from reservation_core.domain.event_kinds import SystemEventKind
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.people.users import require_admin
@@ -63,7 +64,7 @@ async def redrive(
         count = await uow.queue.redrive(queue, body.ids)
         await uow.events.append(
             actor=caller.user,
-            kind="dead_letters_redriven",
+            kind=SystemEventKind.DEAD_LETTERS_REDRIVEN,
             at=now,
             subject=f"queue:{queue.value}",
             data={"count": count},

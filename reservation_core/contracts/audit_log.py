@@ -8,7 +8,7 @@ from reservation_core.contracts.base import Line, Time, Wire
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainLine, MissingEvent, exact
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 
-EventKind = Annotated[str, Field(strict=True, max_length=64, pattern="^[a-z][a-z0-9_]*$")]
+KindText = Annotated[str, Field(strict=True, max_length=64, pattern="^[a-z][a-z0-9_]*$")]
 Actor = Annotated[Line, Field(min_length=1, max_length=LONGEST_USER_NAME)]
 Subject = Annotated[Line, Field(min_length=1, max_length=300)]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from reservation_core.domain.event_kinds import EventKind
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 
 SYSTEM = "system"
@@ -226,7 +227,7 @@ class WakePlanner:
 class Record:
     """One line for the append-only record."""
 
-    kind: str
+    kind: EventKind
     actor: str = SYSTEM
     data: dict[str, Any] = field(default_factory=dict)
 

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from reservation_core.domain.cards.link_words import written_links
+from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
 
 ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE})
@@ -64,7 +65,7 @@ class KnownGpu:
 class InventoryChange:
     """One difference: `before` and `after` hold only the fields that differ (all of them for what is new)."""
 
-    kind: str
+    kind: NodeEventKind
     node: str
     index: int | None
     word_before: str | None
@@ -203,11 +204,11 @@ def _compare_node(result: Reconciliation, before: KnownNode | None, after: Known
         return
     result.nodes.append(after)
     if before is None:
-        kind = "node_added"
+        kind = NodeEventKind.NODE_ADDED
     elif after.removed:
-        kind = "node_removed"
+        kind = NodeEventKind.NODE_REMOVED
     else:
-        kind = "node_returned" if before.removed else "node_changed"
+        kind = NodeEventKind.NODE_RETURNED if before.removed else NodeEventKind.NODE_CHANGED
     result.changes.append(
         InventoryChange(
             kind, after.name, None, None if before is None else before.word, after.word, *_difference(before, after)
@@ -221,7 +222,7 @@ def _compare_gpu(result: Reconciliation, before: KnownGpu | None, after: KnownGp
     result.gpus.append(after)
     result.changes.append(
         InventoryChange(
-            "gpu_added" if before is None else "gpu_changed",
+            NodeEventKind.GPU_ADDED if before is None else NodeEventKind.GPU_CHANGED,
             after.node,
             after.index,
             None if before is None else before.condition.value,

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal, assert_never
 
+from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, PodEventKind
+
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
-_WAITED_IN_VAIN = "booking_wait_expired"
-_DISPLACED = "pod_displaced"
 
 
 class NoticeChannel(StrEnum):
@@ -106,7 +106,7 @@ class Notice:
 
 def notice_of(occurrence: NoticedEvent, about: ToldOf | None, *, user: str, delivery: str) -> Notice:
     """The notice of an event; `about` is None for pods that use no booking."""
-    if occurrence.event == _DISPLACED or about is None:
+    if occurrence.event == PodEventKind.DISPLACED or about is None:
         thing, happened, advice = *_of_pod(occurrence), None
     else:
         thing, (happened, advice) = _thing(about), _words(occurrence, about)
@@ -234,7 +234,7 @@ def _of_bookings(kind: _OfBookings, occurrence: NoticedEvent, about: ToldOf) -> 
             until = _moment(_time(occurrence.data, "offer_until") or about.offer_until)
             advice = f"Accept it before then, or they go to the next in line: `gpu-dev book accept {about.id}`."
             return f"GPUs are free for {_named(about, begins=False)} and held for you until {until}: {slot}.", advice
-        case NoticeKind.OFFER_EXPIRED if occurrence.event == _WAITED_IN_VAIN:
+        case NoticeKind.OFFER_EXPIRED if occurrence.event == BookingEventKind.WAIT_EXPIRED:
             return f"{name} was not to be had: {slot}.", "`gpu-dev book slots` finds times that are free."
         case NoticeKind.OFFER_EXPIRED:
             return (
@@ -309,7 +309,7 @@ def _maintenance_advice(occurrence: NoticedEvent, about: ToldOf) -> str:
 
 
 def _outcome(occurrence: NoticedEvent) -> str:
-    return " well" if occurrence.event == "succeeded" else ""
+    return " well" if occurrence.event == JobEventKind.SUCCEEDED else ""
 
 
 def _about(seconds: int) -> str:

@@ -4,6 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.model import Role
 from reservation_core.ports.ids import IdSource
 from reservation_core.runtime.settings.error import SettingsError
@@ -41,8 +42,8 @@ async def ensure_first_administrator(uow_factory: UnitOfWorkFactory, ids: IdSour
         token_id = ids.new_id("tok")
         await uow.identities.create_token(token_id, user.id, _TOKEN_NAME, ids.digest(token), None, now)
         for kind, subject, data in (
-            ("user_created", f"user:{user.name}", {"role": Role.ADMIN.value}),
-            ("token_created", token_id, {"user": user.name}),
+            (PeopleEventKind.USER_CREATED, f"user:{user.name}", {"role": Role.ADMIN.value}),
+            (PeopleEventKind.TOKEN_CREATED, token_id, {"user": user.name}),
         ):
             await uow.events.append(actor="system", kind=kind, at=now, subject=subject, data=data)
     return True

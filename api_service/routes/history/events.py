@@ -12,7 +12,7 @@ from api_service.presenting import jobs_and_nodes
 from api_service.problems import ProblemError
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
-from reservation_core.contracts.audit_log import Actor, EventKind, EventOut, Subject
+from reservation_core.contracts.audit_log import Actor, EventOut, KindText, Subject
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import Instant
 from reservation_core.domain.calendar import to_micros, to_moment
@@ -30,7 +30,7 @@ class EventsQuery(PageQuery):
     """Which lines."""
 
     kind: Annotated[
-        list[EventKind] | None, Field(max_length=16, description="Only these kinds; may be given several times.")
+        list[KindText] | None, Field(max_length=16, description="Only these kinds; may be given several times.")
     ] = None
     actor: Annotated[Actor | None, Field(description="Only what this user did; `system` is the server.")] = None
     subject: Annotated[

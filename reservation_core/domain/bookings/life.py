@@ -43,6 +43,7 @@ from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, Book
 from reservation_core.domain.bookings.warnings import end_warning_due, start_warning_due, warns_of_no_show_at
 from reservation_core.domain.changes import SYSTEM, Record, WakePlanner
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
+from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import BookingStatus
 
 Decided = tuple[Booking, tuple[BookingEffect, ...]]
@@ -182,9 +183,9 @@ def _start(booking: Booking, event: StartReached, now: datetime) -> Decided:
         # A user who is notified late that the slot has begun has the whole grace from then on.
         release_at=None if event.grace is None else now + event.grace,
     )
-    effects: list[BookingEffect] = [Record("booking_started", data={"ends_at": booking.span.end.isoformat()})]
+    effects: list[BookingEffect] = [Record(BookingEventKind.STARTED, data={"ends_at": booking.span.end.isoformat()})]
     if event.late:
-        effects.append(Record("start_promise_missed", data={"late": list(event.late)}))
+        effects.append(Record(BookingEventKind.START_PROMISE_MISSED, data={"late": list(event.late)}))
     if booking.workload is not None and booking.started_job is None and now < booking.span.end:
         effects.append(StartWorkload())
     return after, (*effects, WakePlanner())
@@ -194,7 +195,7 @@ def _over(booking: Booking, now: datetime) -> Decided:
     if booking.status is not BookingStatus.ACTIVE or now < booking.span.end:
         return booking, ()
     detail = f"The slot ended at {_said(booking.span.end)}."
-    return _closed(booking, BookingStatus.ENDED, Why(BookingReason.SLOT_OVER, detail), now, "booking_ended")
+    return _closed(booking, BookingStatus.ENDED, Why(BookingReason.SLOT_OVER, detail), now, BookingEventKind.ENDED)
 
 
 def _used(booking: Booking, event: UsedBy) -> Decided:
@@ -212,7 +213,7 @@ def _workload_refused(booking: Booking, event: WorkloadRefused) -> Decided:
     said = booking.why.detail.removeprefix(f"The slot runs until {_said(booking.span.end)}.")
     why = Why(BookingReason.WORKLOAD_REFUSED, f"Its workload could not start. {event.detail} {advice}{said}")
     # Of a job that has failed its owner is told by the job's own record.
-    kind = "workload_refused" if event.job_id is None else "workload_failed"
+    kind = BookingEventKind.WORKLOAD_REFUSED if event.job_id is None else BookingEventKind.WORKLOAD_FAILED
     data = {"detail": event.detail} if event.job_id is None else {"detail": event.detail, "job": event.job_id}
     return replace(booking, why=why), (Record(kind, data=data),)
 
@@ -225,13 +226,13 @@ def _warn(booking: Booking, event: StartingSoon | EndingSoon, now: datetime) -> 
                 return booking, ()
             left = int((booking.span.start - now).total_seconds())
             data = {"starts_at": booking.span.start.isoformat(), "seconds_left": left}
-            return replace(booking, start_warned_at=now), (Record("booking_starting_soon", data=data),)
+            return replace(booking, start_warned_at=now), (Record(BookingEventKind.STARTING_SOON, data=data),)
         case EndingSoon():
             if booking.status is not BookingStatus.ACTIVE or now >= booking.span.end:
                 return booking, ()
             left = int((booking.span.end - now).total_seconds())
             data = {"ends_at": booking.span.end.isoformat(), "seconds_left": left}
-            return replace(booking, end_warned_at=now), (Record("booking_ending_soon", data=data),)
+            return replace(booking, end_warned_at=now), (Record(BookingEventKind.ENDING_SOON, data=data),)
         case _:
             assert_never(event)
 
@@ -249,7 +250,9 @@ def _warn_of_no_show(booking: Booking, now: datetime) -> Decided:
     begun = booking.activated_at or booking.span.start
     release_at = max(booking.release_at, now + (booking.release_at - begun) / 2)
     data = {"release_at": release_at.isoformat()}
-    return replace(booking, no_show_warned_at=now, release_at=release_at), (Record("no_show_warning", data=data),)
+    return replace(booking, no_show_warned_at=now, release_at=release_at), (
+        Record(BookingEventKind.NO_SHOW_WARNING, data=data),
+    )
 
 
 def _release(booking: Booking, now: datetime) -> Decided:
@@ -263,7 +266,7 @@ def _release(booking: Booking, now: datetime) -> Decided:
     ):
         return booking, ()
     detail = "Nothing ran in it within its grace, so the rest was given back. Book again, and start a job in it."
-    return _closed(booking, BookingStatus.RELEASED, Why(BookingReason.NOT_USED, detail), now, "booking_released")
+    return _closed(booking, BookingStatus.RELEASED, Why(BookingReason.NOT_USED, detail), now, BookingEventKind.RELEASED)
 
 
 def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decided:
@@ -278,10 +281,14 @@ def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decided:
             detail = f"GPUs are kept for you until {_said(until)}: accept or decline them."
             why = Why(BookingReason.OFFERED, detail)
             after = replace(booking, status=BookingStatus.OFFERED, why=why, offer_until=until)
-            return after, (held, WakePlanner(), Record("booking_offered", data={"offer_until": until.isoformat()}))
+            return after, (
+                held,
+                WakePlanner(),
+                Record(BookingEventKind.OFFERED, data={"offer_until": until.isoformat()}),
+            )
         case Booked():
             after = replace(booking, status=BookingStatus.CONFIRMED, why=_booked(booking))
-            return after, (held, WakePlanner(), Record("booking_confirmed"))
+            return after, (held, WakePlanner(), Record(BookingEventKind.CONFIRMED))
         case _:
             assert_never(event)
 
@@ -291,7 +298,7 @@ def _accept(booking: Booking, event: Accepted, now: datetime) -> Decided:
         return booking, ()
     _require_offered(booking, now)
     after = replace(booking, status=BookingStatus.CONFIRMED, why=_booked(booking), offer_until=None)
-    return after, (Record("booking_confirmed", event.actor),)
+    return after, (Record(BookingEventKind.CONFIRMED, event.actor),)
 
 
 def _decline(booking: Booking, event: Declined, now: datetime) -> Decided:
@@ -299,7 +306,7 @@ def _decline(booking: Booking, event: Declined, now: datetime) -> Decided:
         return booking, ()
     _require_offered(booking, now)
     why = Why(BookingReason.DECLINED, f"The offer was declined by {event.actor}.")
-    return _closed(booking, BookingStatus.CANCELLED, why, now, "booking_cancelled", event.actor)
+    return _closed(booking, BookingStatus.CANCELLED, why, now, BookingEventKind.CANCELLED, event.actor)
 
 
 def _require_offered(booking: Booking, now: datetime) -> None:
@@ -318,13 +325,13 @@ def _run_out(booking: Booking, event: OfferRanOut | WaitRanOut, now: datetime) -
                 return booking, ()
             detail = f"The offer was not answered by {_said(booking.offered_at_most_until)}. Book another time."
             why = Why(BookingReason.OFFER_RAN_OUT, detail)
-            return _closed(booking, BookingStatus.EXPIRED, why, now, "booking_offer_expired")
+            return _closed(booking, BookingStatus.EXPIRED, why, now, BookingEventKind.OFFER_EXPIRED)
         case WaitRanOut():
             if booking.status is not BookingStatus.WAITING or now < booking.waits_at_most_until:
                 return booking, ()
             detail = f"Nothing came free for it by {_said(booking.waits_at_most_until)}. Book another time."
             why = Why(BookingReason.WAITED_IN_VAIN, detail)
-            return _closed(booking, BookingStatus.EXPIRED, why, now, "booking_wait_expired")
+            return _closed(booking, BookingStatus.EXPIRED, why, now, BookingEventKind.WAIT_EXPIRED)
         case _:
             assert_never(event)
 
@@ -334,7 +341,7 @@ def _cancel(booking: Booking, event: Cancelled, now: datetime) -> Decided:
         raise AlreadyFinalError(f"{booking.id} is over ({booking.status.value}); there is nothing to cancel.")
     code = BookingReason.CANCELLED_BY_ADMIN if event.by_admin else BookingReason.CANCELLED_BY_USER
     why = Why(code, " ".join(filter(None, (f"Cancelled by {event.actor}.", event.why))))
-    return _closed(booking, BookingStatus.CANCELLED, why, now, "booking_cancelled", event.actor)
+    return _closed(booking, BookingStatus.CANCELLED, why, now, BookingEventKind.CANCELLED, event.actor)
 
 
 def _make_room(booking: Booking, event: MovedAway | CutShort | BeginsLater, now: datetime) -> Decided:
@@ -343,19 +350,19 @@ def _make_room(booking: Booking, event: MovedAway | CutShort | BeginsLater, now:
         return booking, ()
     match event:
         case MovedAway():
-            record = Record("booking_moved", event.actor, {"why": event.why, "where": event.where})
+            record = Record(BookingEventKind.MOVED, event.actor, {"why": event.why, "where": event.where})
             after = replace(booking, why=Why(BookingReason.MOVED, f"It is on {event.where} now. {event.why}"))
             return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
         case BeginsLater():
             times = {"starts_at": booking.span.start.isoformat(), "ends_at": event.at.isoformat()}
-            record = Record("maintenance_affects", event.actor, {"why": event.why, **times})
+            record = Record(BookingEventKind.MAINTENANCE_AFFECTS, event.actor, {"why": event.why, **times})
             later = replace(booking, span=Span(event.at, booking.span.end))
             after = replace(later, why=Why(BookingReason.BOOKED, f"{_booked(later).detail} {event.why}"))
             return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
         case CutShort():
             times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat()}
             why = event.why if event.goes_on is None else f"{event.why} {event.goes_on}"
-            record = Record("maintenance_affects", event.actor, {"why": why, **times})
+            record = Record(BookingEventKind.MAINTENANCE_AFFECTS, event.actor, {"why": why, **times})
             if event.at <= max(booking.span.start, now):
                 return _taken_away(booking, event, now, record)
             if event.at >= booking.span.end:
@@ -378,13 +385,13 @@ def _taken_away(booking: Booking, event: CutShort, now: datetime, record: Record
     why = Why(BookingReason.MAINTENANCE, f"{event.why} {event.goes_on or 'Book another time.'}")
     begun = booking.status is BookingStatus.ACTIVE
     status = BookingStatus.ENDED if begun else BookingStatus.CANCELLED
-    kind = "booking_ended" if begun else "booking_cancelled"
+    kind = BookingEventKind.ENDED if begun else BookingEventKind.CANCELLED
     after, effects = _closed(booking, status, why, now, kind, event.actor)
     return after, (record, *effects)
 
 
 def _closed(
-    booking: Booking, status: BookingStatus, why: Why, now: datetime, kind: str, actor: str = SYSTEM
+    booking: Booking, status: BookingStatus, why: Why, now: datetime, kind: BookingEventKind, actor: str = SYSTEM
 ) -> Decided:
     after = replace(booking, status=status, why=why, finished_at=now, offer_until=None)
     return after, (GiveBack(now), WakePlanner(), Record(kind, actor))

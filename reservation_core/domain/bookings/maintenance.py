@@ -9,6 +9,7 @@ from typing import assert_never
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span, Why
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError
+from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.model import BookingStatus, JobStatus, Reservation, ReservationKind
 from reservation_core.domain.policy.quota_windows import whole_minute
 
@@ -147,7 +148,7 @@ class WindowChange:
 
     before: Window
     after: Window
-    kind: str
+    kind: NodeEventKind
     actor: str
     at: datetime
     gives_back: bool
@@ -159,10 +160,10 @@ def by_the_clock(window: Window, now: datetime) -> WindowChange | None:
         return None
     if now >= window.span.end:
         after = replace(window, status=WindowStatus.ENDED, finished_at=now)
-        return WindowChange(window, after, "maintenance_ended", SYSTEM, now, gives_back=True)
+        return WindowChange(window, after, NodeEventKind.MAINTENANCE_ENDED, SYSTEM, now, gives_back=True)
     if window.status is WindowStatus.CONFIRMED and now >= window.span.start:
         after = replace(window, status=WindowStatus.ACTIVE)
-        return WindowChange(window, after, "maintenance_started", SYSTEM, now, gives_back=False)
+        return WindowChange(window, after, NodeEventKind.MAINTENANCE_STARTED, SYSTEM, now, gives_back=False)
     return None
 
 
@@ -174,10 +175,10 @@ def taken_back(window: Window, actor: str, now: datetime) -> WindowChange:
     match window.status:
         case WindowStatus.CONFIRMED:
             after = replace(window, status=WindowStatus.CANCELLED, finished_at=now)
-            return WindowChange(window, after, "maintenance_cancelled", actor, now, gives_back=True)
+            return WindowChange(window, after, NodeEventKind.MAINTENANCE_CANCELLED, actor, now, gives_back=True)
         case WindowStatus.ACTIVE:
             after = replace(window, status=WindowStatus.ENDED, finished_at=now)
-            return WindowChange(window, after, "maintenance_ended", actor, now, gives_back=True)
+            return WindowChange(window, after, NodeEventKind.MAINTENANCE_ENDED, actor, now, gives_back=True)
         case WindowStatus.ENDED | WindowStatus.CANCELLED:
             raise AlreadyFinalError(f"{window.id} is over ({window.status.value}); there is nothing to take back.")
         case _:

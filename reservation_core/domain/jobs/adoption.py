@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from reservation_core.domain.changes import Adopted, Effect, HeldCard, Record, ReleaseGpus, TakeGpus, WakePlanner
+from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodStatus, Reason, ReasonCode, Reservation
 
 
@@ -96,4 +97,4 @@ def adopted(reservation: Reservation, event: Adopted) -> tuple[Reservation, tupl
     former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(),)
     said = {"attempt": event.attempt, "gpus": [f"{card.node}/{card.index}" for card in event.cards]}
     taken = TakeGpus(event.cards, event.range_end)
-    return after, (*former, taken, WakePlanner(), Record("adopted", data=said))
+    return after, (*former, taken, WakePlanner(), Record(JobEventKind.ADOPTED, data=said))

@@ -14,6 +14,7 @@ from reservation_core.domain.changes import (
     SetRangeEnd,
     WakePlanner,
 )
+from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 
 
@@ -21,7 +22,7 @@ def booking_over(reservation: Reservation, event: BookingOver, now: datetime) ->
     """End what waits or runs within a booking that is over; its range ends now, so that the booking's may."""
     if reservation.status in FINAL_STATUSES:
         return reservation, ()
-    record = Record("booking_over", event.actor)
+    record = Record(JobEventKind.BOOKING_OVER, event.actor)
     if reservation.status is JobStatus.QUEUED:
         after = replace(reservation, status=event.outcome, reason=event.reason, finished_at=now)
         return after, (WakePlanner(), record)
@@ -81,7 +82,7 @@ def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> tup
 def _record(event: DrainBefore, last: datetime) -> Record:
     """The window, and by when the job ends."""
     times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat(), "job_ends_by": last.isoformat()}
-    return Record("maintenance_affects", event.actor, {"why": event.why, **times})
+    return Record(JobEventKind.MAINTENANCE_AFFECTS, event.actor, {"why": event.why, **times})
 
 
 def _ends_now(reservation: Reservation, now: datetime) -> Reservation:

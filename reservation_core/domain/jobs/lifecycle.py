@@ -42,6 +42,7 @@ from reservation_core.domain.changes import (
     WarningDue,
 )
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
+from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
@@ -55,14 +56,11 @@ class BulkTransition:
     before: JobStatus
     after: JobStatus
     reason: ReasonCode
-    kind: str
+    kind: JobEventKind
 
 
-ALLOCATION = BulkTransition(JobStatus.QUEUED, JobStatus.STARTING, ReasonCode.ALLOCATED, "allocated")
+ALLOCATION = BulkTransition(JobStatus.QUEUED, JobStatus.STARTING, ReasonCode.ALLOCATED, JobEventKind.ALLOCATED)
 """The planner's transition. It also counts `attempt` up and sets `range_end`."""
-
-SUBMISSION_KIND = "submitted"
-"""The kind of the event that a reservation is born with."""
 
 
 def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
@@ -113,7 +111,7 @@ def _of_pods(
         case PodsFinished():
             return _finished(reservation, event, now)
         case PodsLost():
-            return _broken(reservation, Reason(event.code, event.detail), "pod_lost")
+            return _broken(reservation, Reason(event.code, event.detail), JobEventKind.POD_LOST)
         case PodsGone():
             return _gone(reservation, now)
         case _:
@@ -127,14 +125,14 @@ def _of_start(
         return reservation, ()
     match event:
         case StartRefused():
-            return _broken(reservation, event.reason, "start_failed")
+            return _broken(reservation, event.reason, JobEventKind.START_FAILED)
         case StartDelayed():
             return _delayed(reservation, event)
         case StartFailed():
-            return _take_back(reservation, event.reason, event.max_starts, "start_failed")
+            return _take_back(reservation, event.reason, event.max_starts, JobEventKind.START_FAILED)
         case StartTimedOut():
             cause = timed_out(reservation, int(event.allowance.total_seconds()))
-            return _take_back(reservation, cause, event.max_starts, "start_timed_out")
+            return _take_back(reservation, cause, event.max_starts, JobEventKind.START_TIMED_OUT)
         case _:
             assert_never(event)
 
@@ -143,7 +141,7 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
     started_at = min(event.at, now)
     if reservation.outcome is JobStatus.QUEUED and reservation.started_at is None:
         # It was taken back, and yet it runs: its pods are being ended, and it will not wait again (see `_gone`).
-        return replace(reservation, started_at=started_at), (Record("started_late"),)
+        return replace(reservation, started_at=started_at), (Record(JobEventKind.STARTED_LATE),)
     if reservation.status is not JobStatus.STARTING:
         return reservation, ()
     ends_at = started_at + reservation.duration
@@ -162,7 +160,7 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
         range_end=range_end,
     )
     # What the start did not need goes back to the calendar, and the planner may have a use for it.
-    return after, (SetRangeEnd(range_end), WakePlanner(), Record("started"))
+    return after, (SetRangeEnd(range_end), WakePlanner(), Record(JobEventKind.STARTED))
 
 
 def _finished(reservation: Reservation, event: PodsFinished, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
@@ -181,7 +179,7 @@ def _finished(reservation: Reservation, event: PodsFinished, now: datetime) -> t
         exit_code=event.exit_code,
         started_at=reservation.started_at or began,
     )
-    return after, (DeletePods(), Record("finished", data={"exit_code": event.exit_code}))
+    return after, (DeletePods(), Record(JobEventKind.FINISHED, data={"exit_code": event.exit_code}))
 
 
 def _finished_while_ending(
@@ -209,7 +207,7 @@ def _finished_while_ending(
     else:
         after = reservation
     after = replace(after, exit_code=event.exit_code)
-    return after, (Record("exited", data={"exit_code": event.exit_code}),)
+    return after, (Record(JobEventKind.EXITED, data={"exit_code": event.exit_code}),)
 
 
 def _was_over_in_time(reservation: Reservation, event: PodsFinished) -> bool:
@@ -245,7 +243,7 @@ def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:
     return JobStatus.FAILED, Reason(ReasonCode.COMMAND_FAILED, detail)
 
 
-def _broken(reservation: Reservation, reason: Reason, kind: str) -> tuple[Reservation, tuple[Effect, ...]]:
+def _broken(reservation: Reservation, reason: Reason, kind: JobEventKind) -> tuple[Reservation, tuple[Effect, ...]]:
     """The pods can't go on: clean up, then fail."""
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
@@ -256,11 +254,11 @@ def _broken(reservation: Reservation, reason: Reason, kind: str) -> tuple[Reserv
 def _delayed(reservation: Reservation, event: StartDelayed) -> tuple[Reservation, tuple[Effect, ...]]:
     if reservation.reason == event.reason:
         return reservation, ()
-    return replace(reservation, reason=event.reason), (Record("start_delayed"),)
+    return replace(reservation, reason=event.reason), (Record(JobEventKind.START_DELAYED),)
 
 
 def _take_back(
-    reservation: Reservation, cause: Reason, max_starts: int, kind: str
+    reservation: Reservation, cause: Reason, max_starts: int, kind: JobEventKind
 ) -> tuple[Reservation, tuple[Effect, ...]]:
     """What could not start here is tried elsewhere, a bounded number of times."""
     after = taken_back(reservation, cause, max_starts)
@@ -277,9 +275,9 @@ def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[E
     if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:
         return _gone(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
     if reservation.outcome is JobStatus.QUEUED:
-        return queued_again(reservation), (ReleaseGpus(), WakePlanner(), Record("requeued"))
+        return queued_again(reservation), (ReleaseGpus(), WakePlanner(), Record(JobEventKind.REQUEUED))
     after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
-    return after, (ReleaseGpus(), WakePlanner(), Record(reservation.outcome.value))
+    return after, (ReleaseGpus(), WakePlanner(), Record(JobEventKind(reservation.outcome.value)))
 
 
 def _fenced(reservation: Reservation, event: NodeFenced) -> tuple[Reservation, tuple[Effect, ...]]:
@@ -290,9 +288,9 @@ def _fenced(reservation: Reservation, event: NodeFenced) -> tuple[Reservation, t
         f"The node {event.node} was fenced by {event.actor}{why}: it is without power. Submit the job again.",
     )
     if reservation.status is JobStatus.STARTING:
-        after, effects = _take_back(reservation, reason, event.max_starts, "node_fenced")
+        after, effects = _take_back(reservation, reason, event.max_starts, JobEventKind.NODE_FENCED)
     else:
-        after, effects = _broken(reservation, reason, "node_fenced")
+        after, effects = _broken(reservation, reason, JobEventKind.NODE_FENCED)
     return after, tuple(replace(e, actor=event.actor) if isinstance(e, Record) else e for e in effects)
 
 
@@ -307,7 +305,7 @@ def _end_reached(reservation: Reservation, now: datetime) -> tuple[Reservation, 
         outcome=JobStatus.EXPIRED,
         reason=Reason(ReasonCode.DURATION_REACHED, detail),
     )
-    return after, (DeletePods(), Record("end_reached"))
+    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
 
 
 def _warn(reservation: Reservation, event: WarningDue, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
@@ -319,7 +317,7 @@ def _warn(reservation: Reservation, event: WarningDue, now: datetime) -> tuple[R
     if left > event.before_s:
         return reservation, ()
     data = {"ends_at": reservation.ends_at.isoformat(), "seconds_left": max(left, 0)}
-    return replace(reservation, warned_s=event.before_s), (Record("end_warning", data=data),)
+    return replace(reservation, warned_s=event.before_s), (Record(JobEventKind.END_WARNING, data=data),)
 
 
 def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
@@ -332,14 +330,14 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
     match reservation.status:
         case JobStatus.QUEUED:
             after = replace(reservation, status=JobStatus.CANCELLED, reason=reason, finished_at=now)
-            return after, (WakePlanner(), Record("cancelled", event.actor))
+            return after, (WakePlanner(), Record(JobEventKind.CANCELLED, event.actor))
         case JobStatus.STARTING | JobStatus.RUNNING:
             after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.CANCELLED, reason=reason)
-            return after, (DeletePods(), Record("cancel_requested", event.actor))
+            return after, (DeletePods(), Record(JobEventKind.CANCEL_REQUESTED, event.actor))
         case _:
             if reservation.outcome is JobStatus.QUEUED:
                 return replace(reservation, outcome=JobStatus.CANCELLED, reason=reason), (
-                    Record("cancel_requested", event.actor),
+                    Record(JobEventKind.CANCEL_REQUESTED, event.actor),
                 )
             # It is ending already, for whatever reason: the first reason stands.
             return reservation, ()
@@ -357,7 +355,7 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservati
             f"{reservation.id} would last {int(duration.total_seconds())} s; at most "
             f"{int(event.longest.total_seconds())} s are allowed. Extend it by less."
         )
-    record = Record("extended", event.actor, {"by_s": int(event.by.total_seconds())})
+    record = Record(JobEventKind.EXTENDED, event.actor, {"by_s": int(event.by.total_seconds())})
     if reservation.status is JobStatus.QUEUED or comes_back:
         return replace(reservation, duration=duration), (PlanAnew(), WakePlanner(), record)
     range_end = None if reservation.range_end is None else reservation.range_end + event.by

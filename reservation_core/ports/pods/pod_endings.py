@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from reservation_core.domain.event_kinds import PodEventKind
 from reservation_core.domain.pods.overbooked_pods import Occupant
 
 
@@ -29,7 +30,7 @@ class BookingUse:
 class EndingRecord:
     """A line of the record: about a booking, or about the pods alone where `booking_id` is None."""
 
-    kind: str
+    kind: PodEventKind
     reason: str
     subject: str
     booking_id: str | None

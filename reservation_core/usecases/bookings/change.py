@@ -17,6 +17,7 @@ from reservation_core.domain.errors import (
     NotChangeableError,
     UnknownCallerError,
 )
+from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.bookings.bookings import CalendarEntry, ChangedBooking
@@ -34,9 +35,6 @@ from reservation_core.usecases.bookings.book import (
 from reservation_core.usecases.bookings.read_booking_rules import booker, judge_for
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 from reservation_core.usecases.spend_budgets import spend
-
-MOVED = "booking_moved"
-CHANGED = "booking_changed"
 
 
 async def change_booking(
@@ -65,7 +63,7 @@ async def change_booking(
             kept = tuple(ChosenCard(card.gpu_id, card.rank) for card in before.cards)
             now = await uow.now()
             await uow.bookings.change(
-                ChangedBooking(before, after, kept, keeps_cards=True), principal.user, CHANGED, now
+                ChangedBooking(before, after, kept, keeps_cards=True), principal.user, BookingEventKind.CHANGED, now
             )
             told(uow)
         return await stored(uow, booking_id)
@@ -129,7 +127,7 @@ async def _move(uow: UnitOfWork, principal: Principal, who: Booker, before: Book
             await _check_end(uow, after, now)
         chosen = await _cards_for(uow, who, before, after, had, now)
         changed = ChangedBooking(before, after, chosen, keeps_cards=set(chosen) == set(had))
-        if await uow.bookings.change(changed, principal.user, MOVED, now):
+        if await uow.bookings.change(changed, principal.user, BookingEventKind.MOVED, now):
             if after.span.length > before.span.length:
                 await spend(uow, principal, [booking_ask(after, before.span.length)], now)
             told(uow)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
+from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.ports.nodes.inventory import Cordon, NodeRecord, NodeView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
@@ -19,7 +20,7 @@ async def cordon(uow: UnitOfWork, principal: Principal, name: str, reason: str |
     node = await _locked(uow, principal, name)
     if node.cordoned_by is None:
         await uow.inventory.cordon(name, Cordon(now, principal.user, reason))
-        await _told(uow, principal, name, "node_cordoned", reason, now)
+        await _told(uow, principal, name, NodeEventKind.NODE_CORDONED, reason, now)
     return await _view(uow, name)
 
 
@@ -28,11 +29,13 @@ async def uncordon(uow: UnitOfWork, principal: Principal, name: str, now: dateti
     node = await _locked(uow, principal, name)
     if node.cordoned_by is not None:
         await uow.inventory.uncordon(name)
-        await _told(uow, principal, name, "node_uncordoned", None, now)
+        await _told(uow, principal, name, NodeEventKind.NODE_UNCORDONED, None, now)
     return await _view(uow, name)
 
 
-async def _told(uow: UnitOfWork, principal: Principal, name: str, kind: str, reason: str | None, now: datetime) -> None:
+async def _told(
+    uow: UnitOfWork, principal: Principal, name: str, kind: NodeEventKind, reason: str | None, now: datetime
+) -> None:
     data = None if reason is None else {"reason": reason}
     await uow.events.append(actor=principal.user, kind=kind, at=now, subject=name, data=data)
     uow.wake(Channel.GPU_JOBS)

@@ -11,6 +11,7 @@ from datetime import datetime
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import NodeFenced
 from reservation_core.domain.errors import NodeAnswersError, NodeNotFencedError, NotFoundError
+from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodName, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
@@ -38,7 +39,9 @@ async def fence(uow: UnitOfWork, principal: Principal, name: str, reason: str | 
                 "ready."
             )
         await uow.inventory.fence(name, principal.user, reason, now)
-        await uow.events.append(actor=principal.user, kind="node_fenced", at=now, subject=name, data={"reason": reason})
+        await uow.events.append(
+            actor=principal.user, kind=NodeEventKind.NODE_FENCED, at=now, subject=name, data={"reason": reason}
+        )
         uow.wake(Channel.GPU_JOBS)
     uow.wake(Channel.RESYNC)
     return await _view(uow, name)
@@ -56,7 +59,7 @@ async def unfence(uow: UnitOfWork, principal: Principal, name: str, now: datetim
     if node.fenced_by is None:
         raise NodeNotFencedError(f"The node {name} is not fenced; there is nothing to take back.")
     await uow.inventory.unfence(name)
-    await uow.events.append(actor=principal.user, kind="node_unfenced", at=now, subject=name)
+    await uow.events.append(actor=principal.user, kind=NodeEventKind.NODE_UNFENCED, at=now, subject=name)
     uow.wake(Channel.GPU_JOBS)
     return await _view(uow, name)
 

@@ -24,6 +24,7 @@ from reservation_core.domain.bookings.maintenance import (
 from reservation_core.domain.bookings.nouns import Booking, Span
 from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
+from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.ids import IdSource
@@ -226,7 +227,7 @@ async def _make_room(uow: UnitOfWork, room: ClearedWindow, ids: IdSource, now: d
     """Jobs first, then bookings: rows are locked in this order wherever jobs within bookings are written."""
     way = in_the_way(await uow.maintenance.taken([card.gpu_id for card in room.cards], room.span))
     times = {"starts_at": room.span.start.isoformat(), "ends_at": room.span.end.isoformat()}
-    record = Record("maintenance_affects", room.actor, {"why": room.why, **times})
+    record = Record(JobEventKind.MAINTENANCE_AFFECTS, room.actor, {"why": room.why, **times})
     dropped = await uow.maintenance.drop_slots(way.slots, record, now)
     affected = [Affected(slot, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for slot, user in dropped]
     # What runs in a booking that has to end goes with it, on whichever of its cards.

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking
 from reservation_core.domain.errors import NotFoundError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
@@ -47,7 +48,9 @@ async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> Mad
     now = await uow.now()
     maker, reach = await maker_of(uow, principal, now)
     await uow.calendar_feeds.put(principal.user_id, ids.digest(secret), now, maker)
-    await uow.events.append(actor=principal.user, kind="calendar_feed_made", at=now, subject=f"user:{principal.user}")
+    await uow.events.append(
+        actor=principal.user, kind=PeopleEventKind.CALENDAR_FEED_MADE, at=now, subject=f"user:{principal.user}"
+    )
     return MadeFeed(secret, now, reach.expires_at)
 
 
@@ -56,7 +59,10 @@ async def remove_feed(uow: UnitOfWork, principal: Principal) -> None:
     if not await uow.calendar_feeds.remove(principal.user_id):
         raise NotFoundError("You have no calendar address. POST /v1/bookings/feed makes one.")
     await uow.events.append(
-        actor=principal.user, kind="calendar_feed_removed", at=await uow.now(), subject=f"user:{principal.user}"
+        actor=principal.user,
+        kind=PeopleEventKind.CALENDAR_FEED_REMOVED,
+        at=await uow.now(),
+        subject=f"user:{principal.user}",
     )
 
 

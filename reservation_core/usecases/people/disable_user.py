@@ -14,6 +14,7 @@ from reservation_core.domain.bookings.life import transition
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
 from reservation_core.domain.changes import SYSTEM, CancelRequested
 from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, Reservation, ReservationKind
 from reservation_core.ports.people.belongings import Belonging
@@ -53,7 +54,7 @@ async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool
     if user is None:
         raise unknown_user(name)
     await uow.events.append(
-        actor=principal.user, kind="user_disabled", at=now, subject=f"user:{name}", data={"end": end}
+        actor=principal.user, kind=PeopleEventKind.USER_DISABLED, at=now, subject=f"user:{name}", data={"end": end}
     )
     return user
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import StaleVersionError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.notices import SaidPreferences
@@ -34,6 +35,6 @@ async def replace(
         )
     await uow.notices.prefer(principal.user_id, {kind: frozenset(channels) for kind, channels in said.items()})
     await uow.events.append(
-        actor=principal.user, kind="notice_preferences_changed", at=now, subject=f"user:{principal.user}"
+        actor=principal.user, kind=PeopleEventKind.NOTICE_PREFERENCES_CHANGED, at=now, subject=f"user:{principal.user}"
     )
     return await look(uow, principal)

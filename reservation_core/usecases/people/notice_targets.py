@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.errors import LimitExceededError, NotFoundError, WrongCodeError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.notices import NoticeChannel, TargetStatus
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
@@ -39,7 +40,11 @@ async def create(
     if code is not None:
         await _send(uow, "verification", target, ids.new_id("ver"))
     await uow.events.append(
-        actor=principal.user, kind="notice_target_created", at=now, subject=target.id, data={"channel": channel.value}
+        actor=principal.user,
+        kind=PeopleEventKind.NOTICE_TARGET_CREATED,
+        at=now,
+        subject=target.id,
+        data={"channel": channel.value},
     )
     return target, secret
 
@@ -63,7 +68,7 @@ async def remove(uow: UnitOfWork, principal: Principal, target_id: str, now: dat
     target = await uow.notices.remove_target(target_id, visible_user(principal), now)
     if target is None:
         raise _no_such_target(target_id)
-    await uow.events.append(actor=principal.user, kind="notice_target_removed", at=now, subject=target.id)
+    await uow.events.append(actor=principal.user, kind=PeopleEventKind.NOTICE_TARGET_REMOVED, at=now, subject=target.id)
     return target
 
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.sign_in import AnyProof
 from reservation_core.domain.errors import NameTakenError, NotLetInError, ProofRefusedError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.people.sign_in import LetIn, ProvedIdentity, SignInRule, let_in
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.ids import IdSource
@@ -84,7 +85,7 @@ class SignInDesk:
         )
         await uow.events.append(
             actor=user.name,
-            kind="signed_in",
+            kind=PeopleEventKind.SIGNED_IN,
             at=now,
             subject=token.id,
             data={"user": user.name, "method": identity.method.value, "identity": identity.name},
@@ -130,7 +131,7 @@ async def _created(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now:
         return found
     await uow.events.append(
         actor=user.name,
-        kind="user_created",
+        kind=PeopleEventKind.USER_CREATED,
         at=now,
         subject=f"user:{user.name}",
         data={"role": user.role.value, "method": identity.method.value, "identity": identity.name},

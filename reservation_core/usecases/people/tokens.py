@@ -11,6 +11,7 @@ from reservation_core.domain.errors import (
     UnknownCallerError,
     UserDisabledError,
 )
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.people.token_budgets import passed_on
 from reservation_core.domain.people.token_scopes import TokenReach, TokenScope
 from reservation_core.ports.ids import IdSource
@@ -93,7 +94,9 @@ async def create(
         budget=own,
     )
     data = {"user": token.user} | ({} if budget is None else {"budget": budget.model_dump(mode="json")})
-    await uow.events.append(actor=principal.user, kind="token_created", at=now, subject=token.id, data=data)
+    await uow.events.append(
+        actor=principal.user, kind=PeopleEventKind.TOKEN_CREATED, at=now, subject=token.id, data=data
+    )
     return token, secret
 
 
@@ -118,7 +121,7 @@ async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: date
     if token is None:
         raise NotFoundError(f"You have no token {token_id!r}. `gpu-dev tokens list` shows those you have.")
     await uow.events.append(
-        actor=principal.user, kind="token_revoked", at=now, subject=token.id, data={"user": token.user}
+        actor=principal.user, kind=PeopleEventKind.TOKEN_REVOKED, at=now, subject=token.id, data={"user": token.user}
     )
     return token
 
@@ -134,7 +137,7 @@ async def renew(uow: UnitOfWork, principal: Principal, shown: bytes, digest: byt
             raise UnknownCallerError
         raise NameTakenError("This secret can't be taken. Make another one: 32 random bytes, say.")
     await uow.events.append(
-        actor=principal.user, kind="token_renewed", at=now, subject=token.id, data={"user": token.user}
+        actor=principal.user, kind=PeopleEventKind.TOKEN_RENEWED, at=now, subject=token.id, data={"user": token.user}
     )
     return token
 
@@ -157,11 +160,13 @@ async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, no
     if revoked:
         await uow.events.append(
             actor=principal.user,
-            kind="tokens_revoked",
+            kind=PeopleEventKind.TOKENS_REVOKED,
             at=now,
             subject=f"user:{name}",
             data={"user": name, "tokens": len(revoked), "ids": sorted(revoked)[:_MOST_TOLD]},
         )
     if await uow.calendar_feeds.remove(user_id):
-        await uow.events.append(actor=principal.user, kind="calendar_feed_removed", at=now, subject=f"user:{name}")
+        await uow.events.append(
+            actor=principal.user, kind=PeopleEventKind.CALENDAR_FEED_REMOVED, at=now, subject=f"user:{name}"
+        )
     return name, len(revoked)

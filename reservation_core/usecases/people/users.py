@@ -4,6 +4,7 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal, UserRecord
 
@@ -24,7 +25,11 @@ async def create(uow: UnitOfWork, principal: Principal, name: str, role: Role, n
         raise NameTakenError(f"{name!r} has a meaning of its own here and can't name a user; choose another name.")
     user = await uow.identities.create_user(name, role, now)
     await uow.events.append(
-        actor=principal.user, kind="user_created", at=now, subject=f"user:{name}", data={"role": role.value}
+        actor=principal.user,
+        kind=PeopleEventKind.USER_CREATED,
+        at=now,
+        subject=f"user:{name}",
+        data={"role": role.value},
     )
     return user
 
@@ -38,7 +43,7 @@ async def enable(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord
         raise unknown_user(name)
     if before.disabled_at is not None:
         await uow.events.append(
-            actor=principal.user, kind="user_enabled", at=await uow.now(), subject=f"user:{name}", data={}
+            actor=principal.user, kind=PeopleEventKind.USER_ENABLED, at=await uow.now(), subject=f"user:{name}", data={}
         )
     return user
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.model import Role
 from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.ports.ids import IdSource
@@ -49,5 +50,7 @@ async def open_session(
         session_from=shown.token_id,
         scopes=shown.scopes,
     )
-    await uow.events.append(actor=shown.user, kind="session_begun", at=now, subject=token.id, data={"user": shown.user})
+    await uow.events.append(
+        actor=shown.user, kind=PeopleEventKind.SESSION_BEGUN, at=now, subject=token.id, data={"user": shown.user}
+    )
     return WebSession(token, expires_at, secret)

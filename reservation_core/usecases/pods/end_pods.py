@@ -14,6 +14,7 @@ from itertools import groupby
 import structlog
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.event_kinds import PodEventKind
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.pods.overbooked_pods import Occupant, too_many
 from reservation_core.domain.pods.pod_endings import (
@@ -300,14 +301,14 @@ def _records(due: Sequence[_Due], bookings: Collection[str]) -> list[EndingRecor
         if end.end is not None:
             data["ends_at"] = end.end.isoformat()
         for kind, happened in (
-            ("pod_end_warned", end.warn),
-            ("pod_end_asked", end.asks and not end.displaced),
-            ("pod_displaced", end.asks and end.displaced),
-            ("pod_end_refused", end.tells_refusal),
+            (PodEventKind.END_WARNED, end.warn),
+            (PodEventKind.END_ASKED, end.asks and not end.displaced),
+            (PodEventKind.DISPLACED, end.asks and end.displaced),
+            (PodEventKind.END_REFUSED, end.tells_refusal),
         ):
             if not happened:
                 continue
-            about = booking_id if kind == "pod_end_warned" and booking_id is not None else pod.uid
+            about = booking_id if kind is PodEventKind.END_WARNED and booking_id is not None else pod.uid
             key = (kind, about, str(data.get("ends_at")) if about == booking_id else "")
             if key in records:
                 named = records[key].data.setdefault("others", [])

@@ -7,12 +7,12 @@ from typing import Any
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
+from reservation_core.domain.event_kinds import SystemEventKind
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.people.users import require_admin
 
-CHANGED = "policy_changed"
 FILE = "policy file"
 
 
@@ -113,7 +113,7 @@ async def _record(
 ) -> None:
     await uow.events.append(
         actor=actor,
-        kind=CHANGED,
+        kind=SystemEventKind.POLICY_CHANGED,
         at=now,
         subject=f"policy:{scope}",
         data={"before": _told(before), "after": _told(after)},

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
+from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.policy.policies import Project
 from reservation_core.usecases.people.users import require_admin
@@ -14,7 +15,9 @@ async def create(uow: UnitOfWork, principal: Principal, name: str, title: str | 
     """Make a project without members. Raises ForbiddenError, NameTakenError."""
     require_admin(principal)
     project = await uow.projects.create(name, title, now)
-    await uow.events.append(actor=principal.user, kind="project_created", at=now, subject=f"project:{name}")
+    await uow.events.append(
+        actor=principal.user, kind=PeopleEventKind.PROJECT_CREATED, at=now, subject=f"project:{name}"
+    )
     return project
 
 
@@ -42,7 +45,7 @@ async def delete(uow: UnitOfWork, principal: Principal, name: str, now: datetime
     await forget_project(uow, principal.user, name, now)
     await uow.events.append(
         actor=principal.user,
-        kind="project_deleted",
+        kind=PeopleEventKind.PROJECT_DELETED,
         at=now,
         subject=f"project:{name}",
         data={"members": list(project.members)},
@@ -55,7 +58,7 @@ async def add_member(uow: UnitOfWork, principal: Principal, name: str, user: str
     require_admin(principal)
     await find(uow, principal, name)
     if await uow.projects.add_member(name, (await _user(uow, user)).id):
-        await _record(uow, principal, "project_member_added", name, user, now)
+        await _record(uow, principal, PeopleEventKind.PROJECT_MEMBER_ADDED, name, user, now)
     return await find(uow, principal, name)
 
 
@@ -65,7 +68,7 @@ async def remove_member(uow: UnitOfWork, principal: Principal, name: str, user: 
     await find(uow, principal, name)
     if not await uow.projects.remove_member(name, (await _user(uow, user)).id):
         raise NotFoundError(f"{user!r} is not in {name}. GET /v1/projects/{name} shows who is.")
-    await _record(uow, principal, "project_member_removed", name, user, now)
+    await _record(uow, principal, PeopleEventKind.PROJECT_MEMBER_REMOVED, name, user, now)
     return await find(uow, principal, name)
 
 
@@ -76,7 +79,9 @@ async def _user(uow: UnitOfWork, name: str) -> UserRecord:
     return user
 
 
-async def _record(uow: UnitOfWork, principal: Principal, kind: str, project: str, user: str, now: datetime) -> None:
+async def _record(
+    uow: UnitOfWork, principal: Principal, kind: PeopleEventKind, project: str, user: str, now: datetime
+) -> None:
     await uow.events.append(actor=principal.user, kind=kind, at=now, subject=f"project:{project}", data={"user": user})
 
 

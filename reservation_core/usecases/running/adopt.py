@@ -14,6 +14,7 @@ from typing import assert_never
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import SYSTEM, Adopted
 from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.jobs.adoption import PodStanding, adoption_of, standing
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reservation
@@ -149,7 +150,7 @@ class Accounts:
     async def _write_left_over(self, uow: UnitOfWork, verdict: _Verdict, now: datetime) -> None:
         for name in (str(pod.name) for pod in verdict.left_over):
             if name not in self._recorded:
-                await uow.events.append(actor=SYSTEM, kind="orphan_removed", at=now, subject=name)
+                await uow.events.append(actor=SYSTEM, kind=NodeEventKind.ORPHAN_REMOVED, at=now, subject=name)
                 self._recorded.add(name)
 
     async def _write_unknown(
@@ -160,19 +161,23 @@ class Accounts:
         for row in rows:
             if row.name in new:
                 data = {"node": row.node, "gpus": row.gpu_indices, "detail": row.detail}
-                await uow.events.append(actor=SYSTEM, kind="unknown_pod", at=now, subject=row.name, data=data)
+                await uow.events.append(
+                    actor=SYSTEM, kind=NodeEventKind.UNKNOWN_POD, at=now, subject=row.name, data=data
+                )
         for unknown_pod in verdict.unknown:
             name = str(unknown_pod.pod.name)
             asked = name in known and known[name].end_requested_at is not None
             if not asked and self._rules.end_unknown and not unknown_pod.may_be_known_yet:
                 await uow.unknown_pods.request_end(name, SYSTEM, now)
-                await uow.events.append(actor=SYSTEM, kind="unknown_pod_end_requested", at=now, subject=name)
+                await uow.events.append(
+                    actor=SYSTEM, kind=NodeEventKind.UNKNOWN_POD_END_REQUESTED, at=now, subject=name
+                )
                 asked = True
             if asked:
                 verdict.ended.append(unknown_pod.pod)
         over = await uow.unknown_pods.forget(sorted(known.keys() - {row.name for row in rows}))
         for name in over:
-            await uow.events.append(actor=SYSTEM, kind="unknown_pod_over", at=now, subject=name)
+            await uow.events.append(actor=SYSTEM, kind=NodeEventKind.UNKNOWN_POD_OVER, at=now, subject=name)
         verdict.reported = len(new)
         if new or over:
             uow.wake(Channel.GPU_JOBS)

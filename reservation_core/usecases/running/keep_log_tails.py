@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import HeldPods
 from reservation_core.domain.changes import SYSTEM
+from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import PodName, PodPhase, PodStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
@@ -47,7 +48,7 @@ async def keep_tails(
         data = {"pods": [str(name) for name in lost]}
         async with held.work(one_statement=True) as uow:
             await uow.events.append(
-                actor=SYSTEM, kind="log_not_kept", at=clock.now(), subject=lost[0].reservation_id, data=data
+                actor=SYSTEM, kind=JobEventKind.LOG_NOT_KEPT, at=clock.now(), subject=lost[0].reservation_id, data=data
             )
 
 

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
+from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
@@ -21,6 +22,8 @@ async def end(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -
     if found is None:
         raise NotFoundError(f"There is no unknown pod {name!r}. GET /v1/pods/unknown lists those that there are.")
     if before is None or before.end_requested_at is None:
-        await uow.events.append(actor=principal.user, kind="unknown_pod_end_requested", at=now, subject=name)
+        await uow.events.append(
+            actor=principal.user, kind=NodeEventKind.UNKNOWN_POD_END_REQUESTED, at=now, subject=name
+        )
     uow.wake(Channel.RESYNC)
     return found

@@ -8,6 +8,7 @@ from sqlalchemy import Row
 from reservation_core.adapters.postgres.rows import workload_document, workload_of
 from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span, Wanted, Why
+from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import AllocatedGpu, BookingStatus
 
 
@@ -51,7 +52,7 @@ def booked_card_of(row: Row[Any]) -> AllocatedGpu:
     return AllocatedGpu(row.gpu_id, row.node, row.card_index, row.uuid, row.rank, row.starts_at, row.ends_at, row.held)
 
 
-def booking_document(booking: Booking, actor: str, kind: str, sealing: Sealing) -> dict[str, Any]:
+def booking_document(booking: Booking, actor: str, kind: BookingEventKind, sealing: Sealing) -> dict[str, Any]:
     """A new booking and its event as `add_bookings` takes them."""
     return {
         "id": booking.id,

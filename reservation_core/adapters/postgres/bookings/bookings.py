@@ -19,6 +19,7 @@ from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.bookings.card_choice import KnownCard
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import Range, to_micros
+from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import BookingFilter, CalendarEntry, ChangedBooking, NewBooking, NewSeries
 
@@ -77,7 +78,9 @@ class Bookings:
             booking_document(
                 booking.booking,
                 booking.booking.user,
-                "booking_waitlisted" if booking.booking.status is BookingStatus.WAITING else "booking_confirmed",
+                BookingEventKind.WAITLISTED
+                if booking.booking.status is BookingStatus.WAITING
+                else BookingEventKind.CONFIRMED,
                 self._sealing,
             )
             for booking in new
@@ -107,7 +110,7 @@ class Bookings:
                 raise _LostRaceError
         return race.won
 
-    async def change(self, changed: ChangedBooking, actor: str, kind: str, now: datetime) -> bool:
+    async def change(self, changed: ChangedBooking, actor: str, kind: BookingEventKind, now: datetime) -> bool:
         """Write a change, with its record (an event of this kind) and message. False as with `add`."""
         after = changed.after
         when = {"id": after.id, "start": after.span.start, "end": after.span.end}
@@ -151,7 +154,7 @@ class Bookings:
             await self._connection.execute(statement("drop_booked_cards"), {"ids": ahead})
         for was, becomes in zip(before, after, strict=True):
             await self._write(was, becomes, now)
-            await self._record(was, becomes, actor, "booking_cancelled", now)
+            await self._record(was, becomes, actor, BookingEventKind.CANCELLED, now)
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Booking]:
         """Lock rows, and read them with their cards and jobs after that; unknown ids are left out."""
@@ -280,7 +283,7 @@ class Bookings:
         if written.rowcount != 1:
             raise WriteConflictError(f"{after.id} was changed between reading and writing")
 
-    async def _record(self, before: Booking, after: Booking, actor: str, kind: str, now: datetime) -> None:
+    async def _record(self, before: Booking, after: Booking, actor: str, kind: BookingEventKind, now: datetime) -> None:
         data = {"start": after.span.start.isoformat(), "end": after.span.end.isoformat()}
         if before.span != after.span:
             data |= {"start_before": before.span.start.isoformat(), "end_before": before.span.end.isoformat()}

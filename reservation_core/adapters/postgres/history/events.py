@@ -9,6 +9,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.domain.event_kinds import EventKind
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.history.events import EventRecord, Recorded
 
@@ -19,7 +20,7 @@ class ReservationEvent(NamedTuple):
     reservation_id: str
     at: datetime
     actor: str
-    kind: str
+    kind: EventKind
     before: str
     after: str
     reason_code: str
@@ -65,7 +66,7 @@ class Events:
         self,
         *,
         actor: str,
-        kind: str,
+        kind: EventKind,
         at: datetime,
         subject: str | None = None,
         data: dict[str, Any] | None = None,

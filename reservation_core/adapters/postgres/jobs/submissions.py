@@ -18,7 +18,7 @@ from reservation_core.domain.errors import (
     UnknownBookingError,
     UnknownCallerError,
 )
-from reservation_core.domain.jobs.lifecycle import SUBMISSION_KIND
+from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.policy.rules import not_in_project
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
@@ -43,7 +43,7 @@ async def store(
             "status": first.status.value,
             "reason_code": first.reason.code.value,
             "reason": first.reason.detail,
-            "event_kind": SUBMISSION_KIND,
+            "event_kind": JobEventKind.SUBMITTED,
             "now": now,
         },
     )

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.domain.event_kinds import PodEventKind
 from reservation_core.domain.pods.pod_reports import Admission, BookedSlot, PodReport
 
 _LATELY = timedelta(days=1)
@@ -84,9 +85,9 @@ class Admissions:
                     "now": now,
                 },
             )
-        lines = [("pod_ended", row) for row in ended]
-        lines += [("pod_admitted", row) for row in new]
-        lines += [("pod_ended", row) for row in new if row.ended_at is not None]
+        lines = [(PodEventKind.ENDED, row) for row in ended]
+        lines += [(PodEventKind.ADMITTED, row) for row in new]
+        lines += [(PodEventKind.ENDED, row) for row in new if row.ended_at is not None]
         if lines:
             await self._connection.execute(
                 statement("record_admissions"),
@@ -100,12 +101,12 @@ class Admissions:
             )
 
 
-def _data(kind: str, row: Admission) -> dict[str, object]:
-    at = row.ended_at if kind == "pod_ended" and row.ended_at is not None else row.admitted_at
+def _data(kind: PodEventKind, row: Admission) -> dict[str, object]:
+    at = row.ended_at if kind is PodEventKind.ENDED and row.ended_at is not None else row.admitted_at
     return {
         "namespace": row.namespace,
         "name": row.name,
         "uid": row.pod_uid,
         "gpus": row.gpus,
-        "since" if kind == "pod_admitted" else "until": at.isoformat(),
+        "since" if kind is PodEventKind.ADMITTED else "until": at.isoformat(),
     }
