@@ -13,6 +13,7 @@ from secrets import token_hex
 from api_service.following import SharedWakeups
 from api_service.web.event_ids import SeenIds
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.domain.event_kinds import PeopleEventKind, known_kind
 from reservation_core.ports.history.events import Recorded
 from reservation_core.runtime.loops.loops import Loop
 
@@ -34,9 +35,7 @@ def topics_of(recorded: Recorded) -> frozenset[str]:
         return frozenset({"now", "queue", "jobs", f"job:{subject}"})
     if subject.startswith("bkg-"):
         return frozenset({"now", "calendar", f"booking:{subject}"})
-    if recorded.kind.startswith(("session_", "signed_", "notice_", "calendar_feed_")):
-        return frozenset({"admin"})
-    if recorded.kind.startswith(("user_", "token_", "project_")):
+    if known_kind(PeopleEventKind, recorded.kind) is not None:
         return frozenset({"admin"})
     return frozenset({"now", "calendar", "admin"})
 

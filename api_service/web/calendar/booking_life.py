@@ -3,31 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import assert_never
 from zoneinfo import ZoneInfo
 
 from api_service.web.words import clock
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.domain.bookings.nouns import BookingReason
+from reservation_core.domain.event_kinds import BookingEventKind, known_kind
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
-_WORDS = {
-    "booking_waitlisted": "put on the waitlist",
-    "booking_offered": "offered",
-    "booking_changed": "given another title",
-    "booking_started": "its time has begun",
-    "booking_starting_soon": "told that it begins soon",
-    "booking_ending_soon": "told that it ends soon",
-    "no_show_warning": "told that nothing runs in it",
-    "start_promise_missed": "its GPUs were not free in time",
-    "workload_refused": "its workload could not start",
-    "workload_failed": "its workload failed",
-    "booking_released": "given up",
-    "booking_cancelled": "cancelled",
-    "booking_ended": "over",
-    "booking_offer_expired": "the offer ran out",
-    "booking_wait_expired": "waited in vain",
-}
 # What these say, the line says already: who did it, and the times in the reader's own zone.
 _SAID_ALREADY = frozenset(
     {
@@ -64,29 +49,63 @@ def _step(event: EventOut, zone: ZoneInfo, now: datetime) -> BookingStep:
     return BookingStep(event.at, _words(event, zone, now), _why(event), who)
 
 
-def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:
-    kind, data = event.kind, event.data
-
-    def times(*names: str) -> str:
-        written = (data.get(name) for name in names)
-        return " – ".join(clock(datetime.fromisoformat(at) if at else None, zone, now) for at in written)
-
+def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:  # noqa: C901 - one arm a kind
+    kind = known_kind(BookingEventKind, event.kind)
     match kind:
-        case "booking_confirmed" if event.before is None:
-            return f"booked: {times('start', 'end')}"
-        case "booking_confirmed":
-            taken = "the offer is taken" if event.before == BookingStatus.OFFERED else "came free"
-            return f"{taken}: {times('start', 'end')}"
-        case "booking_waitlisted":
-            return f"{_WORDS[kind]} for {times('start', 'end')}"
-        case "booking_moved" if "start_before" in data:
-            return f"changed: {times('start', 'end')}, before {times('start_before', 'end_before')}"
-        case "booking_moved":
+        case None:
+            return event.kind.replace("_", " ")
+        case BookingEventKind.CONFIRMED:
+            return f"{_confirmed(event)}: {_times(event, zone, now)}"
+        case BookingEventKind.WAITLISTED:
+            return f"put on the waitlist for {_times(event, zone, now)}"
+        case BookingEventKind.MOVED if "start_before" in event.data:
+            return f"changed: {_times(event, zone, now)}, before {_times(event, zone, now, '_before')}"
+        case BookingEventKind.MOVED:
             return "put on other GPUs"
-        case "maintenance_affects":
-            return f"changed for maintenance: {times('start', 'end')}"
+        case BookingEventKind.MAINTENANCE_AFFECTS:
+            return f"changed for maintenance: {_times(event, zone, now)}"
+        case BookingEventKind.OFFERED:
+            return "offered"
+        case BookingEventKind.CHANGED:
+            return "given another title"
+        case BookingEventKind.STARTING_SOON:
+            return "told that it begins soon"
+        case BookingEventKind.STARTED:
+            return "its time has begun"
+        case BookingEventKind.START_PROMISE_MISSED:
+            return "its GPUs were not free in time"
+        case BookingEventKind.WORKLOAD_REFUSED:
+            return "its workload could not start"
+        case BookingEventKind.WORKLOAD_FAILED:
+            return "its workload failed"
+        case BookingEventKind.NO_SHOW_WARNING:
+            return "told that nothing runs in it"
+        case BookingEventKind.ENDING_SOON:
+            return "told that it ends soon"
+        case BookingEventKind.ENDED:
+            return "over"
+        case BookingEventKind.RELEASED:
+            return "given up"
+        case BookingEventKind.CANCELLED:
+            return "cancelled"
+        case BookingEventKind.OFFER_EXPIRED:
+            return "the offer ran out"
+        case BookingEventKind.WAIT_EXPIRED:
+            return "waited in vain"
         case _:
-            return _WORDS.get(kind, kind.replace("_", " "))
+            assert_never(kind)
+
+
+def _confirmed(event: EventOut) -> str:
+    if event.before is None:
+        return "booked"
+    return "the offer is taken" if event.before == BookingStatus.OFFERED else "came free"
+
+
+def _times(event: EventOut, zone: ZoneInfo, now: datetime, which: str = "") -> str:
+    """The slot that an event carries, as `start` and `end` with `which` behind."""
+    written = (event.data.get(f"{name}{which}") for name in ("start", "end"))
+    return " – ".join(clock(datetime.fromisoformat(at) if at else None, zone, now) for at in written)
 
 
 def _why(event: EventOut) -> str | None:

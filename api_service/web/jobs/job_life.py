@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from reservation_core.domain.model import FINAL_STATUSES
 from reservation_core.ports.history.events import EventRecord
-
-_ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ def life_of(events: Sequence[EventRecord], now: datetime) -> list[LifeStep]:
     for event in events:
         moved = event.after is not None and event.after != event.before
         lasted = None
-        if moved and event.after not in _ENDED:
+        if moved and event.after not in FINAL_STATUSES:
             lasted = ends.get(event.id, now) - event.at
         words = str(event.after) if moved else event.kind.replace("_", " ")
         steps.append(

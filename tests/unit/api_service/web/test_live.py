@@ -96,7 +96,7 @@ async def _settled(subscription: PageSubscription) -> None:
         ("node-1/3", "gpu_changed", {"now", "calendar", "admin"}),
         ("tok-1", "token_revoked", {"admin"}),
         ("alice", "user_disabled", {"admin"}),
-        ("tok-2", "session_opened", {"admin"}),
+        ("tok-2", "session_begun", {"admin"}),
         (None, "policy_changed", {"now", "calendar", "admin"}),
     ],
 )
