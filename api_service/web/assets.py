@@ -1,6 +1,6 @@
-"""The files that pages load: our styles, and what `make web` has built of scripts, where it has.
+"""The static files of the pages: styles, and the scripts that `make web` builds.
 
-An address holds a digest of the file, so browsers keep it for ever and never have an old one.
+An address holds a digest of the file, so browsers may cache it for ever.
 """
 
 import gzip
@@ -27,7 +27,7 @@ _KEPT = "public, max-age=31536000, immutable"
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file, as it is and compressed."""
+    """One file, plain and compressed."""
 
     media_type: str
     digest: str
@@ -49,15 +49,15 @@ class Assets:
                     self._found[path.name] = Asset(media_type, digest, content, _compressed(content))
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file: scripts are there only where they were built."""
+        """Whether the file exists: scripts exist only where they were built."""
         return name in self._found
 
     def url(self, name: str) -> str:
-        """Where a file is. Raises KeyError for one that there is not."""
+        """The address of a file. Raises KeyError for an unknown name."""
         return f"/static/{self._found[name].digest}/{name}"
 
     async def serve(self, request: Request) -> Response:
-        """`/static/{digest}/{name}`."""
+        """Answer `/static/{digest}/{name}`."""
         found = self._found.get(request.path_params["name"])
         if found is None or found.digest != request.path_params["digest"]:
             raise HTTPException(404)

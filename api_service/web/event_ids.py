@@ -1,15 +1,15 @@
-"""Which events have been seen. Ids are given before transactions commit: a smaller one may come to be seen later."""
+"""The events that were seen. Ids are given before transactions commit, so a smaller id may appear later."""
 
 from collections.abc import Collection, Iterable
 
 PATIENCE_S = 60.0
-"""For so long an id that was passed over is looked for; no transaction takes longer. Most of these were rolled back."""
+"""How long to wait for a skipped id. No transaction takes longer; most of these were rolled back."""
 MOST = 10_000
-"""More than these are not looked for: ids that were never used, after a database was restored."""
+"""The most ids to wait for: a restored database skips many that were never used."""
 
 
 class SeenIds:
-    """`newest`: the greatest id that was seen. Times are in seconds by any clock that only goes forward."""
+    """`newest`: the greatest id seen. Times are in seconds of a monotonic clock."""
 
     def __init__(self, newest: int) -> None:
         self.newest = newest
@@ -17,11 +17,11 @@ class SeenIds:
 
     @property
     def missing(self) -> Collection[int]:
-        """Ids before the newest that may yet come."""
+        """Ids before the newest that may still appear."""
         return self._missing.keys()
 
     def saw(self, ids: Iterable[int], at: float) -> None:
-        """These have come, in order."""
+        """Note ids, in order."""
         for event_id in ids:
             if event_id > self.newest:
                 self._missing.update(dict.fromkeys(range(max(self.newest + 1, event_id - MOST), event_id), at))
@@ -30,7 +30,7 @@ class SeenIds:
                 self._missing.pop(event_id, None)
 
     def give_up(self, at: float) -> None:
-        """Look no more for what has not come in time."""
+        """Forget ids that did not appear in time."""
         over = [event_id for event_id, since in self._missing.items() if at - since > PATIENCE_S]
         if len(self._missing) - len(over) > MOST:
             over = sorted(self._missing)[:-MOST]

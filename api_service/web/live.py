@@ -1,7 +1,7 @@
-"""What pages are told while they are open: that something of a kind has changed, never what.
+"""Notify open pages that a topic has changed, not what has changed.
 
-One look at the record for all open pages of the process, when a wake-up came; a page then asks anew for what it shows,
-with its own rights. A wake-up carries nothing, so what an event is about is read from the record.
+After a wake-up, the process reads the audit log once for all its open pages; each page then requests its parts again,
+with its own rights. A wake-up carries no data, so the subject of an event is read from the log.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from reservation_core.ports.history.events import Recorded
 from reservation_core.runtime.loops.loops import Loop
 
 PAUSE_S = 0.5
-"""Between two looks: a page hears of a change twice a second at most."""
+"""Between two reads: a page is notified twice a second at most."""
 SWEEP_S = 2.0
 BEAT_S = 20.0
 _LOOK_BACK = 500
-"""When the first page opens, so many ids are looked through for some that have not come yet."""
+"""Ids before the newest that are read when the first page opens: some may not have appeared yet."""
 _PAGE = 2000
 _TOPICS_KEPT = 10_000
 _MOST_DIGITS = 15
 
 
 def topics_of(recorded: Recorded) -> frozenset[str]:
-    """What pages show of this."""
+    """The topics of an event."""
     subject = recorded.subject or ""
     if subject.startswith("job-"):
         return frozenset({"now", "queue", "jobs", f"job:{subject}"})
@@ -41,22 +41,22 @@ def topics_of(recorded: Recorded) -> frozenset[str]:
 
 
 class PageSubscription:
-    """What one open page waits for."""
+    """The topics that one open page waits for."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics = frozenset(topics)
         self._changed: set[str] = set()
         self._rung = asyncio.Event()
 
-    def tell(self, topics: Iterable[str]) -> None:
-        """These have changed."""
+    def notify(self, topics: Iterable[str]) -> None:
+        """Note changed topics."""
         mine = self.topics.intersection(topics)
         if mine:
             self._changed |= mine
             self._rung.set()
 
     async def changed(self, within_s: float) -> list[str]:
-        """What has changed since the last time; nothing when the time ran out."""
+        """The topics that changed since the last call; empty after a timeout."""
         try:
             async with asyncio.timeout(within_s):
                 await self._rung.wait()
@@ -68,7 +68,7 @@ class PageSubscription:
 
 
 class LiveTopics:
-    """One look for all open pages."""
+    """Follows the audit log for all open pages."""
 
     def __init__(self, uow: UnitOfWorkFactory, wakeups: SharedWakeups) -> None:
         self._uow = uow
@@ -77,7 +77,7 @@ class LiveTopics:
         self._first = asyncio.Event()
         self._seen: SeenIds | None = None
         self._estimates: object = None
-        # Positions: which looks there have been since pages were first open, and what each has found.
+        # Positions count reads since the first page was open; each topic has the read that found it changed.
         self._since = ""
         self._looks = 0
         self._changed_in: OrderedDict[str, int] = OrderedDict()
@@ -85,16 +85,16 @@ class LiveTopics:
 
     @contextmanager
     def subscribed(self, topics: Iterable[str], position: str = "") -> Iterator[PageSubscription]:
-        """A subscription for as long as the block runs, told what has changed since a `position`.
+        """A subscription while the block runs; it begins with what has changed since a `position`.
 
-        Without a position, or with one that nobody knows any more, everything has.
+        Without a known position, all topics have.
         """
         subscription = PageSubscription(topics)
         self._open.add(subscription)
         self._first.set()
         if self._seen is not None:
-            # Else nobody knows yet what is new from now on: the first look tells it.
-            subscription.tell(self._changed_since(subscription.topics, position))
+            # Otherwise the first read notifies it.
+            subscription.notify(self._changed_since(subscription.topics, position))
         try:
             yield subscription
         finally:
@@ -102,18 +102,17 @@ class LiveTopics:
 
     @property
     def open_pages(self) -> int:
-        """How many are subscribed."""
         return len(self._open)
 
     @property
     def position(self) -> str:
-        """How far pages are told by now: what is read after this, and subscribed from here, misses nothing."""
+        """How far pages were notified: a subscription from here misses nothing that is read after this."""
         return "" if self._seen is None else f"{self._since}.{self._looks}"
 
     async def run(self, loop: Loop) -> None:
-        """Look and tell until cancelled. Nothing is read while no page is open.
+        """Read and notify until cancelled. Nothing is read while no page is open.
 
-        While looks fail, pages stay as they are; what happened meanwhile is read by the next that goes well.
+        After a failed read pages stay as they are; the next read includes what they missed.
         """
 
         async def once() -> None:
@@ -132,7 +131,7 @@ class LiveTopics:
         await loop.repeat(once)
 
     async def _look(self) -> bool:
-        """Read what is new, and tell it; whether there is more than was read."""
+        """Read new events and notify pages; whether more events wait."""
         at = asyncio.get_running_loop().time()
         async with self._uow() as uow:
             estimates = await uow.events.estimates_as_of()
@@ -151,19 +150,19 @@ class LiveTopics:
             changed.add("queue")
         self._seen.saw((seen_id.id for seen_id in recorded), at)
         self._seen.give_up(at)
-        self.tell(changed)
+        self.notify(changed)
         return len(recorded) >= _PAGE
 
     def _begin(self, seen: SeenIds, estimates: object) -> None:
-        """From here on it is known what is new. What happened since they were read is not: all pages are told all."""
+        """Start to follow the log. All open pages reload: what changed before this read is unknown."""
         self._seen, self._estimates = seen, estimates
         self._since, self._looks, self._forgotten = token_hex(4), 0, 0
         self._changed_in.clear()
         for subscription in self._open:
-            subscription.tell(subscription.topics)
+            subscription.notify(subscription.topics)
 
-    def tell(self, changed: Collection[str]) -> None:
-        """Tell open pages of a change."""
+    def notify(self, changed: Collection[str]) -> None:
+        """Notify open pages of changed topics."""
         self._looks += 1
         for topic in changed:
             self._changed_in[topic] = self._looks
@@ -171,7 +170,7 @@ class LiveTopics:
         while len(self._changed_in) > _TOPICS_KEPT:
             self._forgotten = self._changed_in.popitem(last=False)[1]
         for subscription in self._open if changed else ():
-            subscription.tell(changed)
+            subscription.notify(changed)
 
     def _changed_since(self, topics: Iterable[str], position: str) -> Iterable[str]:
         since, _, number = position.partition(".")
@@ -183,7 +182,7 @@ class LiveTopics:
 
 
 async def messages(topics: LiveTopics, named: Iterable[str], position: str = "") -> AsyncGenerator[bytes]:
-    """The stream of one page: an event for each of its topics that changed, a comment now and then."""
+    """One page's stream: an event for each changed topic, a comment now and then."""
     with topics.subscribed(named, position) as subscription:
         yield b"retry: 2000\n\n"
         number = 0

@@ -1,4 +1,4 @@
-"""Every page, in the order in which addresses are tried."""
+"""Every page, in the order in which addresses are matched."""
 
 from api_service.web.routes import (
     account,

@@ -1,4 +1,4 @@
-"""Plots as geometry: where columns, lines and labels of a drawing go. Units are those of an SVG's view box."""
+"""Plots as geometry: places of columns, lines and labels, in units of the SVG's view box."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ _TICKS = 4
 _MOST_LABELS = 10
 _GAP = 0.25
 _LEAST = 0.08
-"""What the highest line is for at least, in GPU-hours: seconds of use need no axis of their own."""
+"""The lowest top of the axis, in GPU-hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlotColumn:
-    """One step: from `x`, `width` wide; what was held up to `held_y`, and of it what was used up to `used_y`."""
+    """One step, from `x` and `width` wide: held hours up to `held_y`, used hours of them up to `used_y`."""
 
     x: float
     width: float
@@ -26,7 +26,7 @@ class PlotColumn:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A word beside an axis, and where on it."""
+    """A label and its place on an axis."""
 
     at: float
     words: str
@@ -47,7 +47,7 @@ class ColumnPlot:
 
 
 def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[str]) -> ColumnPlot:
-    """One column a step; all three have an entry for each. Used is drawn within held, and never above it."""
+    """One column a step; the three sequences have one entry a step. Used hours are drawn within held ones."""
     top = _rounded_up(max(_LEAST, *held) if held else 0.0)
     base, high = HEIGHT - _BOTTOM, HEIGHT - _BOTTOM - _TOP
     room = (WIDTH - _LEFT - _RIGHT) / max(1, len(held))
@@ -70,7 +70,7 @@ def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[s
 
 
 def shares(values: Sequence[float], of: float) -> list[float]:
-    """How long bars are, in per cent of the longest."""
+    """The lengths of bars, in per cent of the longest."""
     return [0.0 if of <= 0 else round(100 * min(1.0, value / of), 2) for value in values]
 
 

@@ -1,4 +1,4 @@
-"""Templates into pages, and the headers that every page has."""
+"""Render templates into pages, with the headers of every page."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ _COMPRESS_FROM = 1024
 
 
 class Templates:
-    """The templates, compiled once. What they are given is escaped, and a name that they lack is an error."""
+    """The templates, compiled once. Values are escaped, and an unknown name is an error."""
 
     def __init__(self, assets: Assets) -> None:
         self._environment = Environment(
@@ -42,7 +42,7 @@ class Templates:
         self._environment.filters["wire"] = rfc3339
 
     def text(self, name: str, *, zone: ZoneInfo, now: datetime, **context: Any) -> str:
-        """A template with its context; `now` and the zone are for how times are written."""
+        """A rendered template; `now` and `zone` are for how times are written."""
         context |= {
             "now": now,
             "zone": zone.key,
@@ -50,18 +50,18 @@ class Templates:
             "full_clock": lambda when: words.full_clock(when, zone),
             "time": lambda when: words.time_element(when, zone, now),
             "until": lambda when: words.until(when, now),
-            "told": lambda text: words.in_zone(text, zone, now),
+            "in_zone": lambda text: words.in_zone(text, zone, now),
         }
         return self._environment.get_template(name).render(context)
 
 
 def new_nonce() -> str:
-    """What a page's own scripts and styles carry."""
+    """A value that a page's own scripts and styles carry."""
     return token_urlsafe(16)
 
 
 def html(request: Request, text: str, *, nonce: str, status: int = 200) -> Response:
-    """A page or a part of one. Nothing is loaded from elsewhere, nobody frames it, and no proxy keeps it."""
+    """A page or a part of one. It loads nothing from elsewhere, can't be framed, and is not cached."""
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; "
         "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -78,7 +78,7 @@ def html(request: Request, text: str, *, nonce: str, status: int = 200) -> Respo
 
 
 def json_data(request: Request, value: object) -> Response:
-    """What a page's script asks for."""
+    """Data for a page's script."""
     content = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
     return _compressed(request, content, "application/json", headers, 200)

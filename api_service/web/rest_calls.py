@@ -1,7 +1,7 @@
-"""REST from within the same process: a page can do what REST can, by the same rules, and nothing else.
+"""Call REST from within the same process: a page can do what REST can, by the same rules, and nothing else.
 
-A call goes to the routes that requests go to, past the network and the gate; the caller is the browser session's user.
-Answers are read once, into the contract's classes. A problem (RFC 9457) is raised.
+A call goes to the routes that requests go to, past the network and the gate; the caller is the session's user. An
+answer is read once, into its contract class. A problem (RFC 9457) is raised.
 """
 
 import json
@@ -73,27 +73,26 @@ class RestProblemError(Exception):
 
     @classmethod
     def because(cls, status: int, detail: str) -> "RestProblemError":
-        """A refusal of the page's own."""
+        """A refusal of the page itself."""
         return cls(Problem(type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail))
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.problem.status
 
     @property
     def detail(self) -> str:
-        """The problem, and what to do about it."""
+        """The reason, and what to do about it."""
         return self.problem.detail
 
     @property
     def rules(self) -> list[str]:
-        """Every rule that is broken, in words."""
+        """Every broken rule, in words."""
         return [rule.detail for rule in self.problem.broken_rules or []]
 
     @property
     def slots(self) -> list[Slot]:
-        """The nearest slots that would do."""
+        """The nearest free slots."""
         return self.problem.nearest_slots or []
 
 
@@ -125,13 +124,13 @@ class RestCalls:
         self._principal = principal
 
     async def get(self, model: type[M], path: str, query: Query | None = None) -> M:
-        """What GET answers."""
+        """The answer to GET."""
         return (await self.call(model, "GET", path, query=query)).body
 
     async def all(
         self, model: type[ListPage[T]], path: str, query: Query | None = None, *, at_most: int = 10_000
     ) -> list[T]:
-        """All items of a list, page by page, the first `at_most`."""
+        """The first `at_most` items of a list, over all its pages."""
         items: list[T] = []
         asked = {"limit": _PAGE, **(query or {})}
         while True:
@@ -144,7 +143,7 @@ class RestCalls:
     async def post(
         self, model: type[M], path: str, body: object = None, *, key: str | None = None, query: Query | None = None
     ) -> M:
-        """What POST answers; `key` is the Idempotency-Key."""
+        """The answer to POST; `key` is the Idempotency-Key."""
         return (await self.call(model, "POST", path, body=body, key=key, query=query)).body
 
     async def call(self, model: type[M], method: str, path: str, **parts: Unpack[CallParts]) -> RestAnswer[M]:
@@ -153,9 +152,9 @@ class RestCalls:
         return RestAnswer(answer.headers, model.model_validate_json(answer.body))
 
     async def send(self, method: str, path: str, **parts: Unpack[CallParts]) -> RestAnswer[bytes]:
-        """Any call, with its answer as bytes. `path` is percent-encoded where it must be."""
+        """Any call, with its answer as bytes. `path` is percent-encoded where needed."""
         if "%2f" in path.lower():
-            # No id has a slash: one that was typed must not become another address.
+            # No id has a slash: a typed one must not become another address.
             raise RestProblemError.because(404, "There is nothing of this id. Look for it in the list.")
         body = parts.get("body")
         content = b"" if body is None else json.dumps(body).encode()
@@ -178,7 +177,7 @@ class RestCalls:
     def _scope(
         self, method: str, path: str, query: Query, headers: list[tuple[bytes, bytes]]
     ) -> MutableMapping[str, Any]:
-        """The call as a server would have it; the gate knows the caller already."""
+        """The call as a server would pass it; the caller is authenticated already."""
         browsers = self._request.scope
         return {
             "type": "http",

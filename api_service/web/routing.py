@@ -1,4 +1,4 @@
-"""What a route of the pages is."""
+"""The routes of pages."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,8 +21,6 @@ class PageAccess(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebRoute:
-    """The handler of an address. `draws`: it answers with a page or a part of one, not with a stream."""
-
     method: str
     path: str
     handler: Handler

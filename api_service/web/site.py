@@ -1,4 +1,4 @@
-"""The pages of one application: their routes, who is let in, and what is shown when something is wrong."""
+"""All pages of the application: their routes, access, and error pages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Site:
-    """All pages. `rest` is what serves the routes of REST, in the same process."""
+    """All pages. `rest` serves the routes of REST in the same process."""
 
     def __init__(self, services: Services, rest: ASGIApp) -> None:
         self._services = services
@@ -45,24 +45,23 @@ class Site:
         self._assets = Assets()
         self._templates = Templates(self._assets)
         self._live = LiveTopics(services.runtime.uow, services.wakeups)
-        self._fleet = FleetReader(services.runtime.uow, services.runtime.clock, lambda: self._live.tell({"now"}))
+        self._fleet = FleetReader(services.runtime.uow, services.runtime.clock, lambda: self._live.notify({"now"}))
         self._nodes = NodeMarkup(self._templates)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Tell open pages of what changes, for as long as the block runs."""
-        telling = asyncio.create_task(self._live.run(self._services.runtime.loops["open_pages"]))
+        """Notify open pages of changes while the block runs."""
+        following = asyncio.create_task(self._live.run(self._services.runtime.loops["open_pages"]))
         try:
             yield
         finally:
             await self._fleet.close()
-            telling.cancel()
-            for result in await asyncio.gather(telling, return_exceptions=True):
+            following.cancel()
+            for result in await asyncio.gather(following, return_exceptions=True):
                 if isinstance(result, Exception):
                     _log.error("background_task_failed", error=repr(result))
 
     def routes(self, listed: Sequence[WebRoute] = WEB_ROUTES) -> list[Route]:
-        """What the application serves of it."""
         return [
             Route("/", _to_now, methods=["GET"], include_in_schema=False),
             Route("/static/{digest}/{name}", self._assets.serve, methods=["GET"], include_in_schema=False),
@@ -73,41 +72,41 @@ class Site:
         ]
 
     def draws(self, request: Request) -> bool:
-        """Whether this request comes from somebody who looks at pages, so that a problem is to be one, too."""
+        """Whether the request comes from a page, so that its problem is drawn as one."""
         accepts = "text/html" in request.headers.get("accept", "") or "hx-request" in request.headers
         return accepts and not request.url.path.startswith(_REST)
 
     def problem_page(self, request: Request, response: Response) -> Response:
-        """A problem as REST says it, as a page or as the part of one."""
-        return _drawn(self._visit(request, None, Form({})), RestProblemError.of(response))
+        """A problem of REST as a page, or as a part of one."""
+        return _draw_problem(self._visit(request, None, Form({})), RestProblemError.of(response))
 
     def _endpoint(self, route: WebRoute) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            request.scope["route"] = route  # by which requests are counted
+            request.scope["route"] = route  # the label of its metrics
             visit = self._visit(request, None, Form({}))
             try:
                 if route.access is not PageAccess.ANYBODY:
                     visitor = await self._visitor(request)
                     if visitor is None:
-                        return self._asked_to_sign_in(request)
+                        return self._lead_to_sign_in(request)
                     visit = replace(visit, visitor=visitor)
                     _require(route.access, visitor)
                 if route.method != "GET":
                     visit = replace(visit, form=await self._form(request, visit.visitor))
                 return await route.handler(visit)
             except Exception as error:  # noqa: BLE001 - what nobody foresaw travels on
-                return self._refused(visit, error)
+                return self._draw_error(visit, error)
 
         return endpoint
 
-    def _refused(self, visit: Visit, error: Exception) -> Response:
-        """The page for an error that has one; what nobody foresaw travels on, to the gate."""
+    def _draw_error(self, visit: Visit, error: Exception) -> Response:
+        """The page for an expected error; an unexpected one is raised again, for the gate."""
         if isinstance(error, RestProblemError):
-            return _drawn(visit, error)
+            return _draw_problem(visit, error)
         problem = of_exception(error, visit.request)
         if problem is None:
             raise error
-        return _drawn(visit, RestProblemError.of(problem))
+        return _draw_problem(visit, RestProblemError.of(problem))
 
     async def _visitor(self, request: Request) -> SignedInVisitor | None:
         secret = self._cookies(request).session(request)
@@ -118,14 +117,14 @@ class Site:
         except ProblemError as problem:
             if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
                 raise
-            return None  # over, or never was one: they sign in again
+            return None  # expired or unknown: the user signs in again
         request.scope["principal"] = principal
         if principal.role is Role.SERVICE:
-            return None  # no session begins with it, but a cookie holds what its browser was told to send
+            return None  # a service has no session, but a cookie can hold its token
         return SignedInVisitor(principal, secret, RestCalls(self._rest, request, principal))
 
     async def _form(self, request: Request, visitor: SignedInVisitor | None) -> Form:
-        """Raises ProblemError: 403 for what no page of ours has sent."""
+        """Raises ProblemError (403) for a form that no page of ours has sent."""
         _refuse_other_sites(request, self._services.settings.web.public_url)
         form = await read_form(request, self._services.settings.max_body_bytes)
         if visitor is not None:
@@ -136,9 +135,9 @@ class Site:
                 )
         return form
 
-    def _asked_to_sign_in(self, request: Request) -> Response:
+    def _lead_to_sign_in(self, request: Request) -> Response:
         if "hx-request" in request.headers:
-            # The page that asks for its part is shown signed out, where it will lead back to.
+            # The requesting page reloads, and leads to the sign-in and back.
             return Response(status_code=401, headers={"HX-Refresh": "true", "Cache-Control": "no-store"})
         if request.headers.get("accept") == "text/event-stream":
             return respond(401, "unauthenticated", "Your session is over. Sign in again.")
@@ -165,12 +164,12 @@ class Site:
         return Cookies.of(request, self._services.settings.web.public_url)
 
 
-def _drawn(visit: Visit, problem: RestProblemError) -> Response:
+def _draw_problem(visit: Visit, problem: RestProblemError) -> Response:
     if visit.request.headers.get("accept") == "text/event-stream":
-        # A script asks why its stream is none: it shows the words itself.
+        # The script of a refused stream shows the words itself.
         response = Response(problem.problem.model_dump_json(exclude_none=True), problem.status, media_type=MEDIA_TYPE)
     elif visit.partial:
-        # What a script asked for goes where problems are shown, beside what was there.
+        # Shown at the page's place for problems; the requested part stays.
         response = visit.part("_problem.html", problem.status, problem=problem)
     else:
         title = HTTPStatus(problem.status).phrase
@@ -187,12 +186,12 @@ def _require(access: PageAccess, visitor: SignedInVisitor) -> None:
 
 
 def _refuse_other_sites(request: Request, public_url: str | None) -> None:
-    """What a browser says of who sends a form. Old ones say nothing: for these there is the token in the form."""
+    """Check the browser's word on the sender of a form. Old browsers send none; the form's token protects them."""
     sent_from = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
-    # A proxy may ask us by another name than browsers know us by: where we are told, we know that, too.
+    # Behind a proxy, browsers know this server by the name of the public URL.
     ours = [request.headers.get("host", ""), *([] if public_url is None else [urlsplit(public_url).netloc])]
-    # Opaque origins (`null`) are sent by pages that hide where they are from; ours don't.
+    # Pages that hide their origin send `null`; ours don't.
     sender = "" if origin is None else origin.partition("://")[2]
     elsewhere = origin is not None and (not sender or sender not in ours)
     if sent_from not in (None, "same-origin", "none") or (sent_from is None and elsewhere):

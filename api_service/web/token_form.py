@@ -1,4 +1,4 @@
-"""The form that makes a token."""
+"""The form that creates a token."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ SCOPES = {
     "read submit": "looking, and jobs",
     "read book": "looking, and bookings",
 }
-"""The choices of the form, by the scopes that they send. `gpu-dev tokens create` offers any combination."""
+"""The choices of the form by their scopes. `gpu-dev tokens create` offers any combination."""
 
 
 def token_asked(visit: Visit) -> dict[str, Any]:
-    """A body for POST /v1/tokens. Raises ProblemError (422) for what is no number and no time."""
+    """A body for POST /v1/tokens. Raises ProblemError (422) for an invalid number or time."""
     form = visit.form
     asked: dict[str, Any] = {}
     if (name := form.get("name")) is not None:

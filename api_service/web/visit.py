@@ -1,4 +1,4 @@
-"""One request for a page: who asks, from which zone, and how it is answered."""
+"""One request for a page: the visitor, the time zone, and the answer."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from reservation_core.ports.people.identities import Principal
 
 @dataclass(frozen=True, slots=True)
 class SignedInVisitor:
-    """The signed-in user, with what they may do, and their session's secret."""
+    """The signed-in user with their session's secret, and REST on their behalf."""
 
     principal: Principal
     secret: str
@@ -35,9 +35,9 @@ class SignedInVisitor:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request for a page. `form` is what was sent by POST, known to be from a page of ours.
+    """A request for a page. `form` was sent by POST from a page of ours.
 
-    `position`: how far open pages were told of changes when the request came, see live.py.
+    `position`: how far open pages had been notified when the request arrived, see live.py.
     """
 
     request: Request
@@ -56,28 +56,27 @@ class Visit:
 
     @property
     def signed_in(self) -> SignedInVisitor:
-        """The signed-in visitor. Routes for anybody must not ask."""
+        """The visitor. Not for routes that anybody may open."""
         if self.visitor is None:
             raise RuntimeError("nobody is signed in")
         return self.visitor
 
     @property
     def principal(self) -> Principal:
-        """The principal of the visitor."""
         return self.signed_in.principal
 
     @property
     def rest(self) -> RestCalls:
-        """REST, as whoever asks."""
+        """REST on the visitor's behalf."""
         return self.signed_in.rest
 
     def stream_place(self) -> AbstractContextManager[None]:
-        """For one more stream of whoever asks. Raises ProblemError (429) where there is no place left."""
+        """A place for one more stream of the visitor. Raises ProblemError (429) without a free one."""
         return self.services.page_streams.place(self.principal.user_id)
 
     @property
     def partial(self) -> bool:
-        """Whether a part of the page is asked for by its scripts, not a whole page."""
+        """Whether a script requests a part of the page."""
         return self.request.headers.get("hx-request") == "true" and "hx-boosted" not in self.request.headers
 
     def query(self, name: str, default: str = "") -> str:
@@ -85,13 +84,13 @@ class Visit:
         return self.request.query_params.get(name, default).strip()
 
     def path(self, name: str) -> str:
-        """A part of the address, such as a job's id, encoded for an address of REST."""
+        """A part of the address, such as a job's id, percent-encoded for REST."""
         return quote(str(self.request.path_params[name]), safe="")
 
     def instant(self, typed: str) -> str:
-        """A time as REST takes it: without an offset it is one of the zone that the page shows.
+        """A time as REST takes it; without an offset it is in the page's zone.
 
-        Raises ProblemError (422) for what is none.
+        Raises ProblemError (422) for other text.
         """
         try:
             read = datetime.fromisoformat(typed)
@@ -101,40 +100,38 @@ class Visit:
 
     @staticmethod
     def encoded(value: str) -> str:
-        """A word for an address of REST."""
         return quote(value, safe="")
 
     def page(self, template: str, *, title: str, status: int = 200, live: str = "", **context: Any) -> Response:
-        """A whole page. `live`: the topics (see live.py) that its parts wait for, with spaces between."""
-        # A page of which a script takes a part shows no notice: it is for the one that somebody is led to.
-        notice = None if self.partial else self.cookies.told(self.request)
+        """A whole page. `live`: its topics (see live.py), separated by spaces."""
+        # A page that a script takes a part of must not use up the notice.
+        notice = None if self.partial else self.cookies.notice(self.request)
         response = self._html(template, status, title=title, live=live, notice=notice, **context)
         if notice is not None:
-            self.cookies.was_told(response)
+            self.cookies.drop_notice(response)
         return response
 
     def part(self, template: str, status: int = 200, **context: Any) -> Response:
-        """A part of a page."""
         return self._html(template, status, **context)
 
     def go(self, path: str, notice: str | None = None) -> Response:
-        """Lead to another page, with a sentence on what was done."""
+        """Redirect to another page, with a sentence on what was done."""
         if self.partial:
             response = Response(status_code=204, headers={"HX-Redirect": path, "Cache-Control": "no-store"})
         else:
             response = Response(status_code=303, headers={"Location": path, "Cache-Control": "no-store"})
         if notice is not None:
-            self.cookies.tell(response, notice)
+            self.cookies.keep_notice(response, notice)
         return response
 
     def text(self, template: str, **context: Any) -> str:
-        """A template, with what every template may use."""
+        """A rendered template, with the values that every template may use."""
         visitor = self.visitor
         context |= {
             "me": None if visitor is None else visitor.principal,
             "position": self.position,
             "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
-            "key": token_urlsafe(18),  # of whatever a form of this page makes: sent twice it is made once
+            "key": token_urlsafe(18),  # the Idempotency-Key of this page's forms
             "nonce": self.nonce,
             "path": self.request.url.path,
             "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),

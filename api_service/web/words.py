@@ -1,4 +1,4 @@
-"""How things are written on pages: times, spans, sizes. Everything takes a zone or `now`; nothing asks the clock."""
+"""How times, spans and sizes are written. Zone and `now` are parameters; nothing reads the clock."""
 
 import re
 from datetime import datetime, timedelta
@@ -22,12 +22,12 @@ def clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:
 
 
 def in_zone(text: str, zone: ZoneInfo, now: datetime) -> str:
-    """A sentence of the server's with its times, which are in UTC, as `clock` writes them."""
+    """A sentence of the server with its times, which are in UTC, written as by `clock`."""
 
     def read(found: re.Match[str]) -> str:
         try:
             return clock(datetime.fromisoformat(found[0]), zone, now)
-        except ValueError:  # looks like a time, and is none
+        except ValueError:  # only looks like a time
             return found[0]
 
     return _TIME.sub(read, text)
@@ -64,7 +64,7 @@ def until(when: datetime, now: datetime) -> str:
 
 
 def hours(value: float) -> str:
-    """GPU-hours, as exact as somebody would read them."""
+    """GPU-hours, as exact as people read them."""
     if value == 0:
         return "0"
     if value < 0.01:
@@ -73,5 +73,4 @@ def hours(value: float) -> str:
 
 
 def gib(value: int) -> str:
-    """Bytes in GiB."""
     return f"{value / 2**30:.0f} GiB"

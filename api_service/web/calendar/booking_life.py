@@ -1,4 +1,4 @@
-"""A booking's life in words: what the record says of it, by whom, and from when to when it then was."""
+"""A booking's life in words: what happened, who did it, and its times afterwards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from reservation_core.domain.event_kinds import BookingEventKind, known_kind
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
-# What these say, the line says already: who did it, and the times in the reader's own zone.
-_SAID_ALREADY = frozenset(
+# The step itself says as much as these reasons: who did it, and the times.
+_SAID_BY_THE_STEP = frozenset(
     {
         BookingReason.WAITING_FOR_SLOT,
         BookingReason.OFFERED,
@@ -40,7 +40,7 @@ class BookingStep:
 
 
 def life_of_booking(newest_first: Sequence[EventOut], zone: ZoneInfo, now: datetime) -> list[BookingStep]:
-    """The steps, oldest first, from the events of the booking."""
+    """The steps, oldest first."""
     return [_step(event, zone, now) for event in reversed(newest_first)]
 
 
@@ -103,7 +103,7 @@ def _confirmed(event: EventOut) -> str:
 
 
 def _times(event: EventOut, zone: ZoneInfo, now: datetime, which: str = "") -> str:
-    """The slot that an event carries, as `start` and `end` with `which` behind."""
+    """The slot in the event's data, as `start` and `end` with the suffix `which`."""
     written = (event.data.get(f"{name}{which}") for name in ("start", "end"))
     return " – ".join(clock(datetime.fromisoformat(at) if at else None, zone, now) for at in written)
 
@@ -112,6 +112,6 @@ def _why(event: EventOut) -> str | None:
     why = event.data.get("why") or event.data.get("detail")
     if why is not None:
         return str(why)
-    if event.before == event.after or event.reason_code in _SAID_ALREADY:
+    if event.before == event.after or event.reason_code in _SAID_BY_THE_STEP:
         return None
     return event.reason

@@ -1,4 +1,4 @@
-"""Reading what a calendar page shows: all cards for the free counts, and what lies on the rows that are on the page."""
+"""Read what a calendar page shows: all GPUs for the free counts, and the entries on the page's rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api_service.access.sight import sight_of
-from api_service.web.calendar.timeline_entries import SeenEntry, events, seen
+from api_service.web.calendar.timeline_entries import SeenEntry, draw_events, see_entries
 from api_service.web.calendar.timeline_query import TimelineQuery
 from api_service.web.calendar.timeline_rows import By, RowPage, page_of, rows_of, usual_rows
 from api_service.web.calendar.timeline_table import heat
@@ -17,14 +17,14 @@ from reservation_core.domain.bookings.card_choice import BookableCard
 from reservation_core.usecases.bookings.view_calendar import calendar_cards, calendar_entries
 
 _MOST_DRAWN = 2000
-"""With more busy ranges on a page only one's own are drawn: nobody reads more, and browsers would be slow."""
+"""With more busy ranges on a page only the viewer's entries are drawn: browsers would be slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The contents of the page. `crowded`: others' entries were too many, and are in the free counts alone.
+    """The contents of the page. `crowded`: too many entries to draw; those of other users are only counted.
 
-    `types` and `nodes` are all there are to choose from.
+    `types` and `nodes` are all that can be chosen.
     """
 
     asked: TimelineQuery
@@ -38,7 +38,7 @@ class Shown:
     nodes: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
-        """For the timeline's script. Times are those of the clock on the wall."""
+        """The data of the timeline's script. Times are local, without an offset."""
         window, rows = self.window, self.rows.rows
         counts = {} if self.by is By.CARD else heat(rows, window, self.now)
         return {
@@ -55,13 +55,13 @@ class Shown:
             ],
             "cards": {row.id: len(row.cards) for row in rows},
             "heat": counts,
-            "events": events(self.found, rows, window),
+            "events": draw_events(self.found, rows, window),
             "crowded": self.crowded,
         }
 
 
 async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
-    """Read it, in one transaction."""
+    """Read the page's contents in one transaction."""
     window = window_of(asked.view, asked.day, visit.zone)
 
     async def read(uow: UnitOfWork) -> Shown:
@@ -80,7 +80,7 @@ async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
             window=window,
             now=known.now,
             rows=page,
-            found=seen(entries, page.rows, sight, window, known.now),
+            found=see_entries(entries, page.rows, sight, window, known.now),
             crowded=crowded,
             types=sorted({card.gpu_type for card in known.cards}),
             nodes=sorted({card.node for card in known.cards}),
@@ -94,6 +94,6 @@ def _is_asked_for(card: BookableCard, asked: TimelineQuery) -> bool:
 
 
 def _offset(now: datetime, window: DayWindow) -> str:
-    """How the zone's clocks differ from UTC now, such as `+01:00`."""
+    """The zone's present offset from UTC, such as `+01:00`."""
     minutes = (now.astimezone(window.zone).utcoffset() or timedelta(0)) // timedelta(minutes=1)
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"

@@ -1,4 +1,4 @@
-"""What lies on the calendar's rows, as one person sees it: whose it is where they may know, and what they can do."""
+"""The entries on the calendar's rows as one viewer sees them: owners by policy, and what the viewer can change."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,14 @@ from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry
 
 _NARROWEST = timedelta(minutes=15)
-"""What the clocks make shorter than this (an hour that comes twice) is drawn as long as this."""
+"""The shortest drawn entry: an entry in the hour that comes twice can end before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenEntry:
-    """One entry as somebody sees it. `label` is short, `words` say all.
+    """One entry as a viewer sees it. `label` is short, `words` is the tooltip.
 
-    `rows`: how many of its cards are in which rows. `href`: where it can be looked at. `movable` and `extendable`: what
-    may be dragged.
+    `rows`: the number of its GPUs by row. `href`: its page. `movable` and `extendable`: what may be dragged.
     """
 
     entry: CalendarEntry
@@ -35,13 +34,13 @@ class SeenEntry:
     extendable: bool
 
 
-def seen(
+def see_entries(
     entries: Iterable[CalendarEntry], rows: Sequence[Row], sight: Sight, window: DayWindow, now: datetime
 ) -> list[SeenEntry]:
-    """Entries as the caller sees them, with the rows that they are in."""
+    """Entries as the viewer sees them, with their rows."""
     row_of = {card.gpu_id: row.id for row in rows for card in row.cards}
 
-    @cache  # most begin and end with the hour
+    @cache  # most times are whole hours
     def clock(moment: datetime) -> str:
         return words.clock(moment, window.zone, now)
 
@@ -57,17 +56,17 @@ def _seen(
             counts[row_of[gpu_id]] = counts.get(row_of[gpu_id], 0) + 1
     mine = entry.user_id == sight.caller.user_id
     open_to = mine or sight.caller.is_admin
-    label, told = _named(entry, sight, mine=mine)
+    label, owner_words = _named(entry, sight, mine=mine)
     cards = entry.gpus * entry.nodes
     gpus = "1 GPU" if cards == 1 else f"{cards} GPUs"
-    told = f"{told}, {gpus}, {clock(entry.span.start)} to {clock(entry.span.end)}"
+    tooltip = f"{owner_words}, {gpus}, {clock(entry.span.start)} to {clock(entry.span.end)}"
     open_one = entry.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and entry.span.end > now
     changeable = mine and entry.kind is ReservationKind.BOOKING and open_one
     return SeenEntry(
         entry=entry,
         rows=counts,
         label=label,
-        words=f"{told}, {entry.status}",
+        words=f"{tooltip}, {entry.status}",
         mine=mine,
         href=_address(entry) if open_to else None,
         movable=changeable and entry.span.start > now,
@@ -107,8 +106,8 @@ def _address(entry: CalendarEntry) -> str | None:
             assert_never(entry.kind)
 
 
-def events(found: Iterable[SeenEntry], rows: Sequence[Row], window: DayWindow) -> list[dict[str, Any]]:
-    """What the timeline draws. Jobs and maintenance that take whole rows lie behind, else they are in the row."""
+def draw_events(found: Iterable[SeenEntry], rows: Sequence[Row], window: DayWindow) -> list[dict[str, Any]]:
+    """The timeline's events. Jobs and maintenance that take a whole row are its background."""
     wall = cache(window.wall)
     sizes = {row.id: len(row.cards) for row in rows}
     drawn: list[dict[str, Any]] = []
@@ -122,36 +121,36 @@ def events(found: Iterable[SeenEntry], rows: Sequence[Row], window: DayWindow) -
     return drawn
 
 
-def _is_behind(each: SeenEntry, count: int, size: int) -> bool:
-    return each.entry.kind is not ReservationKind.BOOKING and count == size
+def _is_behind(seen_entry: SeenEntry, count: int, size: int) -> bool:
+    return seen_entry.entry.kind is not ReservationKind.BOOKING and count == size
 
 
 def _event(
-    each: SeenEntry, number: int, rows: Collection[str], wall: Callable[[datetime], str], *, behind: bool
+    seen_entry: SeenEntry, number: int, rows: Collection[str], wall: Callable[[datetime], str], *, behind: bool
 ) -> dict[str, Any]:
-    entry = each.entry
+    entry = seen_entry.entry
     start, end = wall(entry.span.start), wall(entry.span.end)
     if end <= start:
         end = (datetime.fromisoformat(start) + _NARROWEST).isoformat(timespec="seconds")
     # Absent keys mean false: there may be thousands of these.
-    more: dict[str, Any] = {"words": each.words}
+    more: dict[str, Any] = {"words": seen_entry.words}
     event: dict[str, Any] = {
-        # A viewer who may not know the owner may not know the id either: it is in others' logs and events.
-        "id": f"{number if each.href is None else entry.id}{'~' if behind else ''}",
+        # The id of an entry would reveal its owner, by other logs and events.
+        "id": f"{number if seen_entry.href is None else entry.id}{'~' if behind else ''}",
         "resourceIds": sorted(rows),
         "start": start,
         "end": end,
-        "title": each.label,
-        "classNames": [entry.kind.value, "mine" if each.mine else "others", entry.status],
+        "title": seen_entry.label,
+        "classNames": [entry.kind.value, "mine" if seen_entry.mine else "others", entry.status],
         "extendedProps": more,
     }
     if entry.planned:
         event["classNames"].append("planned")
     if behind:
         event["display"] = "background"
-    if each.href is not None:
-        more["href"] = each.href
-    if each.extendable:
-        event |= {"durationEditable": True, "startEditable": each.movable}
-        more |= {"booking": entry.id, "movable": each.movable, "nodes": entry.nodes}
+    if seen_entry.href is not None:
+        more["href"] = seen_entry.href
+    if seen_entry.extendable:
+        event |= {"durationEditable": True, "startEditable": seen_entry.movable}
+        more |= {"booking": entry.id, "movable": seen_entry.movable, "nodes": entry.nodes}
     return event

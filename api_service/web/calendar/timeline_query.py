@@ -1,4 +1,4 @@
-"""What somebody wants to see of the calendar, as the page's address says it."""
+"""The requested view of the calendar, as in the page's address."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class TimelineQuery:
-    """The requested view: `by` None is whatever suits; `page` counts from 1; `as_table`: never the timeline."""
+    """The requested view. `by` None: chosen by size; `page` counts from 1; `as_table`: never the timeline."""
 
     view: TimelineScale
     by: By | None
@@ -29,7 +29,7 @@ class TimelineQuery:
     as_table: bool
 
     def address(self, path: str = "/calendar", **changes: object) -> str:
-        """The address of this with some of it changed. Another choice of rows begins with their first page."""
+        """The address of this view with changes. A change of rows begins at their first page."""
         if changes and "page" not in changes:
             changes["page"] = 1
         other = replace(self, **changes)  # type: ignore[arg-type]
@@ -45,8 +45,8 @@ class TimelineQuery:
         return f"{path}?{urlencode({name: value for name, value in fields.items() if value is not None})}"
 
 
-def asked_of(parameter: Callable[[str], str], today: date) -> TimelineQuery:
-    """Read the address. Raises ProblemError (422) for what can't be shown."""
+def read_query(parameter: Callable[[str], str], today: date) -> TimelineQuery:
+    """Read the address. Raises ProblemError (422) for invalid parameters."""
     day, page = parameter("from"), parameter("page")
     for name in ("type", "node"):
         if len(parameter(name)) > _LONGEST:
@@ -75,7 +75,7 @@ def _chosen(kind: type[E], value: str, name: str) -> E | None:
 
 def _day(value: str) -> date:
     try:
-        # A time of that day will do: links from elsewhere have one.
+        # Links from elsewhere have a time of that day.
         found = date.fromisoformat(value[:10])
     except ValueError:
         raise ProblemError(422, "invalid_request", "`from` must be a day such as 2030-01-31.") from None

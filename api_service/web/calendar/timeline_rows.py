@@ -1,4 +1,4 @@
-"""The rows of the calendar: types, nodes or cards, a page of them, and how many cards are free in each and when.
+"""The rows of the calendar: types, nodes or GPUs, in pages, with the number of free GPUs over time.
 
 Times are ints as in `reservation_core.domain.calendar`.
 """
@@ -17,7 +17,7 @@ _MOST_CARDS_AT_FIRST, _MOST_NODES_AT_FIRST = 16, 24
 
 
 class By(StrEnum):
-    """What a row is."""
+    """What a row stands for."""
 
     TYPE = "type"
     NODE = "node"
@@ -26,7 +26,7 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: `id` names it on the page and in addresses, `detail` says what is in it."""
+    """One row: `id` names it on the page and in addresses, `detail` describes its GPUs."""
 
     id: str
     title: str
@@ -37,13 +37,13 @@ class Row:
 
     @property
     def ranges(self) -> int:
-        """How many busy ranges its cards have: how much there is to draw."""
+        """The number of busy ranges to draw."""
         return sum(len(card.busy) for card in self.cards)
 
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """The rows that are shown, of `total`; `number` counts from 1."""
+    """One page of `total` rows; `number` counts from 1."""
 
     rows: tuple[Row, ...]
     number: int
@@ -52,14 +52,13 @@ class RowPage:
 
 
 def usual_rows(cards: Sequence[BookableCard]) -> By:
-    """What rows are when nobody has chosen: as fine as is readable."""
+    """The default rows: as fine as is readable."""
     if len(cards) <= _MOST_CARDS_AT_FIRST:
         return By.CARD
     return By.NODE if len({card.node for card in cards}) <= _MOST_NODES_AT_FIRST else By.TYPE
 
 
 def rows_of(cards: Iterable[BookableCard], by: By) -> list[Row]:
-    """The rows, in order."""
     groups: dict[tuple[str, int], list[BookableCard]] = {}
     for card in sorted(cards, key=lambda place: (place.node, place.index)):
         match by:
@@ -93,7 +92,7 @@ def _row(by: By, cards: list[BookableCard]) -> Row:
 
 
 def page_of(rows: Sequence[Row], by: By, wanted: int) -> RowPage:
-    """One page of rows; the last one when there are not so many."""
+    """One page of rows; the last one if `wanted` is too large."""
     size = {By.TYPE: 40, By.NODE: 12, By.CARD: 32}[by]
     pages = max(1, -(-len(rows) // size))
     number = min(max(wanted, 1), pages)
@@ -101,7 +100,7 @@ def page_of(rows: Sequence[Row], by: By, wanted: int) -> RowPage:
 
 
 def free_between(cards: Iterable[BookableCard], bounds: Sequence[int]) -> list[int]:
-    """How many of the cards are free for the whole of each step: step `i` is [bounds[i], bounds[i + 1])."""
+    """How many GPUs are free for the whole of each step: step `i` is [bounds[i], bounds[i + 1])."""
     steps = len(bounds) - 1
     changes = [0] * (steps + 1)
     for card in cards:
@@ -115,7 +114,7 @@ def free_between(cards: Iterable[BookableCard], bounds: Sequence[int]) -> list[i
 
 
 def _taken_steps(busy: Sequence[Range], bounds: Sequence[int]) -> Iterable[tuple[int, int]]:
-    """The steps [first, after) that busy ranges (in order) touch, none of them twice."""
+    """The steps [first, after) that busy ranges (in order) touch, without overlaps."""
     steps, done = len(bounds) - 1, 0
     for start, end in busy:
         if end <= bounds[0] or start >= bounds[-1]:

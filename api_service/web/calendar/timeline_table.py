@@ -1,4 +1,4 @@
-"""The calendar as a table: how many cards are free in each row and column, and one's own bookings there."""
+"""The calendar as a table: free GPUs by row and column, and the viewer's bookings."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reservation_core.domain.model import ReservationKind
 
 @dataclass(frozen=True, slots=True)
 class TimelineColumn:
-    """`title` is short, `words` say it whole; `today`: it is, or is within, the present day."""
+    """One column. `title` is short, `words` is whole; `today`: it is, or is within, the present day."""
 
     title: str
     words: str
@@ -24,7 +24,7 @@ class TimelineColumn:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`free`: how many cards are free for the whole of it, None when it is over. `mine`: one's own bookings in it."""
+    """`free`: how many GPUs are free for the whole column, None for the past. `mine`: the viewer's bookings in it."""
 
     free: int | None
     mine: tuple[SeenEntry, ...]
@@ -32,8 +32,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row."""
-
     row: Row
     cells: tuple[Cell, ...]
 
@@ -58,7 +56,6 @@ def columns(window: DayWindow, now: datetime) -> list[TimelineColumn]:
 def table(
     rows: Sequence[Row], shown: Sequence[TimelineColumn], found: Iterable[SeenEntry], now: datetime
 ) -> list[TableRow]:
-    """The rows of the table."""
     bounds = [to_micros(column.start) for column in shown] + [to_micros(shown[-1].end)]
     own = [entry for entry in found if entry.mine and entry.entry.kind is ReservationKind.BOOKING]
     made = []
@@ -80,7 +77,7 @@ def table(
 
 
 def heat(rows: Sequence[Row], window: DayWindow, now: datetime) -> dict[str, list[tuple[str, str, int]]]:
-    """For each row, runs of equal free counts: from and to by the clock on the wall, and the count. None is over."""
+    """For each row, runs of equal free counts: local start and end, and the count. The past is left out."""
     bounds = window.bounds(window.heat_hours)
     micros = [to_micros(bound) for bound in bounds]
     first = next((number for number, end in enumerate(bounds[1:]) if end > now), len(bounds) - 1)

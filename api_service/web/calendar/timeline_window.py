@@ -1,4 +1,4 @@
-"""Which time a calendar page shows, in somebody's time zone: days from midnight to midnight, however long they are."""
+"""The days that a calendar page shows, from midnight to midnight of a time zone, however long they are."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -11,8 +11,6 @@ EARLIEST, LATEST = date(2000, 1, 1), date(2199, 12, 1)
 
 
 class TimelineScale(StrEnum):
-    """How much time is shown."""
-
     DAY = "day"
     WEEK = "week"
     TWO_WEEKS = "2weeks"
@@ -30,21 +28,18 @@ class DayWindow:
 
     @property
     def start(self) -> datetime:
-        """When the first day begins."""
         return _midnight(self.first, self.zone)
 
     @property
     def end(self) -> datetime:
-        """When the last day is over."""
         return _midnight(self.last, self.zone)
 
     @property
     def days(self) -> list[date]:
-        """Every day that is shown."""
         return [self.first + number * _DAY for number in range((self.last - self.first).days)]
 
     def bounds(self, hours: int) -> list[datetime]:
-        """Where steps of so many hours begin by the clock on the wall, and at last the end (UTC, in order)."""
+        """The starts of steps of so many hours of local time, and the end of the last (UTC, in order)."""
         found = {
             datetime(day.year, day.month, day.day, hour, tzinfo=self.zone).astimezone(UTC)
             for day in self.days
@@ -54,12 +49,12 @@ class DayWindow:
 
     @property
     def columns(self) -> list[datetime]:
-        """Where the columns of the table begin, and at last the end: days, and on one day every two hours."""
+        """The starts of the table's columns and the end of the last: days, or two hours of one day."""
         return self.bounds(2 if self.view is TimelineScale.DAY else 24)
 
     @property
     def heat_hours(self) -> int:
-        """For how many hours each free count on the timeline stands."""
+        """The length of a step of the free counts."""
         match self.view:
             case TimelineScale.DAY:
                 return 1
@@ -73,16 +68,16 @@ class DayWindow:
                 assert_never(self.view)
 
     def moved(self, by: int) -> date:
-        """The day from which the next window (1) or the one before (-1) is shown."""
+        """The first day of the next window (1) or the one before (-1)."""
         return min(max(self.first + by * (self.last - self.first), EARLIEST), LATEST)
 
     def wall(self, moment: datetime) -> str:
-        """A moment as the clock on the wall shows it, such as `2030-01-31T09:00:00`."""
+        """A moment in local time, such as `2030-01-31T09:00:00`."""
         return moment.astimezone(self.zone).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def window_of(view: TimelineScale, day: date, zone: ZoneInfo) -> DayWindow:
-    """The window that begins with a day: what is ahead matters, not which weekday it is. A month is 30 days."""
+    """The window that begins at a day, whatever its weekday. A month is 30 days."""
     first = min(max(day, EARLIEST), LATEST)
     match view:
         case TimelineScale.DAY:
@@ -99,5 +94,5 @@ def window_of(view: TimelineScale, day: date, zone: ZoneInfo) -> DayWindow:
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    # Where clocks go forward at midnight the day begins an hour later: `fold=0` is that instant.
+    # A day whose clocks go forward at midnight begins an hour later; `fold=0` is that instant.
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)

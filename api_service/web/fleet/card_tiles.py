@@ -1,4 +1,4 @@
-"""What a card's tile shows: its state as people see it, and the words on who has it until when."""
+"""A GPU's tile: its state for a viewer, and words on its holder and the end of the hold."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from reservation_core.ports.nodes.cards_now import CardHold, CardNow
 
 
 class TileState(StrEnum):
-    """What a card is to somebody who wants one; the value is the tile's class, too."""
+    """A GPU's state for a viewer who wants one; the value is the tile's CSS class."""
 
     FREE = "free"
     SOON = "soon"
@@ -51,7 +51,7 @@ OUT_OF_USE = (TileState.LOST, TileState.FOREIGN, TileState.QUARANTINED, TileStat
 
 
 def state_of(card: CardNow, *, available: bool, user_id: int | None = None) -> TileState:
-    """A card's state to a user; without one, nothing is theirs. `available`: its node gets new work."""
+    """A GPU's state for a user; without a user, no GPU is `mine`. `available`: its node gets new work."""
     match card.state:
         case GpuState.HELD:
             mine = card.holder is not None and card.holder.user_id == user_id
@@ -74,7 +74,7 @@ def state_of(card: CardNow, *, available: bool, user_id: int | None = None) -> T
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A card as it is drawn. `said` is one line for all that there is to say of it; `address` is a query."""
+    """A drawn GPU. `said` is its one-line description; `address` is a query."""
 
     index: int
     state: TileState
@@ -87,18 +87,17 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class TileWriter:
-    """Says of cards what one viewer may know; `clock` writes times as that viewer has them."""
+    """Writes tiles for one viewer; `clock` writes times in the viewer's zone."""
 
     sight: Sight
     clock: Callable[[datetime], str]
 
     @property
     def user_id(self) -> int:
-        """The id of the viewer."""
         return self.sight.caller.user_id
 
     def tile(self, card: CardNow, *, available: bool, address: str) -> Tile:
-        """A card as this viewer sees it; `address` is its node's name as part of an address."""
+        """A GPU as the viewer sees it; `address` is its node's name, percent-encoded."""
         state = state_of(card, available=available, user_id=self.user_id)
         until = self.until(card, state)
         word = WORDS[state]
@@ -106,7 +105,7 @@ class TileWriter:
         return Tile(card.index, state, word, card.gpu_type, until, said, f"?card={address}/{card.index}")
 
     def until(self, card: CardNow, state: TileState) -> str:
-        """The holder and the end of the hold, or the start of the next one; empty when there is neither."""
+        """The holder and the end of the hold, or the start of the next one; empty without either."""
         if state is TileState.SOON and card.follower is not None:
             return f"{self.clock(card.follower.starts_at)}: {self.whose(card.follower)}"
         if card.holder is None:

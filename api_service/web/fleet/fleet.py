@@ -1,6 +1,6 @@
-"""All nodes and cards at one moment, and which nodes differ from the moment before: all pages are drawn from it.
+"""All nodes and GPUs at one moment, and which nodes changed since the moment before; all pages share it.
 
-Nothing here is of one viewer: whose names one sees, and what is one's own, is looked at when a page is drawn.
+Nothing in it depends on a viewer: names and ownership are decided when a page is drawn.
 """
 
 from collections import Counter
@@ -18,55 +18,54 @@ from reservation_core.ports.nodes.cards_now import CardNow, NodeNow
 
 @dataclass(frozen=True)
 class FleetNode:
-    """One node. `version` is that of the fleet in which it was last different; `mark` names it in a page."""
+    """One node. `version` is the fleet's version of its last change; `mark` is its id in a page."""
 
     now: NodeNow
     version: int
 
     @property
     def name(self) -> str:
-        """What people call it."""
         return self.now.name
 
     @property
     def cards(self) -> tuple[CardNow, ...]:
-        """By index."""
+        """GPUs by index."""
         return self.now.cards
 
     @cached_property
     def mark(self) -> str:
-        """An id within a page: names may hold what means something in a selector."""
+        """An id within a page: names may hold characters that mean something in a selector."""
         return "n" + blake2s(self.name.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def address(self) -> str:
-        """The name as part of an address."""
+        """The name, percent-encoded."""
         return quote(self.name, safe="")
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:
-        """The types of its cards."""
+        """The types of its GPUs."""
         return tuple(sorted({card.gpu_type for card in self.cards}))
 
     @cached_property
     def users(self) -> tuple[int, ...]:
-        """Users with something here, now or soon."""
+        """Users with a hold here, now or soon."""
         holds = (hold for card in self.cards for hold in (card.holder, card.follower))
         return tuple(sorted({hold.user_id for hold in holds if hold is not None}))
 
     @cached_property
     def layout(self) -> tuple[tuple[int, str], ...]:
-        """Which cards there are."""
+        """Index and type of each GPU."""
         return tuple((card.index, card.gpu_type) for card in self.cards)
 
     @cached_property
     def states(self) -> Counter[tuple[str, TileState]]:
-        """How many cards there are by type and state, to somebody who holds none."""
+        """How many GPUs there are by type and state, for a user without holds."""
         return Counter((card.gpu_type, state_of(card, available=self.now.available)) for card in self.cards)
 
     @cached_property
     def held(self) -> Counter[tuple[int, str]]:
-        """How many cards are held by user and type."""
+        """How many GPUs are held by user and type."""
         return Counter(
             (card.holder.user_id, card.gpu_type)
             for card in self.cards
@@ -77,10 +76,10 @@ class FleetNode:
 
 @dataclass(frozen=True)
 class FleetPicture:
-    """Everything at `read_at`. `layout` is the version in which nodes, or cards of nodes, last came or went.
+    """Everything at `read_at`. `layout` is the version in which nodes or GPUs last came or went.
 
-    `openings`: of types without a card that is free now, when the next is, for an hour at least; None: not within a
-    week. A type that should be there and is not has not been looked up yet.
+    `openings`: when a GPU of a fully taken type is next free for an hour; None: not within a week. A type that is
+    missing has not been looked up yet.
     """
 
     version: int
@@ -91,12 +90,11 @@ class FleetPicture:
 
     @cached_property
     def by_name(self) -> Mapping[str, FleetNode]:
-        """Nodes by their names."""
         return {node.name: node for node in self.nodes}
 
     @cached_property
     def states(self) -> Mapping[str, Counter[TileState]]:
-        """How many cards there are by type and state, to somebody who holds none."""
+        """How many GPUs there are by type and state, for a user without holds."""
         found: dict[str, Counter[TileState]] = {}
         for node in self.nodes:
             for (kind, state), cards in node.states.items():
@@ -105,7 +103,7 @@ class FleetPicture:
 
     @cached_property
     def held(self) -> Counter[tuple[int, str]]:
-        """How many cards are held by user and type."""
+        """How many GPUs are held by user and type."""
         found: Counter[tuple[int, str]] = Counter()
         for node in self.nodes:
             found.update(node.held)
@@ -113,13 +111,13 @@ class FleetPicture:
 
     @cached_property
     def full(self) -> frozenset[str]:
-        """Types of which nobody can have a card now."""
+        """Types without a free GPU."""
         return frozenset(kind for kind, states in self.states.items() if not states[TileState.FREE])
 
 
 @dataclass(frozen=True, slots=True)
 class TypeCount:
-    """One type's cards, as somebody sees them. `next_at`: when one is free next; `known`: whether that is known."""
+    """One type's GPUs for a user. `next_at`: when one is next free; `known`: whether that was looked up."""
 
     gpu_type: str
     cards: int
@@ -134,10 +132,7 @@ class TypeCount:
 
 
 def fleet_of(before: FleetPicture | None, nodes: Sequence[NodeNow], read_at: datetime) -> FleetPicture:
-    """The fleet as it is now. What does not differ from `before` keeps its version, the whole fleet as well.
-
-    Nodes that are the same objects as before are not looked into.
-    """
+    """The fleet as it is now. Nodes that equal those of `before` keep their version, and so does an unchanged fleet."""
     version = 1 if before is None else before.version + 1
     known = {} if before is None else before.by_name
     found = tuple(_node(known.get(node.name), node, version) for node in nodes)
@@ -152,7 +147,7 @@ def fleet_of(before: FleetPicture | None, nodes: Sequence[NodeNow], read_at: dat
 
 
 def openings_of(fleet: FleetPicture, slots: Iterable[FreeSlot]) -> dict[str, datetime | None]:
-    """The first of these slots for each type that has no free card."""
+    """The first of these slots for each type without a free GPU."""
     first: dict[str, datetime | None] = dict.fromkeys(fleet.full)
     for slot in slots:
         if slot.gpu_type in first:
@@ -161,13 +156,13 @@ def openings_of(fleet: FleetPicture, slots: Iterable[FreeSlot]) -> dict[str, dat
 
 
 def with_openings(fleet: FleetPicture, openings: Mapping[str, datetime | None]) -> FleetPicture:
-    """With those of types that have no free card. The version counts up where that differs."""
+    """The fleet with openings of full types. A change raises the version."""
     there = {kind: at for kind, at in openings.items() if kind in fleet.full}
     return fleet if there == fleet.openings else replace(fleet, version=fleet.version + 1, openings=there)
 
 
 def counts(fleet: FleetPicture, user_id: int) -> list[TypeCount]:
-    """Every type's cards as this user sees them, by name."""
+    """Every type's GPUs for this user, by name."""
     return [
         TypeCount(
             kind,

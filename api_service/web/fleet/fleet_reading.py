@@ -1,4 +1,4 @@
-"""One look at all cards for everybody who looks at them at the same time."""
+"""One read of all GPUs for everybody who looks at them at the same time."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,11 +14,11 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.usecases.bookings.find_slots import find_slots
 
 SOON = timedelta(hours=1)
-"""A card that somebody has within this time is free, but booked soon."""
+"""A free GPU that is taken within this time is shown as booked soon."""
 OLDEST = timedelta(seconds=15)
-"""Time itself changes things (a slot begins), without anything being recorded."""
+"""Time alone changes the fleet (a slot begins), without an event."""
 OPENINGS_EVERY = timedelta(seconds=10)
-"""Finding free time in the whole calendar costs more than all the rest: nobody waits for it, and it may be so old."""
+"""Searching the whole calendar for free time costs more than all the rest: it runs in the background, this often."""
 _OPENING = Wanted(1, 1, None, None)
 _OPENING_LENGTH = timedelta(hours=1)
 _OPENINGS_WITHIN = timedelta(days=7)
@@ -26,15 +26,15 @@ _log = structlog.get_logger(__name__)
 
 
 class FleetReader:
-    """The fleet as it is now: read anew only when something has changed, and once for all who ask meanwhile.
+    """The fleet as it is now: read only after a change, and once for all concurrent requests.
 
-    `told` is called when something of it has come that nobody recorded.
+    `on_change` is called after a change that no event records.
     """
 
-    def __init__(self, uow: UnitOfWorkFactory, clock: Clock, told: Callable[[], None]) -> None:
+    def __init__(self, uow: UnitOfWorkFactory, clock: Clock, on_change: Callable[[], None]) -> None:
         self._uow = uow
         self._clock = clock
-        self._told = told
+        self._on_change = on_change
         self._running: asyncio.Task[FleetPicture] | None = None
         self._next: asyncio.Task[FleetPicture] | None = None
         self._searching: asyncio.Task[None] | None = None
@@ -44,15 +44,15 @@ class FleetReader:
         self._openings_at: datetime | None = None
 
     async def fleet(self) -> FleetPicture:
-        """All that was committed before this call is in it. Raises DatabaseUnavailableError."""
+        """The fleet with all that was committed before this call. Raises DatabaseUnavailableError."""
         if self._next is None:
-            # What runs already may have begun before something that the caller knows of: theirs comes after it.
+            # A running read may have begun before a change that the caller knows of: the next one includes it.
             self._next = asyncio.create_task(self._after(self._running))
             self._next.add_done_callback(_retrieved)
         return await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        """End what still runs."""
+        """Cancel running reads."""
         tasks = [task for task in (self._running, self._next, self._searching) if task is not None]
         for task in tasks:
             task.cancel()
@@ -96,10 +96,10 @@ class FleetReader:
             differs = found != self._openings
             self._openings, self._openings_at = found, now
             if differs:
-                self._told()
+                self._on_change()
 
 
 def _retrieved(task: "asyncio.Task[FleetPicture]") -> None:
-    """The caller may have gone: nobody else has to hear of an error."""
+    """Take the error of a read whose caller has gone."""
     if not task.cancelled():
         task.exception()

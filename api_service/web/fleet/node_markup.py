@@ -1,6 +1,6 @@
-"""Nodes with their tiles as HTML, kept for as long as neither they nor what a viewer sees of them differs.
+"""Nodes with their tiles as HTML, cached until they change for a viewer.
 
-Of 500 nodes a handful change at a time, and most look the same to everybody.
+Of 500 nodes a handful change at a time, and most look the same to all viewers.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,7 @@ _KEPT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one viewer looks at nodes. `kind`: only cards of this type; `mine`: only their own; `large`: with words."""
+    """How one viewer looks at nodes. `kind`: only GPUs of this type; `mine`: only their own; `large`: with words."""
 
     sight: Sight
     zone: ZoneInfo
@@ -32,7 +32,7 @@ class Look:
     large: bool
 
     def shows(self, card: CardNow) -> bool:
-        """Whether this card is among those that are asked for."""
+        """Whether the filter lets this GPU through."""
         if self.kind not in (None, card.gpu_type):
             return False
         if not self.mine:
@@ -42,14 +42,12 @@ class Look:
 
 
 class NodeMarkup:
-    """Draws nodes."""
-
     def __init__(self, templates: Templates) -> None:
         self._templates = templates
         self._drawn: OrderedDict[tuple[object, ...], tuple[FleetNode, Markup]] = OrderedDict()
 
     def of(self, node: FleetNode, look: Look) -> Markup:
-        """A node as an element of its own, whose id is the node's mark."""
+        """A node as an element, whose id is the node's mark."""
         sight = look.sight
         seen = tuple((user_id == sight.caller.user_id, sight.sees(user_id)) for user_id in node.users)
         key = (
@@ -74,13 +72,13 @@ class NodeMarkup:
         return drawn
 
     def swap(self, node: FleetNode, look: Look) -> Markup:
-        """The same, to take the place of what a page has of this node."""
+        """The same element, marked to replace the one on the page."""
         return Markup(str(self.of(node, look)).replace("<article", '<article hx-swap-oob="morph"', 1))  # noqa: S704
 
     def _draw(self, node: FleetNode, look: Look) -> Markup:
-        teller = TileWriter(look.sight, lambda when: clock(when, look.zone, look.now))
+        writer = TileWriter(look.sight, lambda when: clock(when, look.zone, look.now))
         tiles = [
-            teller.tile(card, available=node.now.available, address=node.address)
+            writer.tile(card, available=node.now.available, address=node.address)
             for card in node.cards
             if look.shows(card)
         ]

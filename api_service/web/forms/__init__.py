@@ -1,1 +1,1 @@
-"""What forms send."""
+"""Submitted forms."""

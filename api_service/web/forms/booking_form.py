@@ -1,4 +1,4 @@
-"""The forms of bookings, read: what was typed as the body of a request, or what is wrong with it in words."""
+"""The forms of bookings: their input as a request body, or what is wrong with it in words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,6 @@ from reservation_core.domain.short_durations import seconds_in
 
 
 class Repeats(StrEnum):
-    """How often a booking comes again."""
-
     NEVER = "never"
     DAILY = "daily"
     WEEKDAYS = "weekdays"
@@ -23,23 +21,22 @@ class Repeats(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypedBooking:
-    """What was typed. `wrong`: what has to be typed otherwise, for a person; the `body` is then not to be sent."""
+    """The input of a form. `wrong`: what the user must correct; then `body` must not be sent."""
 
     body: dict[str, Any]
     wrong: tuple[str, ...]
 
     @property
     def is_series(self) -> bool:
-        """Whether it has several dates."""
         return "recurrence" in self.body
 
 
 class _NotReadableError(Exception):
-    """A field that says nothing; the text is for whoever typed it."""
+    """A field that can't be read; the text is for the user."""
 
 
 def typed_booking(form: Form, zone: str) -> TypedBooking:
-    """The body for POST /v1/bookings. A `slot` (`start/end`) that was clicked goes before the times that were typed."""
+    """The body for POST /v1/bookings. A clicked `slot` (`start/end`) has precedence over typed times."""
     body: dict[str, Any] = {"time_zone": form.get("zone") or zone}
     wrong: list[str] = []
     for name, words in (("gpus", "The number of GPUs"), ("nodes", "The number of nodes")):
@@ -65,7 +62,7 @@ def typed_booking(form: Form, zone: str) -> TypedBooking:
 
 
 def typed_change(form: Form, zone: str) -> TypedBooking:
-    """The body for PATCH /v1/bookings/ID: what differs from what the form was drawn with (`was_…`)."""
+    """The body for PATCH /v1/bookings/ID: what differs from the form's first values (`was_…`)."""
     body: dict[str, Any] = {}
     slot = form.get("slot")
     if slot is not None:
@@ -74,7 +71,7 @@ def typed_change(form: Form, zone: str) -> TypedBooking:
     else:
         for name in ("start", "end"):
             value = form.get(name)
-            # An hour that comes twice is not told apart by what is typed: what stays as it is must not be sent.
+            # Typed local times are ambiguous in the hour that comes twice, so an unchanged time is not sent.
             if value is not None and value != form.get(f"was_{name}"):
                 body[name] = value
     if body:
@@ -130,7 +127,7 @@ def _recurrence(form: Form) -> Mapping[str, Any]:
 
 
 def _limit(form: Form) -> str:
-    """How a series ends, as a rule says it."""
+    """The end of a series, as an RRULE says it."""
     count, until = form.get("count"), form.get("until")
     if (count is None) == (until is None):
         raise _NotReadableError("A series needs an end: say either how many times or until which day.")

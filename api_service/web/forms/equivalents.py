@@ -1,4 +1,4 @@
-"""The same request for the terminal: what would be typed for `gpu-dev`, and for `curl`."""
+"""The same request for the terminal, as `gpu-dev` and as `curl`."""
 
 import json
 import shlex
@@ -36,7 +36,7 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
 
 
 def by_curl(base: str, path: str, body: Mapping[str, Any]) -> str:
-    """A POST of JSON to the server at `base`; the token comes from the environment, not from the line."""
+    """A POST of JSON to the server at `base`; the token comes from the environment."""
     content = json.dumps(body, ensure_ascii=False)
     return (
         f"curl -sS {shlex.quote(base + path)} -H {_CREDENTIAL} \\\n"

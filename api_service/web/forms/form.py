@@ -1,4 +1,4 @@
-"""What forms send: fields as text, bounded."""
+"""Submitted forms: fields as text, bounded."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,12 @@ _TYPE = "application/x-www-form-urlencoded"
 
 
 class Form:
-    """The fields of a form. Spaces around a value mean nothing; a field left empty is as if it were not there."""
+    """The fields of a form. Values are stripped; an empty field counts as absent."""
 
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self._fields = fields
 
     def get(self, name: str) -> str | None:
-        """A field's value."""
         values = self._fields.get(name, ())
         return (values[0].strip() or None) if values else None
 
@@ -33,7 +32,7 @@ class Form:
         return (values[0].replace("\r\n", "\n") or None) if values else None
 
     def all(self, name: str) -> list[str]:
-        """Every value of a field that may be given several times."""
+        """Every value of a field that may occur several times."""
         return [value for field in self._fields.get(name, ()) if (value := field.strip())]
 
     def has(self, name: str) -> bool:
@@ -41,7 +40,7 @@ class Form:
         return self.get(name) is not None
 
     def number(self, name: str, words: str) -> int | None:
-        """A whole number. Raises ProblemError (422) for what is none; `words` is what people call the field."""
+        """A whole number. Raises ProblemError (422) for other text; `words` is the field's label."""
         value = self.get(name)
         if value is None:
             return None
@@ -50,7 +49,7 @@ class Form:
         return int(value)
 
     def decimal(self, name: str, words: str) -> float | None:
-        """A number. Raises ProblemError (422) for what is none; `words` is what people call the field."""
+        """A number. Raises ProblemError (422) for other text; `words` is the field's label."""
         value = self.get(name)
         if value is None:
             return None
@@ -59,8 +58,7 @@ class Form:
         return float(value)
 
     def duration(self, name: str) -> int | str | None:
-        """A length of time as REST takes it: the seconds of `1h30m`; what is not written so goes as it is, for REST
-        to read (`PT4H`) or to refuse."""
+        """A duration as REST takes it: the seconds of `1h30m`. REST reads other text (`PT4H`) or refuses it."""
         value = self.get(name)
         if value is None:
             return None
@@ -68,12 +66,12 @@ class Form:
         return value if seconds is None else seconds
 
     def shown(self) -> dict[str, str]:
-        """What was typed, to be shown again beside what is wrong with it."""
+        """The input, to be shown again."""
         return {name: values[0] for name, values in self._fields.items() if values}
 
 
 async def read_form(request: Request, limit: int) -> Form:
-    """The form that was sent. Raises ProblemError: 413 too large, 415 no form, 400 not readable."""
+    """The submitted form. Raises ProblemError: 413 too large, 415 no form, 400 not readable."""
     sent = (headers.first(request.scope, b"content-type") or "").split(";", 1)[0].strip().lower()
     if sent not in ("", _TYPE):
         raise ProblemError(415, "unsupported_media_type", f"Send the form as {_TYPE}.")

@@ -1,4 +1,4 @@
-"""The form of a job: what was typed as REST takes it, and a job's specification as what would be typed."""
+"""The form of a job: its input as a request body, and a job's specification as input."""
 
 import re
 import shlex
@@ -13,21 +13,21 @@ from reservation_core.domain.short_durations import seconds_in, written
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
           "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
-"""What the form has before anything was typed."""
+"""The first values of the form."""
 _NEEDS_A_SHELL = re.compile(r"[\n|&;<>()$`*?\[\]{}~#!]|^\s*\w+=")
 _ISO = re.compile(r"P[0-9TDHMSW.]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class TypedJob:
-    """A request as REST takes it, as far as it could be read; `wrong` says by field what could not."""
+    """A request body, as far as the input could be read; `wrong` says by field what could not."""
 
     body: dict[str, Any]
     wrong: Mapping[str, str] = field(default_factory=dict)
 
 
 def typed_job(form: Form) -> TypedJob:
-    """What was typed. Whether it is allowed is for REST to say."""
+    """Read the form. REST decides whether the job is allowed."""
     body: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for name in ("gpus", "nodes", "priority"):
@@ -44,17 +44,17 @@ def typed_job(form: Form) -> TypedJob:
 
 
 def command_of(text: str) -> list[str]:
-    """A typed command as its words; what only a shell understands goes to one."""
+    """A typed command as words; shell syntax is passed to a shell."""
     if _NEEDS_A_SHELL.search(text):
         return ["sh", "-c", text]
     try:
         return shlex.split(text)
-    except ValueError:  # a quote that is not closed: the shell will say so
+    except ValueError:  # an open quote: the shell reports it
         return ["sh", "-c", text]
 
 
 def text_of(command: list[str]) -> str:
-    """A command as it would be typed."""
+    """A command as a user would type it."""
     if len(command) == 3 and command[:2] == ["sh", "-c"] and command_of(command[2]) == command:
         return command[2]
     return shlex.join(command)

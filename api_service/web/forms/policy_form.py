@@ -1,6 +1,6 @@
-"""The rules of a scope as a form: what was typed as REST takes it, and what REST has as it would be typed.
+"""The rules of a scope as a form: its input as a request body, and stored rules as input.
 
-A field left empty says nothing; `unlimited` lifts what less specific scopes say.
+An empty field means no rule; `unlimited` lifts the limits of less specific scopes.
 """
 
 import re
@@ -29,8 +29,6 @@ _DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,20})?", re.ASCII)
 
 
 class ValueKind(StrEnum):
-    """How a rule's value is written."""
-
     NUMBER = "number"
     HOURS = "hours"
     LENGTH = "length"
@@ -38,7 +36,7 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuleWords:
-    """What people call a rule, how its value is written, what it counts, and the shortest that a time can be."""
+    """A rule's label, how its value is written, its hint, and its shortest time."""
 
     words: str
     kind: ValueKind
@@ -75,12 +73,12 @@ RULES: Mapping[RuleName, RuleWords] = {
 """Every rule with a value, in the order of the form."""
 
 LIFTED: Mapping[RuleName, str] = {name: rule.words for name, rule in RULES.items() if name in LIFTABLE}
-"""What exceptions may lift, by what people call it."""
+"""The labels of the rules that exceptions may lift."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedRules:
-    """A body for PUT /v1/policy/SCOPE, as far as it could be read; `wrong` says by field what could not."""
+    """A body for PUT /v1/policy/SCOPE, as far as the input could be read; `wrong` says by field what could not."""
 
     body: dict[str, Any]
     wrong: Mapping[str, str] = field(default_factory=dict)
@@ -88,7 +86,7 @@ class TypedRules:
 
 @dataclass(frozen=True, slots=True)
 class TypedException:
-    """A row of the form: bookings that start `within` are not bound by what is in `lifts`."""
+    """A row of the form: the rules in `lifts` do not bind bookings that start `within` this time."""
 
     number: int
     within: str
@@ -96,8 +94,8 @@ class TypedException:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One thing that a scope says, for a person: `GPUs at once`, `8`."""
+class RuleText:
+    """One rule of a scope, for a person: `GPUs at once`, `8`."""
 
     words: str
     value: str
@@ -105,7 +103,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class RuleEdit:
-    """One thing that it says otherwise; None where it says nothing."""
+    """One changed rule; None where there is no rule."""
 
     words: str
     before: str | None
@@ -113,7 +111,7 @@ class RuleEdit:
 
 
 def typed_rules(form: Form) -> TypedRules:
-    """What was typed. Whether it is allowed is for REST to say."""
+    """Read the form. REST decides whether the rules are allowed."""
     body: dict[str, Any] = {}
     wrong: dict[str, str] = {}
     for name, rule in RULES.items():
@@ -141,7 +139,7 @@ def typed_rules(form: Form) -> TypedRules:
 
 
 def fields_of(rules: RulesIn | None) -> dict[str, str]:
-    """The fields as they would be typed to say the same; the exceptions are `exceptions_of`."""
+    """The fields for stored rules; `exceptions_of` has the exceptions."""
     if rules is None:
         return {}
     found = {name.value: _typed(value) for name in RULES if (value := getattr(rules, name.value)) is not None}
@@ -162,33 +160,35 @@ def exceptions_of(rules: RulesIn | None) -> list[TypedException]:
 
 
 def exceptions_typed(form: Form) -> list[TypedException]:
-    """The rows as they were sent, without those that were left empty, and an empty one."""
+    """The submitted rows without empty ones, and an empty one."""
     rows = ((form.get(f"within_{number}"), form.all(f"lifts_{number}")) for number in range(_MOST_EXCEPTIONS))
     filled = [(within or "", tuple(lifts)) for within, lifts in rows if within is not None or lifts]
     return _with_an_empty_one(TypedException(number, *row) for number, row in enumerate(filled))
 
 
-def said(rules: RulesIn) -> list[Said]:
-    """All that a scope says, in the order of the form."""
+def rule_texts(rules: RulesIn) -> list[RuleText]:
+    """All rules of a scope, in the order of the form."""
     found = [
-        Said(rule.words, "no limit" if value == NO_LIMIT else _typed(value))
+        RuleText(rule.words, "no limit" if value == NO_LIMIT else _typed(value))
         for name, rule in RULES.items()
         if (value := getattr(rules, name.value)) is not None
     ]
     if rules.relaxed_if_starts_within == []:
-        found.append(Said("Exceptions for bookings that start soon", "none"))
+        found.append(RuleText("Exceptions for bookings that start soon", "none"))
     for relaxation in rules.relaxed_if_starts_within or []:
         lifted = ", ".join(LIFTED[name] for name in RULES if name in relaxation.lifts)
-        found.append(Said(f"Bookings that start within {_typed(relaxation.within)} are free of", lifted))
+        found.append(RuleText(f"Bookings that start within {_typed(relaxation.within)} are free of", lifted))
     if rules.booking_required is not None:
         found.append(
-            Said("GPUs of clusters that ask", "only with a booking" if rules.booking_required else "without one, too")
+            RuleText(
+                "GPUs of clusters that ask", "only with a booking" if rules.booking_required else "without one, too"
+            )
         )
     return found
 
 
-def changes(before: RulesIn | None, after: RulesIn) -> list[RuleEdit]:
-    """What it says otherwise than before."""
+def changed_rules(before: RulesIn | None, after: RulesIn) -> list[RuleEdit]:
+    """The rules that differ."""
     was = {} if before is None else _by_words(before)
     will = _by_words(after)
     return [
@@ -198,8 +198,8 @@ def changes(before: RulesIn | None, after: RulesIn) -> list[RuleEdit]:
     ]
 
 
-def rule_called(code: str) -> str:
-    """What people call a rule that a refusal names."""
+def rule_label(code: str) -> str:
+    """The label of a rule that a refusal names."""
     try:
         return RULES[RuleName(code)].words
     except ValueError:
@@ -208,8 +208,8 @@ def rule_called(code: str) -> str:
 
 def _by_words(rules: RulesIn) -> dict[str, str]:
     found: dict[str, str] = {}
-    for rule_words in said(rules):
-        # Two exceptions for the same time are one thing to say.
+    for rule_words in rule_texts(rules):
+        # Two exceptions for the same time are one line.
         found[rule_words.words] = (
             f"{found[rule_words.words]}; {rule_words.value}" if rule_words.words in found else rule_words.value
         )
@@ -249,7 +249,7 @@ def _read(kind: ValueKind, value: str) -> int | float | str | None:
 
 
 def _refused(name: RuleName, value: int | float | str) -> str | None:
-    """Why REST would not take a value. It would say so of each way to write one, and people have typed it in one."""
+    """Why REST would refuse a value, once: REST says so for each way to write it."""
     try:
         RulesIn.model_validate({name.value: value})
     except ValidationError as error:

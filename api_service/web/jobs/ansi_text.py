@@ -1,4 +1,4 @@
-"""What programs print for terminals, as HTML: text, with the classes of its colours (styles/job.css)."""
+"""Terminal output as HTML: text, with CSS classes for its colours (styles/job.css)."""
 
 import re
 from html import escape
@@ -9,23 +9,23 @@ from rich.style import Style
 
 LONGEST_LINE = 16_384
 MOST_CHANGES = 500
-"""So many changes of a line's looks are followed: a log of nothing else would take many seconds to draw."""
-# A title or a link; what moves the cursor; anything else. No part begins where another can: time grows with the line.
+"""Changes of colour in a line that are followed: a log of nothing else would take many seconds to draw."""
+# Titles and links, cursor movements, other sequences. No two parts can begin alike, so matching takes linear time.
 _SEQUENCE = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[(-/].|[^\x1b[(-/])?", re.DOTALL)
 _LOOKS = re.compile(r"\x1b\[[0-9;]{0,50}m")
 _CUT = " … (the line goes on: download the log to see it whole)"
 
 
 class TerminalLines:
-    """One after the other: a colour stays until it is taken back, as on a terminal."""
+    """Converts lines in order: a colour lasts until it is reset, as on a terminal."""
 
     def __init__(self) -> None:
         self._decoder = AnsiDecoder()
 
     def html(self, line: str) -> str:
-        """A line without its end. What a terminal would have overwritten (`\\r`) is left out.
+        """A line without its end. Text that a terminal would have overwritten (`\\r`) is left out.
 
-        What no terminal's sixteen colours are for keeps the colour of the text around it.
+        Colours beyond the terminal's sixteen keep the colour of the text around them.
         """
         shown = line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + _CUT
         decoded = self._decoder.decode_line(_only_looks(shown))
@@ -43,7 +43,7 @@ class TerminalLines:
 
 
 def _only_looks(line: str) -> str:
-    """The line with nothing of what is for terminals but its looks, which the decoder can read in any case."""
+    """The line without escape sequences but those for colours, which the decoder always understands."""
     followed = 0
 
     def kept(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""A job's life as a timeline: from what is in the record, each state with its span."""
+"""A job's life as a timeline: its events, each state with its span."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from reservation_core.ports.history.events import EventRecord
 
 @dataclass(frozen=True, slots=True)
 class LifeStep:
-    """What happened at a moment; `lasted` is how long the job then was in that state, None for what is not a state."""
+    """What happened at a moment; `lasted` is how long the job stayed in that state, None for other events."""
 
     at: datetime
     words: str

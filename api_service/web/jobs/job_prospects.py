@@ -1,4 +1,4 @@
-"""What would become of a job if it were submitted now: the rules, its part of quotas, and when it may start."""
+"""The prospects of a job if it were submitted now: broken rules, its share of quotas, and its earliest start."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _TOLD_BY_SERVER = (400, 403, 404, 409, 422)
 
 @dataclass(frozen=True, slots=True)
 class LimitShare:
-    """How much of a limit is used, and would be with the job. `after` is None where the job does not count so."""
+    """How much of a limit is used now and with the job. `after` is None where the job does not count."""
 
     words: str
     used: float
@@ -31,14 +31,14 @@ class LimitShare:
 
     @property
     def too_much(self) -> bool:
-        """Whether it would be passed."""
+        """Whether the job would exceed the limit."""
         return self.after is not None and self.after > self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class JobProspects:
-    """`problem`: why it would be refused as it is; `rules`: which rules it breaks; `start`: the earliest time at which
-    the calendar has room for it, None where it never has; `known`: whether it was asked at all."""
+    """`problem`: why REST refuses the request; `rules`: the rules it breaks; `start`: the earliest time at which the
+    calendar has room, None without one; `known`: whether REST was asked."""
 
     known: bool = False
     problem: RestProblemError | None = None
@@ -49,7 +49,7 @@ class JobProspects:
 
 
 async def prospects_of(rest: RestCalls, body: Mapping[str, Any], beside: timedelta) -> JobProspects:
-    """Ask REST. Nothing is kept of the question.
+    """Ask REST, without submitting.
 
     A job has its GPUs for `beside` longer than its duration: until its pods run, and until they are gone.
     """
@@ -67,7 +67,7 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any], beside: timedel
 
 
 def shares_of(limits: Sequence[LimitOut], body: Mapping[str, Any]) -> list[LimitShare]:
-    """The limits of which something is counted, with what the job would add."""
+    """The limits with a counted use, with what the job would add."""
     gpus = int(body.get("gpus", 1)) * int(body.get("nodes", 1))
     hours = _hours(body.get("duration"))
     found = []

@@ -1,7 +1,7 @@
-"""A log on a page: its last lines, then each as it comes.
+"""A log on a page: its last lines, then new lines as they appear.
 
-What has been printed before somebody looks may be long: only its end is kept while it is read, and sent at once. From
-then on lines are sent as they come, a few times a second at most.
+The log so far may be long: only its end is kept while it is read, and sent at once. Later lines are sent a few times a
+second at most.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines
 
 KEPT_LINES = 2000
 KEPT_LETTERS = 2**21
-"""Or fewer lines, when they are long: what is kept for each who looks at a log has to be little."""
+"""Fewer long lines are kept: the memory of one reader is bounded."""
 _PAUSE_S = 0.25
 _PARTIAL = 4 * LONGEST_LINE
 _TURN_S = 0.005
 
 
 class _Lines:
-    """Bytes as they come into whole lines, the last of which stand by."""
+    """Splits bytes into lines, and keeps the last ones."""
 
     def __init__(self, kept: int) -> None:
         self._left_out = 0
@@ -33,11 +33,10 @@ class _Lines:
 
     @property
     def any_ready(self) -> bool:
-        """Whether there are lines to be taken."""
         return bool(self._ready)
 
     def all_ready(self) -> tuple[list[str], int]:
-        """The lines that have come since the last time, and how many before them were left out."""
+        """The lines since the last call, and the number left out before them."""
         found = list(self._ready), self._left_out
         self._ready.clear()
         self._letters = self._left_out = 0
@@ -57,7 +56,7 @@ class _Lines:
             self._rest = b""
 
     def _add(self, line: bytes) -> None:
-        # One letter more than is shown: so it is seen that there is more.
+        # One letter more than is shown tells that the line was cut.
         text = line.decode("utf-8", "replace").removesuffix("\r")[: LONGEST_LINE + 1]
         self._ready.append(text)
         self._letters += len(text)
@@ -68,15 +67,15 @@ class _Lines:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The last lines of a log as HTML; `left_out` came before them. `goes_on`: no more was read, and there may be."""
+    """The last lines of a log as HTML, after `left_out` others. `goes_on`: reading stopped before the end."""
 
     lines: Sequence[str] = ()
     left_out: int = 0
     goes_on: bool = False
 
 
-async def tail_of(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> Tail:
-    """The end of a log, as far as it is read: after `at_most` bytes no more is."""
+async def read_tail(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> Tail:
+    """The end of a log; reading stops after `at_most` bytes."""
     read, goes_on = 0, False
     found = _Lines(lines)
     async for chunk in chunks:
@@ -90,10 +89,10 @@ async def tail_of(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> 
     return Tail(await _drawn(ready, TerminalLines()), left_out, goes_on)
 
 
-async def followed(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Server-sent events: `lines` with `{"lines": [HTML, …], "left_out": n, "anew": true}`, and `end` when all is said.
+async def stream_lines(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Server-sent events: `lines` with `{"lines": [HTML, …], "left_out": n, "anew": true}`, and `end` at the end.
 
-    `left_out` lines stood before these and are not sent; `anew`: these are the first.
+    `left_out` lines before these are not sent; `anew`: these are the first.
     """
     loop = asyncio.get_running_loop()
     lines, terminal, anew = _Lines(KEPT_LINES), TerminalLines(), True
@@ -126,7 +125,7 @@ async def _next(chunks: AsyncGenerator[bytes]) -> bytes | None:
 
 
 async def _drawn(lines: Iterable[str], terminal: TerminalLines) -> list[str]:
-    """Lines as HTML. Thousands that are full of colours take seconds: others are served between them."""
+    """Lines as HTML. Thousands of coloured lines take seconds, so other requests are served in between."""
     drawn: list[str] = []
     pause_at = time.monotonic() + _TURN_S
     for line in lines:

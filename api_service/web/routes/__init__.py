@@ -1,1 +1,1 @@
-"""One module a page: what is at an address of the pages, and what its forms do."""
+"""One module a page: its addresses, and what its forms do."""

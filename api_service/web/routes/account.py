@@ -1,4 +1,4 @@
-"""One's own account: tokens and sessions, and how one is told of things."""
+"""The visitor's account: tokens, sessions and notifications."""
 
 from starlette.responses import Response
 
@@ -15,12 +15,12 @@ _REFUSALS = (400, 403, 409, 412, 413, 422)
 
 
 async def account_page(visit: Visit) -> Response:
-    """All of it."""
+    """Show the account."""
     return await _page(visit)
 
 
 async def make_token(visit: Visit) -> Response:
-    """A token of one's own. It is in this very page, and in no other."""
+    """Create a token. This page alone shows its secret."""
     try:
         return await _page(visit, made=await visit.rest.post(TokenCreated, "/v1/tokens", token_asked(visit)))
     except RestProblemError as problem:
@@ -28,7 +28,7 @@ async def make_token(visit: Visit) -> Response:
 
 
 async def revoke_token(visit: Visit) -> Response:
-    """End a token, or a session."""
+    """Revoke a token or a session."""
     token = visit.path("token")
     await visit.rest.send("DELETE", f"/v1/tokens/{token}")
     return visit.go("/account", f"{token} is revoked.")
@@ -45,7 +45,7 @@ async def end_other_sessions(visit: Visit) -> Response:
 
 
 async def choose_kinds(visit: Visit) -> Response:
-    """Of what one is told, and how."""
+    """Choose which events are notified, and how."""
     kinds = {kind.value: visit.form.all(kind.value) for kind in NoticeKind}
     try:
         await visit.rest.send("PUT", "/v1/notifications/preferences", body={"kinds": kinds})
@@ -55,7 +55,7 @@ async def choose_kinds(visit: Visit) -> Response:
 
 
 async def add_target(visit: Visit) -> Response:
-    """A place to be told at. A webhook's secret is in this very page, and in no other."""
+    """Add a notification address. This page alone shows a webhook's secret."""
     body = {"channel": visit.form.get("channel"), "address": visit.form.get("address") or ""}
     if (name := visit.form.get("name")) is not None:
         body["name"] = name
@@ -69,7 +69,7 @@ async def add_target(visit: Visit) -> Response:
 
 
 async def change_target(visit: Visit) -> Response:
-    """Try, confirm or remove one."""
+    """Test, confirm or remove a notification address."""
     target, deed = visit.path("target"), visit.request.url.path.rpartition("/")[2]
     address = f"/v1/notifications/targets/{target}"
     try:

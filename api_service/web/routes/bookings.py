@@ -1,4 +1,4 @@
-"""Bookings: the list of one's own, and one with all that can be done to it."""
+"""The list of the visitor's bookings, and one booking with its forms."""
 
 from datetime import datetime, timedelta
 
@@ -25,7 +25,7 @@ _CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | B
 
 
 async def list_page(visit: Visit) -> Response:
-    """One's own bookings: those ahead, or with `?when=past` also those of the last three months."""
+    """Show bookings ahead; with `?when=past` also those of the last three months."""
     past = visit.query("when") == "past"
     asked: Query = {
         "mine": True,
@@ -45,12 +45,11 @@ async def list_page(visit: Visit) -> Response:
 
 
 async def booking_page(visit: Visit) -> Response:
-    """One booking."""
     return await _page(visit)
 
 
 async def check(visit: Visit) -> Response:
-    """The verdict on a change, for browsers without scripts: the page with what would be."""
+    """Show the verdict on a change, for browsers without scripts."""
     typed = typed_change(visit.form, visit.zone.key)
     if typed.wrong:
         return await _page(visit, typed=typed)
@@ -64,7 +63,7 @@ async def check(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Change it, if it is still what the form was drawn with. A refusal is shown beside the submitted values."""
+    """Change the booking, unless it changed since the form was shown. A refusal is shown beside the input."""
     typed = typed_change(visit.form, visit.zone.key)
     if typed.wrong:
         return await _page(visit, 422, typed=typed)
@@ -78,7 +77,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def cancel(visit: Visit) -> Response:
-    """Cancel it, of a series also those after it or all."""
+    """Cancel the booking; of a series also later dates, or all."""
     reach = visit.form.get("reach") or "this"
     try:
         answer = await visit.rest.send("DELETE", _address(visit), query={"series": reach}, match=visit.form.get("etag"))
@@ -90,16 +89,16 @@ async def cancel(visit: Visit) -> Response:
 
 
 async def accept(visit: Visit) -> Response:
-    """Take what the waitlist offers."""
-    return await _answered(visit, "accept", "It is yours: these GPUs are booked.")
+    """Accept an offer of the waitlist."""
+    return await _answer_offer(visit, "accept", "It is yours: these GPUs are booked.")
 
 
 async def decline(visit: Visit) -> Response:
-    """Don't take it."""
-    return await _answered(visit, "decline", "You don't take it. The next on the waitlist has these GPUs.")
+    """Decline an offer of the waitlist."""
+    return await _answer_offer(visit, "decline", "You don't take it. The next on the waitlist has these GPUs.")
 
 
-async def _answered(visit: Visit, answer: str, words: str) -> Response:
+async def _answer_offer(visit: Visit, answer: str, words: str) -> Response:
     try:
         await visit.rest.send(
             "POST", f"{_address(visit)}/{answer}", match=visit.form.get("etag"), key=visit.form.get("key")
@@ -119,7 +118,7 @@ def _next(visit: Visit) -> str:
 
 
 async def _refused(visit: Visit, problem: RestProblemError) -> Response:
-    """The page as the booking is now, with why not. Raises what is no matter of the form."""
+    """The page of the booking as it is now, with the reason. Raises problems that the form can't show."""
     if problem.status not in _REFUSALS:
         raise problem
     return await _page(visit, problem.status, problem=problem, typed=typed_change(visit.form, visit.zone.key))
@@ -162,7 +161,7 @@ async def _page(
 
 
 def _fields(visit: Visit, booking: BookingOut) -> dict[str, str]:
-    """What the form is drawn with."""
+    """The form's first values."""
 
     def wall(when: datetime) -> str:
         return f"{when.astimezone(visit.zone):%Y-%m-%dT%H:%M}"

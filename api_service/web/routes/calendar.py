@@ -1,4 +1,4 @@
-"""The calendar: who has what when, booking a free slot, and the verdict before it is booked or moved."""
+"""The calendar: who has which GPUs when, the form to book, and verdicts on bookings and changes."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from datetime import date, datetime, time, timedelta
 from starlette.responses import Response
 
 from api_service.web.calendar.timeline_data import Shown, read_calendar
-from api_service.web.calendar.timeline_query import TimelineQuery, asked_of
+from api_service.web.calendar.timeline_query import TimelineQuery, read_query
 from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_table import columns, table
 from api_service.web.calendar.timeline_window import TimelineScale
@@ -32,7 +32,7 @@ _MORNING = time(9)
 
 @dataclass(frozen=True, slots=True)
 class BookingPreview:
-    """What would become of what was typed: a booking, a series, or a problem; nothing of these if it can't be sent."""
+    """The verdict on a form: a booking, a series, or a problem; none of them if the input can't be sent."""
 
     typed: TypedBooking
     booking: BookingVerdict | None = None
@@ -41,21 +41,21 @@ class BookingPreview:
 
 
 async def calendar_page(visit: Visit) -> Response:
-    """The calendar, with a form to book that the address can fill in (`?gpus=2&type=h100&start=2030-01-31T09:00`)."""
+    """Show the calendar. Its address can fill in the form (`?gpus=2&type=h100&start=2030-01-31T09:00`)."""
     fields = {name: value for name in _TYPED if (value := visit.query(name))}
     if "end" in fields:
         fields.setdefault("length", "")
-    return await _page(visit, _asked(visit), fields)
+    return await _page(visit, _read_query(visit), fields)
 
 
 async def calendar_events(visit: Visit) -> Response:
-    """What the timeline shows, as JSON: asked for again when something has changed."""
-    shown = await read_calendar(visit, _asked(visit))
+    """The timeline's data as JSON, requested again after a change."""
+    shown = await read_calendar(visit, _read_query(visit))
     return json_data(visit.request, shown.as_json())
 
 
 async def book(visit: Visit) -> Response:
-    """Book what was typed, or the slot that was clicked. A refusal is shown with the form."""
+    """Book the typed times, or the clicked slot. A refusal is shown with the form."""
     typed = typed_booking(visit.form, visit.zone.key)
     if typed.wrong:
         return await _again(visit, BookingPreview(typed), 422)
@@ -77,17 +77,17 @@ async def book(visit: Visit) -> Response:
 
 
 async def check(visit: Visit) -> Response:
-    """The verdict on what was typed, for browsers without scripts: the page again."""
+    """Show the verdict on the input, for browsers without scripts."""
     return await _again(visit, await _verdict(visit), 200)
 
 
 async def verdict(visit: Visit) -> Response:
-    """The verdict on what was typed: asked for while somebody types or drags."""
+    """The verdict on the input, requested while the user types or drags."""
     return visit.part("_booking_verdict.html", verdict=await _verdict(visit), fields=visit.form.shown())
 
 
 async def change_verdict(visit: Visit) -> Response:
-    """The verdict on a booking that was dragged, with what to click to have it so."""
+    """The verdict on a dragged booking, with a button to confirm it."""
     typed = typed_change(visit.form, visit.zone.key)
     address = f"/v1/bookings/{visit.encoded(visit.form.get('booking') or '')}"
     before = await visit.rest.call(BookingOut, "GET", address)
@@ -104,7 +104,7 @@ async def change_verdict(visit: Visit) -> Response:
 
 
 async def make_feed(visit: Visit) -> Response:
-    """A private address for calendar programs, shown once."""
+    """Create a private address for calendar programs, shown once."""
     made = await visit.rest.post(FeedCreated, "/v1/bookings/feed", key=_key(visit))
     base = visit.services.settings.web.public_url or str(visit.request.base_url)
     feed = None if made.path is None else base.rstrip("/") + made.path
@@ -112,7 +112,7 @@ async def make_feed(visit: Visit) -> Response:
 
 
 async def remove_feed(visit: Visit) -> Response:
-    """Let the address stop working."""
+    """Delete the private address."""
     try:
         await visit.rest.send("DELETE", "/v1/bookings/feed")
     except RestProblemError as problem:
@@ -122,16 +122,16 @@ async def remove_feed(visit: Visit) -> Response:
 
 
 async def to_calendar(visit: Visit) -> Response:
-    """Where only forms lead: somebody has loaded the answer anew."""
+    """Redirect a reload of a form's answer."""
     return visit.go(safe_return(visit.query("next") or "/calendar"))
 
 
-def _asked(visit: Visit) -> TimelineQuery:
-    return asked_of(visit.query, visit.now.astimezone(visit.zone).date())
+def _read_query(visit: Visit) -> TimelineQuery:
+    return read_query(visit.query, visit.now.astimezone(visit.zone).date())
 
 
 def _key(visit: Visit, body: object = None) -> str | None:
-    """The form's key for this body: sent twice it counts once, sent with something else it is something else."""
+    """The form's Idempotency-Key for this body: another body has another key."""
     key = visit.form.get("key")
     if key is None:
         return None
@@ -154,7 +154,7 @@ async def _verdict(visit: Visit) -> BookingPreview:
 
 
 async def _again(visit: Visit, found: BookingPreview, status: int) -> Response:
-    """The page at the time that was typed."""
+    """The page around the typed time."""
     fields = visit.form.shown()
     try:
         day = date.fromisoformat(fields.get("start", "")[:10])

@@ -1,4 +1,4 @@
-"""Jobs: the list, one with its life and its log, and what can be done to it."""
+"""The list of jobs, and one job with its life, its log and its forms."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, read_log
 from api_service.web.jobs.job_life import LifeStep, life_of
-from api_service.web.jobs.log_tail import Tail, followed, tail_of
+from api_service.web.jobs.log_tail import Tail, read_tail, stream_lines
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -29,7 +29,7 @@ _WITHOUT_LOG = frozenset({JobStatus.QUEUED, JobStatus.STARTING})
 
 
 async def list_page(visit: Visit) -> Response:
-    """Jobs, newest first: one's own, for administrators everybody's."""
+    """Show jobs, newest first: the visitor's; for administrators everybody's."""
     statuses = [status for status in visit.request.query_params.getlist("status") if status]
     asked = {
         "status": statuses or None,
@@ -52,17 +52,16 @@ async def list_page(visit: Visit) -> Response:
 
 
 async def job_page(visit: Visit) -> Response:
-    """One job."""
     return await _job_page(visit)
 
 
 async def job_state(visit: Visit) -> Response:
-    """What changes of it."""
+    """The parts of the page that change."""
     return visit.part("_job_state.html", **_context(await _state(visit)))
 
 
 async def cancel(visit: Visit) -> Response:
-    """End it."""
+    """Cancel the job."""
     job_id = visit.path("job_id")
     job = await visit.rest.post(Job, f"/v1/jobs/{job_id}/cancel")
     ended = job.status in FINAL_STATUSES
@@ -70,7 +69,7 @@ async def cancel(visit: Visit) -> Response:
 
 
 async def extend(visit: Visit) -> Response:
-    """Let it last longer."""
+    """Extend the job."""
     job_id = visit.path("job_id")
     try:
         await visit.rest.send("POST", f"/v1/jobs/{job_id}/extend", body={"by": visit.form.duration("by") or ""})
@@ -82,10 +81,10 @@ async def extend(visit: Visit) -> Response:
 
 
 async def log_stream(visit: Visit) -> Response:
-    """The log as it comes, for the page."""
+    """The log as server-sent events."""
     view = await _owned(visit)
     return LiveStream(
-        followed(follow_log(visit.services, view.reservation)),
+        stream_lines(follow_log(visit.services, view.reservation)),
         media_type="text/event-stream",
         place=visit.stream_place(),
         wakeups=visit.services.wakeups,
@@ -94,9 +93,9 @@ async def log_stream(visit: Visit) -> Response:
 
 
 async def log_file(visit: Visit) -> Response:
-    """The log as it was printed, to keep."""
+    """The log as a file."""
     view = await _owned(visit)
-    place = visit.stream_place()  # before the cluster is asked
+    place = visit.stream_place()  # before the cluster is asked: a refusal is cheaper
     response = LiveStream(
         await read_log(visit.services, view.reservation),
         media_type="text/plain; charset=utf-8",
@@ -132,7 +131,7 @@ async def _owned(visit: Visit) -> JobView:
 
 @dataclass(frozen=True, slots=True)
 class _JobState:
-    """A job, with what REST does not say of it, and its life."""
+    """A job as REST shows it and as the ledger has it, and its life."""
 
     job: Job
     view: JobView
@@ -155,13 +154,13 @@ def _context(state: _JobState) -> dict[str, Any]:
 
 
 async def _log(visit: Visit, view: JobView) -> tuple[Tail, str | None]:
-    """The end of the log, for a page that is drawn; why there is none, where it can't be read now."""
+    """The end of the log, and why it can't be read now."""
     if view.reservation.status in _WITHOUT_LOG:
         return Tail(), None
     try:
         chunks: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation)
         async with aclosing(chunks):
-            tail = await tail_of(chunks, lines=_LOG_LINES, at_most=_LOG_BYTES)
+            tail = await read_tail(chunks, lines=_LOG_LINES, at_most=_LOG_BYTES)
     except ClusterUnavailableError as error:
         return Tail(), str(error)
     return tail, None

@@ -1,4 +1,4 @@
-"""The one stream that an open page listens to: which of its parts are out of date."""
+"""The stream of an open page: which of its parts are stale."""
 
 import re
 
@@ -17,7 +17,7 @@ _BOOKING = re.compile(r"booking:(bkg-[0-9a-z]{1,32})")
 
 
 async def follow(visit: Visit) -> Response:
-    """`?topics=now,job:job-abc`: an event for each that changed. Others' jobs and bookings can't be listened to."""
+    """`?topics=now,job:job-abc`: an event for each changed topic. Other users' jobs and bookings are refused."""
     topics = [topic for topic in visit.query("topics").split(",") if topic]
     if not 0 < len(topics) <= _MOST:
         raise ProblemError(422, "bad_topics", f"Name 1 to {_MOST} topics.")
@@ -33,7 +33,7 @@ async def follow(visit: Visit) -> Response:
 
 
 async def _require(visit: Visit, topic: str) -> None:
-    """Raises ProblemError and RestProblemError for what is not the visitor's to see."""
+    """Raises ProblemError or RestProblemError for topics that the visitor may not see."""
     if topic in _COMMON or (topic == "admin" and visit.principal.is_admin):
         return
     if found := _JOB.fullmatch(topic):

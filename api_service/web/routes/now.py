@@ -1,5 +1,6 @@
-"""The page Now: every node and its cards, who has them until when, and when the next is free."""
+"""The page Now: all nodes and GPUs, their holders and ends, and when the next GPU is free."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
@@ -9,7 +10,7 @@ from starlette.responses import Response
 
 from api_service.access.sight import Sight, sight_of
 from api_service.problems import ProblemError
-from api_service.web.fleet.card_tiles import MEANINGS, OUT_OF_USE, WORDS, TileState, TileWriter, state_of
+from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
 from api_service.web.fleet.fleet import FleetNode, FleetPicture, counts
 from api_service.web.fleet.node_markup import Look
 from api_service.web.routing import WebRoute
@@ -18,15 +19,15 @@ from api_service.web.words import clock
 from reservation_core.ports.nodes.cards_now import CardNow
 
 LARGE_UP_TO = 64
-"""So many cards are shown with words, more as small tiles."""
+"""More GPUs are shown as small tiles, without words."""
 _MOST_TYPED = 253
 _PROCESS = token_hex(4)
-"""Versions are of this process: another one has counted others."""
+"""Versions are counted by each process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The requested filter: only cards of this type, of nodes with such names, of the viewer."""
+    """The requested filter: GPUs of this type, of nodes with such names, of the viewer."""
 
     kind: str
     node: str
@@ -34,18 +35,18 @@ class Wish:
 
     @property
     def query(self) -> str:
-        """The wish as a query, `&` before each parameter."""
+        """The filter as a query, `&` before each parameter."""
         given = {"type": self.kind, "node": self.node, "mine": "yes" if self.mine else ""}
         return "".join(f"&{urlencode({name: value})}" for name, value in given.items() if value)
 
     def names(self, node: FleetNode, *, exactly: bool) -> bool:
-        """Whether this node is called like this."""
+        """Whether the filter matches this node's name."""
         return node.name == self.node if exactly else self.node.casefold() in node.name.casefold()
 
 
 @dataclass(frozen=True, slots=True)
 class NowView:
-    """What one viewer is shown: nodes with something to show, and how."""
+    """One viewer's page: the nodes to show, and how."""
 
     fleet: FleetPicture
     look: Look
@@ -54,8 +55,24 @@ class NowView:
     token: str
 
 
+@dataclass(frozen=True, slots=True)
+class CardDetails:
+    """One GPU for one viewer. `links`: the pages of its holder and follower by id, where the viewer may open them."""
+
+    card: CardNow
+    node: FleetNode
+    state: TileState
+    word: str
+    meaning: str
+    holder: str | None
+    follower: str | None
+    links: Mapping[str, str]
+    overdue: bool
+    can_be_had: bool
+
+
 async def now_page(visit: Visit) -> Response:
-    """`?type=h100&node=gpu-1&mine=yes`, each as one likes; `card=NODE/INDEX` shows that card above all others."""
+    """Show GPUs, filtered by `?type=h100&node=gpu-1&mine=yes`; `card=NODE/INDEX` shows one above all others."""
     wish = _wish(visit)
     view = await _view(visit, wish)
     shown: dict[str, Any] = {
@@ -73,14 +90,14 @@ async def now_page(visit: Visit) -> Response:
 
 
 async def now_changes(visit: Visit) -> Response:
-    """What differs from the version `since`, for a page that shows that one; nothing (204) when nothing does."""
+    """The parts that changed since version `since`; 204 without any."""
     wish = _wish(visit)
     view = await _view(visit, wish)
     since = visit.query("since")
     if since == view.token:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     behind = _same_but_older(since, view.token)
-    # Filtering by the viewer's own cards changes which nodes are shown at all.
+    # With this filter, a change can add or remove nodes.
     whole = behind is None or behind < view.fleet.layout or wish.mine
     changed = view.nodes if whole or behind is None else [node for node in view.nodes if node.version > behind]
     return visit.part(
@@ -94,7 +111,7 @@ async def now_changes(visit: Visit) -> Response:
 
 
 async def card_part(visit: Visit) -> Response:
-    """`?card=NODE/INDEX`: all that is to be said of one card."""
+    """`?card=NODE/INDEX`: all details of one GPU."""
     fleet = await visit.fleet.fleet()
     sight = await _sight(visit)
     return visit.part("_card.html", card=_card(visit, fleet, sight, visit.query("card")))
@@ -129,51 +146,50 @@ async def _sight(visit: Visit) -> Sight:
 
 
 def _token(visit: Visit, fleet: FleetPicture, sight: Sight, *, large: bool) -> str:
-    """What a page was drawn from. All but its last part must be the same for anything of it to be kept."""
+    """The version of a page. A page can be updated in parts only if all but the last part is the same."""
     fellows = "all" if sight.fellows is None else format(hash(frozenset(sight.fellows)) & 0xFFFFFFFF, "x")
     size = "large" if large else "small"
     return f"{_PROCESS}.{visit.now.astimezone(visit.zone):%Y%m%d}.{fellows}.{size}.{fleet.version}"
 
 
 def _same_but_older(since: str, token: str) -> int | None:
-    """The version of the page that asks, if what it shows can be kept but for what has changed."""
+    """The version of the requesting page, if it can be updated in parts."""
     before, _, version = since.rpartition(".")
     if before != token.rpartition(".")[0] or not version.isascii() or not version.isdecimal() or len(version) > 15:
         return None
     return int(version)
 
 
-def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> dict[str, object]:
-    """All that is to be said of one card. Raises ProblemError: 404 when there is none."""
+def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> CardDetails:
+    """All details of one GPU. Raises ProblemError (404) for an unknown one."""
     name, _, index = chosen.rpartition("/")
     node = fleet.by_name.get(name)
     card = _of_index(node, index)
     if node is None or card is None:
         raise ProblemError(404, "no_such_card", f"There is no card {chosen[:_MOST_TYPED]} any more. Choose another.")
     state = state_of(card, available=node.now.available, user_id=visit.principal.user_id)
-    teller = TileWriter(sight, lambda when: clock(when, visit.zone, visit.now))
+    writer = TileWriter(sight, lambda when: clock(when, visit.zone, visit.now))
     reachable = [
         hold
         for hold in (card.holder, card.follower)
         if hold is not None and (hold.user_id == visit.principal.user_id or visit.principal.is_admin)
     ]
-    return {
-        "card": card,
-        "node": node,
-        "state": state,
-        "word": WORDS[state],
-        "meaning": MEANINGS[state],
-        "holder": None if card.holder is None else teller.whose(card.holder),
-        "follower": None if card.follower is None else teller.whose(card.follower),
-        "links": {
+    return CardDetails(
+        card=card,
+        node=node,
+        state=state,
+        word=WORDS[state],
+        meaning=MEANINGS[state],
+        holder=None if card.holder is None else writer.whose(card.holder),
+        follower=None if card.follower is None else writer.whose(card.follower),
+        links={
             hold.id: f"/jobs/{hold.id}" if hold.id.startswith("job-") else f"/bookings/{hold.id}"
             for hold in reachable
             if not hold.id.startswith("mnt-")
         },
-        "overdue": card.holder is not None and card.holder.ends_at <= visit.now,
-        "can_be_had": state in (TileState.FREE, TileState.SOON),
-        "out": state in OUT_OF_USE,
-    }
+        overdue=card.holder is not None and card.holder.ends_at <= visit.now,
+        can_be_had=state in (TileState.FREE, TileState.SOON),
+    )
 
 
 def _of_index(node: FleetNode | None, index: str) -> CardNow | None:

@@ -1,4 +1,4 @@
-"""The page Queue: who waits for GPUs, at which place, why, and until when."""
+"""The page Queue: waiting jobs, their places, reasons and estimated starts."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _A_PAGE = 100
 
 
 async def queue_page(visit: Visit) -> Response:
-    """One's own jobs in line (administrators': everybody's), and how many wait in all. `cursor` as REST has it."""
+    """Show the visitor's waiting jobs (administrators: all), and totals. `cursor` is REST's."""
     cursor = visit.query("cursor") or None
     found = await visit.rest.get(QueuePage, "/v1/queue", {"cursor": cursor, "limit": _A_PAGE})
     context: dict[str, Any] = {

@@ -21,7 +21,6 @@ from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 
 async def sign_in_page(visit: Visit) -> Response:
-    """The form."""
     return _form(visit, visit.query("next"))
 
 
@@ -30,7 +29,7 @@ async def sign_in(visit: Visit) -> Response:
     wanted = safe_return(visit.form.get("next"))
     with counted_sign_in(visit.services.metrics.http, "token") as tried:
         try:
-            session = await _begun(visit, visit.form.get("token"))
+            session = await _begin_session(visit, visit.form.get("token"))
         except _NotSignedInError as refused:
             tried.outcome = refused.outcome
             return _form(visit, wanted, str(refused))
@@ -41,15 +40,15 @@ async def sign_in(visit: Visit) -> Response:
 
 
 class _NotSignedInError(Exception):
-    """Why a token begins no session; the text is for whoever showed it."""
+    """Why a token begins no session; the text is for the user."""
 
     def __init__(self, outcome: SignInOutcome, detail: str) -> None:
         super().__init__(detail)
         self.outcome = outcome
 
 
-async def _begun(visit: Visit, secret: str | None) -> WebSession:
-    """A session of whoever shows a token, instead of the one that this browser has. Raises _NotSignedInError."""
+async def _begin_session(visit: Visit, secret: str | None) -> WebSession:
+    """A session of the token's user, in place of this browser's former one. Raises _NotSignedInError."""
     if secret is None:
         detail = "Paste a token: `gpu-dev login` shows where yours is, or ask an administrator."
         raise _NotSignedInError(SignInOutcome.MALFORMED, detail)
@@ -61,7 +60,7 @@ async def _begun(visit: Visit, secret: str | None) -> WebSession:
             raise
         detail = "This token is not valid: it is misspelt, expired or revoked. Ask for a new one."
         raise _NotSignedInError(SignInOutcome.REFUSED, detail) from error
-    former = await _former(visit)
+    former = await _former_session(visit)
 
     async def begin() -> WebSession:
         async with services.runtime.uow() as uow:
@@ -84,8 +83,8 @@ async def _begun(visit: Visit, secret: str | None) -> WebSession:
     return session
 
 
-async def _former(visit: Visit) -> Principal | None:
-    """The session that this browser has already, and will not have any more."""
+async def _former_session(visit: Visit) -> Principal | None:
+    """The session that this browser has already."""
     secret = visit.cookies.session(visit.request)
     if secret is None:
         return None
@@ -96,7 +95,7 @@ async def _former(visit: Visit) -> Principal | None:
 
 
 async def sign_out(visit: Visit) -> Response:
-    """End the session, here and in the database: its cookie is worth nothing any more."""
+    """End the session in the browser and in the database."""
     services, principal = visit.services, visit.principal
     async with services.runtime.uow() as uow:
         await tokens.revoke(uow, principal, principal.token_id, services.runtime.clock.now())
@@ -107,7 +106,7 @@ async def sign_out(visit: Visit) -> Response:
 
 
 async def choose_zone(visit: Visit) -> Response:
-    """Show times in another zone from now on."""
+    """Store the time zone in which times are shown."""
     name = visit.form.get("zone") or "UTC"
     if name not in available_timezones():
         raise ProblemError(422, "unknown_time_zone", "There is no such time zone. Choose one such as Europe/Berlin.")

@@ -1,7 +1,7 @@
-"""Signing in at the organisation's own page: there and back, with the authorization code flow.
+"""Signing in at the organisation's identity provider, with the authorization code flow.
 
-What the browser must come back with is kept by the browser itself, in a cookie of a few minutes that no script reads:
-there is nothing to store here, and any replica can go on.
+The browser keeps the state of the flow in a cookie of a few minutes that scripts can't read: nothing is stored here,
+and any replica can go on.
 """
 
 import hmac
@@ -29,7 +29,7 @@ _ANEW = "Open the sign-in page and begin anew."
 
 
 async def start(visit: Visit) -> Response:
-    """Send the browser there."""
+    """Redirect the browser to the identity provider."""
     flow = _flow(visit)
     with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC) as tried:
         visit.services.sign_in_pace.admit(visit.request.scope)
@@ -37,7 +37,7 @@ async def start(visit: Visit) -> Response:
             begun = await flow.begin()
         except ProofUnavailableError as error:
             raise _unavailable(error) from error
-        tried.outcome = None  # there it goes on, and is counted when the browser is back
+        tried.outcome = None  # counted when the browser is back
     response = RedirectResponse(begun.url, 303, headers={"Cache-Control": "no-store"})
     kept = [begun.state, begun.nonce, begun.verifier, safe_return(visit.query("next"))]
     visit.cookies.keep_sign_in(response, urlsafe_b64encode(json.dumps(kept).encode()).decode(), _KEPT_S)
@@ -45,7 +45,7 @@ async def start(visit: Visit) -> Response:
 
 
 async def done(visit: Visit) -> Response:
-    """The browser is back: with a code for an ID token, which becomes a session."""
+    """Exchange the returned code for an ID token, and begin a session."""
     flow = _flow(visit)
     with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC):
         signed_in, wanted = await _signed_in(visit, flow)
@@ -58,13 +58,13 @@ async def done(visit: Visit) -> Response:
 
 async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
     """Return the user whom the issuer has let in, and the page they wanted."""
-    begun, wanted = _kept(visit.cookies.sign_in(visit.request))
+    begun, wanted = _read_state(visit.cookies.sign_in(visit.request))
     if not hmac.compare_digest(visit.query("state").encode(), begun.state.encode()):
         raise ProblemError(403, "other_sign_in", f"This is the answer to another sign-in than this browser's. {_ANEW}")
     if visit.query("error"):
         raise ProblemError(403, "sign_in_refused", f"Your organisation's sign-in has let nobody in. {_ANEW}")
     desk, pace = visit.services.signing_in.desk, visit.services.sign_in_pace
-    # From here on the issuer is asked, by anybody: state and cookie are only each other's witnesses.
+    # Anybody can make us ask the issuer from here on: state and cookie only confirm each other.
     pace.admit(visit.request.scope)
     pace.admit_issuers_word()
     try:
@@ -84,11 +84,11 @@ def _flow(visit: Visit) -> CodeFlow:
     return flow
 
 
-def _kept(cookie: str | None) -> tuple[Begun, str]:
-    """What the browser kept, and where it wanted to go."""
+def _read_state(cookie: str | None) -> tuple[Begun, str]:
+    """The state that the browser kept, and the page it wanted."""
     try:
         *said, wanted = json.loads(urlsafe_b64decode((cookie or "").encode()))
-        # What another wrote there may be no text, and none that can be compared.
+        # A forged cookie may hold no text, or text that can not be compared.
         state, nonce, verifier = (str.encode(name, "ascii").decode() for name in said)
     except (ValueError, TypeError, RecursionError) as error:
         raise ProblemError(403, "no_sign_in", f"This browser has begun no sign-in, or long ago. {_ANEW}") from error

@@ -1,4 +1,4 @@
-"""Submitting a job: a form that says what would become of it before it is sent."""
+"""The form of a job, with a verdict before it is submitted."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -26,7 +26,7 @@ _TEMPLATES = 8
 
 
 async def submit_page(visit: Visit) -> Response:
-    """The form: empty, as the address says (`?gpus=2&gpu_type=h100`), or like a job before (`?again=job-…`)."""
+    """Show the form: empty, filled by the address (`?gpus=2&gpu_type=h100`), or like a former job (`?again=job-…`)."""
     again = visit.query("again")
     if again:
         fields = fields_of(await visit.rest.get(JobSpec, f"/v1/jobs/{visit.encoded(again)}/spec"))
@@ -36,7 +36,7 @@ async def submit_page(visit: Visit) -> Response:
 
 
 async def submit(visit: Visit) -> Response:
-    """Send it. What REST refuses is shown beside what was typed."""
+    """Submit the job. A refusal is shown beside the input."""
     typed = typed_job(visit.form)
     if typed.wrong:
         return await _form_page(visit, visit.form.shown(), typed, status=422)
@@ -50,12 +50,12 @@ async def submit(visit: Visit) -> Response:
 
 
 async def check(visit: Visit) -> Response:
-    """What would become of it, for browsers without scripts: the form again, with the verdict."""
+    """Show the verdict with the form, for browsers without scripts."""
     return await _form_page(visit, visit.form.shown(), typed_job(visit.form))
 
 
 async def verdict(visit: Visit) -> Response:
-    """What would become of it: asked for while somebody types."""
+    """The verdict, requested while the user types."""
     return visit.part("_verdict.html", **await _verdict(visit, typed_job(visit.form)))
 
 

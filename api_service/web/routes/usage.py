@@ -1,4 +1,4 @@
-"""How much was held and used, by whom and of what, over time."""
+"""GPU-hours held and used, by user, project or type, over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,6 @@ _MOST_LINES = 500
 
 @dataclass(frozen=True, slots=True)
 class UsageChoice:
-    """Which usage."""
-
     by: UsageBy
     span: str
     start: datetime
@@ -33,7 +31,7 @@ class UsageChoice:
 
     @property
     def step(self) -> timedelta:
-        """How long each column is."""
+        """The length of a column."""
         length = self.end - self.start
         if length <= _HOURLY_UP_TO:
             return timedelta(hours=1)
@@ -41,8 +39,8 @@ class UsageChoice:
 
 
 async def usage_page(visit: Visit) -> Response:
-    """One's own; for administrators everybody's."""
-    asked = _asked(visit)
+    """Show the visitor's usage; to administrators everybody's."""
+    asked = _read_choice(visit)
     query = {"by": asked.by.value, "from": asked.start.isoformat(), "to": asked.end.isoformat()}
     totals = await visit.rest.get(UsageOut, "/v1/usage", {**query, "limit": _MOST_LINES})
     series = await visit.rest.all(UsageSeriesOut, "/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
@@ -73,8 +71,8 @@ async def usage_page(visit: Visit) -> Response:
 
 
 async def usage_file(visit: Visit) -> Response:
-    """The same as a table for other programs."""
-    asked = _asked(visit)
+    """The same as CSV."""
+    asked = _read_choice(visit)
     query = {"by": asked.by.value, "from": asked.start.isoformat(), "to": asked.end.isoformat(), "format": "csv"}
     answer = await visit.rest.send("GET", "/v1/usage", query=query)
     name = f"usage-{asked.start:%Y%m%d}-{asked.end:%Y%m%d}-by-{asked.by.value}.csv"
@@ -87,15 +85,15 @@ async def usage_file(visit: Visit) -> Response:
 
 
 def begin(span: str, now: datetime, zone: ZoneInfo) -> datetime:
-    """Where a span that ends now begins: with a whole hour or day of the viewer's, so columns are what they say."""
+    """The start of a span that ends now: a whole hour or day of the viewer's, so that columns are whole, too."""
     if span == "day":
         return now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=23)
     today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     return today - timedelta(days=_SPANS[span] - 1)
 
 
-def _asked(visit: Visit) -> UsageChoice:
-    """What the address says. Raises ProblemError (422)."""
+def _read_choice(visit: Visit) -> UsageChoice:
+    """The requested usage. Raises ProblemError (422)."""
     by, span = visit.query("by") or UsageBy.USER.value, visit.query("span") or "week"
     if by not in [grouping.value for grouping in UsageBy] or (span not in _SPANS and span != "dates"):
         raise ProblemError(422, "invalid_request", "Choose what to sum by, and a span, from the lists of the page.")
@@ -103,7 +101,7 @@ def _asked(visit: Visit) -> UsageChoice:
         return UsageChoice(UsageBy(by), span, begin(span, visit.now, visit.zone), visit.now)
     try:
         first, last = (datetime.fromisoformat(visit.query(name)) for name in ("from", "to"))
-        # Days are the viewer's; the last is whole.
+        # Days are in the viewer's zone; the last one is included.
         start, end = first.replace(tzinfo=visit.zone), (last + timedelta(days=1)).replace(tzinfo=visit.zone)
     except (ValueError, OverflowError) as error:
         raise ProblemError(422, "invalid_request", "Give the first and the last day, like 2030-01-31.") from error

@@ -1,1 +1,1 @@
-"""Cookies, CSRF tokens, and where to go after a sign-in."""
+"""Cookies, CSRF tokens, and the page after a sign-in."""

@@ -1,4 +1,4 @@
-"""The cookies of the pages: the session, a word on what was just done, and the time zone."""
+"""The cookies of the pages: the session, a notice for the next page, and the time zone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,41 +26,39 @@ ZONE_S = 86_400 * 365
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """How cookies are set for one request; `secure`: the browser came by TLS."""
+    """The cookies of one request; `secure`: the browser uses TLS."""
 
     secure: bool
 
     @classmethod
     def of(cls, request: Request, public_url: str | None) -> "Cookies":
-        """A proxy's word on TLS is believed: a lie only keeps the liar's own browser from sending the cookie."""
+        """Trust a proxy's word on TLS: a lie only keeps the sender's browser from sending the cookie."""
         if public_url is not None:
             return cls(public_url.startswith("https:"))
         forwarded = request.headers.get("x-forwarded-proto", "").split(",")[0].strip()
         return cls("https" in (request.url.scheme, forwarded))
 
     def would_be_dropped(self, request: Request) -> bool:
-        """Whether a browser that came like this does not keep what is set for TLS alone, as far as can be seen."""
+        """Whether the browser drops cookies for TLS, as far as can be seen."""
         forwarded = request.headers.get("x-forwarded-proto", "")
         here = request.url.hostname in ("localhost", "127.0.0.1", "::1")
         return self.secure and not here and request.url.scheme == "http" and "https" not in forwarded
 
     @property
     def _session_name(self) -> str:
-        # Browsers take a name with this prefix from this host alone, over TLS, without a domain.
+        # Browsers accept a name with this prefix from this host alone, over TLS and without a domain.
         return _SECURE_SESSION if self.secure else _SESSION
 
     def session(self, request: Request) -> str | None:
-        """The session's secret as the browser has it."""
+        """The session's secret."""
         return request.cookies.get(self._session_name)
 
     def keep_session(self, response: Response, secret: str, until: datetime) -> None:
-        """Sign the browser in."""
         response.set_cookie(
             self._session_name, secret, expires=until, path="/", secure=self.secure, httponly=True, samesite="lax"
         )
 
     def drop_session(self, response: Response) -> None:
-        """Sign the browser out."""
         response.delete_cookie(self._session_name, path="/", secure=self.secure, httponly=True, samesite="lax")
 
     @property
@@ -68,22 +66,20 @@ class Cookies:
         return _SECURE_SIGN_IN if self.secure else _SIGN_IN
 
     def sign_in(self, request: Request) -> str | None:
-        """What the browser keeps while it is at another page to sign in."""
+        """The state of a sign-in at the identity provider."""
         return request.cookies.get(self._sign_in_name)
 
     def keep_sign_in(self, response: Response, kept: str, for_s: int) -> None:
-        """Have the browser keep it."""
-        # Lax: the issuer's page leads back by a link, which is when it has to be sent.
+        # Lax: it must be sent when the issuer's page leads back by a link.
         response.set_cookie(
             self._sign_in_name, kept, max_age=for_s, path="/", secure=self.secure, httponly=True, samesite="lax"
         )
 
     def drop_sign_in(self, response: Response) -> None:
-        """The sign-in is over."""
         response.delete_cookie(self._sign_in_name, path="/", secure=self.secure, httponly=True, samesite="lax")
 
-    def tell(self, response: Response, notice: str) -> None:
-        """A sentence for the next page, on what was done; cut where a cookie would have no room for it."""
+    def keep_notice(self, response: Response, notice: str) -> None:
+        """Keep a sentence for the next page; cut where a cookie has no room for it."""
         kept = notice[:_MAX_NOTICE]
         while len(quote(kept)) > _MAX_COOKIE:
             kept = kept[:-1]
@@ -97,18 +93,18 @@ class Cookies:
             samesite="lax",
         )
 
-    def told(self, request: Request) -> str | None:
-        """That sentence, if there is one."""
+    def notice(self, request: Request) -> str | None:
+        """The sentence for this page."""
         given = request.cookies.get(_NOTICE)
         return None if given is None else unquote(given)[:_MAX_NOTICE]
 
-    def was_told(self, response: Response) -> None:
-        """It was shown."""
+    def drop_notice(self, response: Response) -> None:
+        """Delete the sentence, which was shown."""
         response.delete_cookie(_NOTICE, path="/", secure=self.secure, httponly=True, samesite="lax")
 
 
 def zone_of(cookies: Mapping[str, str]) -> ZoneInfo:
-    """The time zone that the browser's user has chosen, or the browser has said; UTC without one."""
+    """The time zone that the user has chosen, or the browser has sent; UTC without one."""
     try:
         return zone_called(unquote(cookies.get(_ZONE, "")))
     except WallTimeError:
@@ -116,5 +112,5 @@ def zone_of(cookies: Mapping[str, str]) -> ZoneInfo:
 
 
 def keep_zone(response: Response, name: str, *, secure: bool) -> None:
-    """Remember a time zone. Scripts may read it: they set it where nobody chose one."""
+    """Store a time zone. Scripts may read it: they set it where no user chose one."""
     response.set_cookie(_ZONE, quote(name), max_age=ZONE_S, path="/", secure=secure, samesite="lax")

@@ -1,6 +1,6 @@
-"""What every form carries, so that no other site can send it: only who knows the session's secret can make one.
+"""The token in every form, so that no other site can send it: only the session's secret can make one.
 
-A fresh one goes into each page (a mask and what it gives), so that compression of pages tells nothing about it.
+Each page has a fresh one (a mask and its result), so that compressing pages reveals nothing about it.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Where somebody who signs in is led: back to the page they wanted, if it is one of ours."""
+"""The page after a sign-in: the one that was wanted, if it is one of ours."""
 
 from urllib.parse import quote, urlsplit
 
@@ -9,7 +9,7 @@ HOME = "/now"
 
 
 def sign_in_address(request: Request) -> str:
-    """The sign-in page, which remembers the page that was wanted."""
+    """The sign-in page, which remembers the wanted page."""
     if request.method != "GET":
         return "/sign-in"
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")

@@ -1,4 +1,4 @@
-"""The record: who did what, when, and why."""
+"""The audit log: who did what, when, and why."""
 
 from urllib.parse import urlencode
 
@@ -15,7 +15,7 @@ _PAGE = 100
 
 
 async def record_page(visit: Visit) -> Response:
-    """Newest first, as far as the filters let through."""
+    """Show the events that match the filters, newest first."""
     asked = {name: visit.query(name) for name in _FILTERS}
     found = Page[EventOut](items=[], next_cursor=None)
     problem = None

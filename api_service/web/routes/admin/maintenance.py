@@ -1,4 +1,4 @@
-"""Maintenance: planned after a look at whom it affects."""
+"""Maintenance windows, planned after a preview."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from reservation_core.contracts.nodes import NodeOut
 
 
 async def windows_page(visit: Visit) -> Response:
-    """The windows, and the form for another."""
+    """Show the windows, and the form for another."""
     return await _page(visit)
 
 
 async def preview(visit: Visit) -> Response:
-    """Show the users it would affect; nothing has changed yet."""
+    """Show the users that a window would affect; nothing has changed yet."""
     try:
         found = await visit.rest.post(MaintenanceOut, "/v1/maintenance", {**_typed(visit), "dry_run": True})
     except RestProblemError as problem:
@@ -27,22 +27,22 @@ async def preview(visit: Visit) -> Response:
 
 
 async def plan(visit: Visit) -> Response:
-    """Plan it."""
+    """Plan a window."""
     try:
         made = await visit.rest.post(MaintenanceOut, "/v1/maintenance", _typed(visit), key=visit.form.get("key"))
     except RestProblemError as problem:
         return await _page(visit, problem=problem)
     affected = len(made.affected)
-    told = (
+    consequence = (
         "1 job or booking is affected; its owner is told."
         if affected == 1
         else (f"{affected} jobs and bookings are affected; their owners are told.")
     )
-    return visit.go("/admin/maintenance", f"Planned. {told}")
+    return visit.go("/admin/maintenance", f"Planned. {consequence}")
 
 
 async def end(visit: Visit) -> Response:
-    """Take a window back, or end it early."""
+    """Cancel a window, or end it early."""
     await visit.rest.send("DELETE", f"/v1/maintenance/{visit.path('window')}")
     return visit.go("/admin/maintenance", "The window is over. Its cards can be had at once.")
 

@@ -1,4 +1,4 @@
-"""Nodes: cordoned and fenced."""
+"""Nodes: cordon and fence."""
 
 from starlette.responses import Response
 
@@ -16,13 +16,12 @@ _DONE = {
 
 
 async def nodes_page(visit: Visit) -> Response:
-    """All nodes."""
     nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
     return visit.page("admin/nodes.html", title="Nodes", live="admin", nodes=nodes)
 
 
 async def confirm_cordon(visit: Visit) -> Response:
-    """What a cordon does, and why it is made."""
+    """Explain a cordon, and ask for its reason."""
     return _confirm(
         visit,
         "cordon",
@@ -32,7 +31,7 @@ async def confirm_cordon(visit: Visit) -> Response:
 
 
 async def confirm_fence(visit: Visit) -> Response:
-    """What a fence means."""
+    """Explain a fence."""
     return _confirm(
         visit,
         "fence",
@@ -43,7 +42,7 @@ async def confirm_fence(visit: Visit) -> Response:
 
 
 async def act(visit: Visit) -> Response:
-    """Do it."""
+    """Cordon, uncordon, fence or unfence a node."""
     node, deed = str(visit.request.path_params["node"]), visit.request.url.path.rpartition("/")[2]
     body: dict[str, str] | None = None
     if deed in ("cordon", "fence") and (reason := visit.form.get("reason")) is not None:

@@ -1,4 +1,4 @@
-"""What needs an administrator's eye: one look at everything that can be out of order."""
+"""Everything that may need an administrator, at a glance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,12 +30,11 @@ class Matter:
 
     @property
     def trouble(self) -> str | None:
-        """The reason for failure, None when healthy."""
+        """The words for what is wrong; None if nothing is."""
         return self.words if self.count else None
 
 
 async def overview_page(visit: Visit) -> Response:
-    """All of it."""
     matters = [await _nodes(visit), await _maintenance(visit), await _dead_letters(visit), await _pods(visit)]
     return visit.page("admin/overview.html", title="Administration", live="admin", matters=matters)
 

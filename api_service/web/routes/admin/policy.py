@@ -1,4 +1,4 @@
-"""The policy: what is said for whom, changed after a look at whom it affects."""
+"""The policy: rules by scope, changed after a preview."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from api_service.web.forms.policy_form import (
     RULES,
     TypedException,
     TypedRules,
-    changes,
+    changed_rules,
     exceptions_of,
     exceptions_typed,
     fields_of,
-    rule_called,
-    said,
+    rule_label,
+    rule_texts,
     typed_rules,
 )
 from api_service.web.rest_calls import RestProblemError
@@ -35,7 +35,7 @@ _OWNERS = ("everybody", "user", "project")
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The stored rules of a scope as REST has them, and their ETag; None twice where there are none."""
+    """The stored rules of a scope and their ETag; None without rules."""
 
     rules: RulesIn | None
     etag: str | None
@@ -43,12 +43,12 @@ class _Stored:
 
 
 async def rules_page(visit: Visit) -> Response:
-    """All that is said, and the choice of whom to say something for."""
+    """Show all rules, and the choice of a scope."""
     return await _list(visit)
 
 
 async def choose(visit: Visit) -> Response:
-    """Lead to the rules of who was chosen."""
+    """Lead to the rules of the chosen scope."""
     try:
         scope = str(_chosen(visit))
         await _stored(visit, scope)
@@ -58,13 +58,13 @@ async def choose(visit: Visit) -> Response:
 
 
 async def form_page(visit: Visit) -> Response:
-    """What one scope says, to be changed."""
+    """Show the rules of one scope, to be changed."""
     stored = await _stored(visit, _scope(visit))
     return _form(visit, stored.etag, fields_of(stored.rules), exceptions_of(stored.rules), from_file=stored.from_file)
 
 
 async def preview(visit: Visit) -> Response:
-    """Show the users it would affect; nothing has changed yet."""
+    """Show the users that the rules would affect; nothing has changed yet."""
     typed = typed_rules(visit.form)
     if typed.wrong:
         return _again(visit, typed, 422)
@@ -73,13 +73,13 @@ async def preview(visit: Visit) -> Response:
         verdict = PolicyVerdict.model_validate_json(await _put(visit, typed, dry_run=True))
     except RestProblemError as problem:
         return _refused(visit, typed, problem)
-    differs = changes(stored.rules, verdict.rules)
-    breaks = [(rule_called(code), count) for code, count in verdict.broken_rules.items()]
+    differs = changed_rules(stored.rules, verdict.rules)
+    breaks = [(rule_label(code), count) for code, count in verdict.broken_rules.items()]
     return _again(visit, typed, preview=verdict, differs=differs, breaks=breaks)
 
 
 async def save(visit: Visit) -> Response:
-    """Say it, if what is said is still what the form was drawn with."""
+    """Store the rules, unless they changed since the form was shown."""
     typed = typed_rules(visit.form)
     if typed.wrong:
         return _again(visit, typed, 422)
@@ -92,14 +92,14 @@ async def save(visit: Visit) -> Response:
 
 
 async def confirm_drop(visit: Visit) -> Response:
-    """What it would do, before it is done."""
+    """Explain what deleting the rules would do."""
     stored = await _stored(visit, _scope(visit))
     whom = _whom(visit)
     if stored.rules is None:
         return visit.go("/admin/policy", f"Nothing is said for {whom}.")
     address = f"/admin/policy/{visit.path('scope')}"
     sentences = [
-        f"It says: {'; '.join(f'{rule_words.words}: {rule_words.value}' for rule_words in said(stored.rules))}.",
+        f"It says: {'; '.join(f'{rule_words.words}: {rule_words.value}' for rule_words in rule_texts(stored.rules))}.",
         "Then what is said less specifically holds, at once. What runs or is booked stays.",
     ]
     if stored.from_file:
@@ -118,7 +118,7 @@ async def confirm_drop(visit: Visit) -> Response:
 
 
 async def drop(visit: Visit) -> Response:
-    """Say nothing of a scope any more."""
+    """Delete all rules of a scope."""
     await visit.rest.send("DELETE", f"/v1/policy/{visit.path('scope')}", match=visit.form.get("etag"))
     return visit.go("/admin/policy", f"Nothing is said for {_whom(visit)} any more.")
 
@@ -155,7 +155,7 @@ async def _stored(visit: Visit, scope: str) -> _Stored:
 
 
 async def _as_it_was(visit: Visit) -> _Stored:
-    """Read the stored rules. Raises RestProblemError (412) where that is not what the form was drawn with."""
+    """Read the stored rules. Raises RestProblemError (412) if they changed since the form was shown."""
     stored = await _stored(visit, _scope(visit))
     if stored.etag != visit.form.get("etag"):
         detail = "Somebody has changed these rules meanwhile. Look at them again, and decide anew."
@@ -219,7 +219,7 @@ async def _list(visit: Visit, problem: RestProblemError | None = None) -> Respon
         title="Policy",
         status=200 if problem is None else problem.status,
         live="admin",
-        scopes=[(rule, of_scope(Scope.parse(rule.scope)), said(rule.rules)) for rule in stored],
+        scopes=[(rule, of_scope(Scope.parse(rule.scope)), rule_texts(rule.rules)) for rule in stored],
         owners=_OWNERS,
         gpu_types=sorted({name for node in nodes for name in node.gpu_types}),
         asked={field: visit.query(field) for field in ("owner", "name", "gpu_type")},

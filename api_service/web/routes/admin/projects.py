@@ -1,4 +1,4 @@
-"""Projects: made, given members, ended."""
+"""Projects: create, change members, end."""
 
 from starlette.responses import Response
 
@@ -13,12 +13,12 @@ _SUGGESTED = 500
 
 
 async def projects_page(visit: Visit) -> Response:
-    """All of them by name."""
+    """Show all projects by name."""
     return await _list(visit)
 
 
 async def make(visit: Visit) -> Response:
-    """A new project."""
+    """Create a project."""
     body = {"name": visit.form.get("name") or "", "title": visit.form.get("title")}
     try:
         name = (await visit.rest.post(ProjectOut, "/v1/projects", body, key=visit.form.get("key"))).name
@@ -28,26 +28,26 @@ async def make(visit: Visit) -> Response:
 
 
 async def project_page(visit: Visit) -> Response:
-    """One project: who is in it."""
+    """Show one project with its members."""
     return await _page(visit)
 
 
-async def take_in(visit: Visit) -> Response:
-    """A member more."""
+async def add_member(visit: Visit) -> Response:
+    """Add a member."""
     user = visit.form.get("user")
     if user is None:
         return await _page(visit, RestProblemError.because(422, "Say whom to take in."))
     try:
-        await visit.rest.send("PUT", f"{_rest(visit)}/members/{visit.encoded(user)}")
+        await visit.rest.send("PUT", f"{_path(visit)}/members/{visit.encoded(user)}")
     except RestProblemError as problem:
         return await _page(visit, problem)
     return visit.go(_address(visit), f"{user} is in {_name(visit)}.")
 
 
-async def take_out(visit: Visit) -> Response:
-    """A member less."""
+async def remove_member(visit: Visit) -> Response:
+    """Remove a member."""
     try:
-        await visit.rest.send("DELETE", f"{_rest(visit)}/members/{visit.path('user')}")
+        await visit.rest.send("DELETE", f"{_path(visit)}/members/{visit.path('user')}")
     except RestProblemError as problem:
         return await _page(visit, problem)
     user = visit.request.path_params["user"]
@@ -55,8 +55,8 @@ async def take_out(visit: Visit) -> Response:
 
 
 async def confirm_end(visit: Visit) -> Response:
-    """What it would do, before it is done."""
-    project = await visit.rest.get(ProjectOut, _rest(visit))
+    """Explain what ending a project would do."""
+    project = await visit.rest.get(ProjectOut, _path(visit))
     members = len(project.members)
     stored = await visit.rest.all(Page[RuleOut], "/v1/policy")
     rules = [rule.scope for rule in stored if rule.project == project.name]
@@ -79,8 +79,8 @@ async def confirm_end(visit: Visit) -> Response:
 
 
 async def end(visit: Visit) -> Response:
-    """A project less."""
-    ended = await visit.rest.call(ProjectOut, "DELETE", _rest(visit))
+    """End a project."""
+    ended = await visit.rest.call(ProjectOut, "DELETE", _path(visit))
     return visit.go("/admin/projects", f"{ended.body.name} has ended.")
 
 
@@ -92,7 +92,7 @@ def _address(visit: Visit) -> str:
     return f"/admin/projects/{visit.path('project')}"
 
 
-def _rest(visit: Visit) -> str:
+def _path(visit: Visit) -> str:
     return f"/v1/projects/{visit.path('project')}"
 
 
@@ -112,7 +112,7 @@ async def _list(visit: Visit, problem: RestProblemError | None = None) -> Respon
 
 
 async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
-    project = await visit.rest.get(ProjectOut, _rest(visit))
+    project = await visit.rest.get(ProjectOut, _path(visit))
     users = await visit.rest.all(Page[UserOut], "/v1/users", at_most=_SUGGESTED)
     return visit.page(
         "admin/project.html",
@@ -131,8 +131,8 @@ ROUTES = (
     WebRoute("GET", "/admin/projects", projects_page, PageAccess.ADMIN),
     WebRoute("POST", "/admin/projects", make, PageAccess.ADMIN),
     WebRoute("GET", "/admin/projects/{project}", project_page, PageAccess.ADMIN),
-    WebRoute("POST", "/admin/projects/{project}/members", take_in, PageAccess.ADMIN),
-    WebRoute("POST", "/admin/projects/{project}/members/{user}/remove", take_out, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/members", add_member, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/projects/{project}/members/{user}/remove", remove_member, PageAccess.ADMIN),
     WebRoute("GET", "/admin/projects/{project}/end", confirm_end, PageAccess.ADMIN),
     WebRoute("POST", "/admin/projects/{project}/end", end, PageAccess.ADMIN),
 )

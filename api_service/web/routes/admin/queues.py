@@ -1,4 +1,4 @@
-"""What could not be handled or accounted for: dead letters, and unknown pods."""
+"""Dead letters and unknown pods."""
 
 from starlette.responses import Response
 
@@ -13,7 +13,7 @@ _MOST = 100
 
 
 async def dead_letters_page(visit: Visit) -> Response:
-    """The oldest of each queue."""
+    """Show the oldest dead letters of all queues."""
     queues = []
     for queue in QueueName:
         query = {"queue": queue.value, "limit": _MOST}
@@ -22,7 +22,7 @@ async def dead_letters_page(visit: Visit) -> Response:
 
 
 async def redrive(visit: Visit) -> Response:
-    """Send one again, or all of a queue."""
+    """Send one dead letter again, or all of a queue."""
     wanted = visit.form.number("id", "The message's number")
     ids = None if wanted is None else {"ids": [wanted]}
     count = (await visit.rest.post(Redriven, f"/v1/dead-letters/{visit.path('queue')}/redrive", ids)).count
@@ -30,13 +30,13 @@ async def redrive(visit: Visit) -> Response:
 
 
 async def pods_page(visit: Visit) -> Response:
-    """Pods that nobody accounts for."""
+    """Show unknown pods."""
     pods = await visit.rest.all(Page[UnknownPodOut], "/v1/pods/unknown", at_most=1000)
     return visit.page("admin/pods.html", title="Unknown pods", pods=pods)
 
 
 async def confirm_end(visit: Visit) -> Response:
-    """What ending one means."""
+    """Explain what ending a pod does."""
     pod = str(visit.request.path_params["pod"])
     return visit.page(
         "admin/confirm.html",
@@ -52,7 +52,7 @@ async def confirm_end(visit: Visit) -> Response:
 
 
 async def end_pod(visit: Visit) -> Response:
-    """Have it ended."""
+    """End an unknown pod."""
     pod = str(visit.request.path_params["pod"])
     await visit.rest.send("POST", f"/v1/pods/unknown/{visit.path('pod')}/end")
     return visit.go("/admin/pods", f"{pod} is being ended.")

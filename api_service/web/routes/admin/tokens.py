@@ -1,4 +1,4 @@
-"""Tokens of everybody: made, shown once, revoked."""
+"""Tokens of all users: create, show once, revoke."""
 
 from urllib.parse import quote
 
@@ -13,12 +13,12 @@ from reservation_core.contracts.tokens import TokenCreated, TokenOut
 
 
 async def tokens_page(visit: Visit) -> Response:
-    """Tokens by id, of somebody or of everybody."""
+    """Show tokens by id, of one user or of all."""
     return await _page(visit, visit.query("user"))
 
 
 async def make(visit: Visit) -> Response:
-    """A token. It is in this very page, and in no other: its address would be kept by the browser."""
+    """Create a token. This page alone shows its secret: the browser would keep an address."""
     user = visit.form.get("user") or ""
     try:
         made = await visit.rest.post(TokenCreated, "/v1/tokens", {"user": user, **token_asked(visit)})
@@ -28,7 +28,7 @@ async def make(visit: Visit) -> Response:
 
 
 async def revoke(visit: Visit) -> Response:
-    """End a token, and the sessions that were begun with it."""
+    """Revoke a token, with the sessions that began with it."""
     token = visit.path("token")
     await visit.rest.send("DELETE", f"/v1/tokens/{token}")
     user = visit.form.get("user")

@@ -1,4 +1,4 @@
-"""Users: made, disabled and enabled."""
+"""Users: create, disable, enable."""
 
 from starlette.responses import Response
 
@@ -11,12 +11,12 @@ from reservation_core.domain.model import Role
 
 
 async def users_page(visit: Visit) -> Response:
-    """Everybody by name."""
+    """Show all users by name."""
     return await _page(visit)
 
 
 async def make(visit: Visit) -> Response:
-    """A new user."""
+    """Create a user."""
     body = {"name": visit.form.get("name") or "", "role": visit.form.get("role") or Role.USER.value}
     try:
         made = await visit.rest.post(UserOut, "/v1/users", body, key=visit.form.get("key"))
@@ -26,7 +26,7 @@ async def make(visit: Visit) -> Response:
 
 
 async def confirm_disable(visit: Visit) -> Response:
-    """What it would do, before it is done."""
+    """Explain what disabling a user would do."""
     user = await visit.rest.get(UserOut, f"/v1/users/{visit.path('name')}")
     return visit.page(
         "admin/confirm.html",
@@ -46,7 +46,7 @@ async def confirm_disable(visit: Visit) -> Response:
 
 
 async def disable(visit: Visit) -> Response:
-    """Let somebody in no more."""
+    """Disable a user."""
     name = visit.path("name")
     query = {"end": visit.form.has("end")}
     disabled = (await visit.rest.call(UserDisabled, "DELETE", f"/v1/users/{name}", query=query)).body
@@ -55,7 +55,7 @@ async def disable(visit: Visit) -> Response:
 
 
 async def enable(visit: Visit) -> Response:
-    """Let somebody in again."""
+    """Enable a disabled user."""
     user = await visit.rest.post(UserOut, f"/v1/users/{visit.path('name')}/enable")
     return visit.go("/admin/users", f"{user.name} may come in again, with the tokens that were not revoked.")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from api_service.access.sight import Sight
 from api_service.problems import ProblemError
-from api_service.web.calendar.timeline_entries import SeenEntry, events, seen
-from api_service.web.calendar.timeline_query import TimelineQuery, asked_of
+from api_service.web.calendar.timeline_entries import SeenEntry, draw_events, see_entries
+from api_service.web.calendar.timeline_query import TimelineQuery, read_query
 from api_service.web.calendar.timeline_rows import By, free_between, page_of, rows_of, usual_rows
 from api_service.web.calendar.timeline_table import columns, heat, table
 from api_service.web.calendar.timeline_window import TimelineScale, window_of
@@ -57,7 +57,7 @@ def look(
 ) -> SeenEntry:
     rows = rows_of(cards or [card(0), card(1)], by)
     window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
-    return seen([found], rows, sight or Sight(ALICE), window, NOW)[0]
+    return see_entries([found], rows, sight or Sight(ALICE), window, NOW)[0]
 
 
 # == Windows ==
@@ -189,8 +189,8 @@ def test_what_takes_a_whole_row_lies_behind_but_bookings_never() -> None:
     window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
 
     def drawn(**fields: object) -> dict[str, list[str]]:
-        made = seen([entry(**fields)], rows, Sight(ALICE), window, NOW)  # type: ignore[arg-type]
-        return {event.get("display", "auto"): event["resourceIds"] for event in events(made, rows, window)}
+        made = see_entries([entry(**fields)], rows, Sight(ALICE), window, NOW)  # type: ignore[arg-type]
+        return {event.get("display", "auto"): event["resourceIds"] for event in draw_events(made, rows, window)}
 
     assert drawn(kind=ReservationKind.MAINTENANCE, gpu_ids=(0, 1, 2)) == {"background": ["titan"], "auto": ["rhea"]}
     assert drawn(gpu_ids=(0, 1, 2)) == {"auto": ["rhea", "titan"]}
@@ -202,8 +202,8 @@ def test_an_hour_that_comes_twice_is_drawn_all_the_same() -> None:
     start = datetime(2030, 10, 27, 0, 30, tzinfo=UTC)
     rows = rows_of([card(0)], By.NODE)
     window = window_of(TimelineScale.DAY, date(2030, 10, 27), BERLIN)
-    found = seen([entry(start=start, hours=1)], rows, Sight(ALICE), window, NOW)
-    [event] = events(found, rows, window)
+    found = see_entries([entry(start=start, hours=1)], rows, Sight(ALICE), window, NOW)
+    [event] = draw_events(found, rows, window)
     assert (event["start"], event["end"]) == ("2030-10-27T02:30:00", "2030-10-27T02:45:00")
 
 
@@ -217,7 +217,7 @@ def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
     rows = rows_of([card(0, "titan", "h100", taken), card(1)], By.NODE)
     mine, other = entry(start=start, hours=30), entry(2, id="bkg-2", start=start)
     shown = columns(window, NOW)
-    [line] = table(rows, shown, seen([mine, other], rows, Sight(ALICE), window, NOW), NOW)
+    [line] = table(rows, shown, see_entries([mine, other], rows, Sight(ALICE), window, NOW), NOW)
     assert [cell.free for cell in line.cells] == [2, 1, 1, 2, 2, 2, 2]
     assert [[listed_entry.entry.id for listed_entry in cell.mine] for cell in line.cells] == [
         [],
@@ -260,7 +260,7 @@ UTC_ZONE = ZoneInfo("UTC")
 
 
 def asked(**parameters: str) -> TimelineQuery:
-    return asked_of(lambda name: parameters.get(name, ""), date(2030, 3, 4))
+    return read_query(lambda name: parameters.get(name, ""), date(2030, 3, 4))
 
 
 def test_an_address_says_what_is_shown() -> None:

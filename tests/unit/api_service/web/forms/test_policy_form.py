@@ -13,12 +13,12 @@ from api_service.web.forms.policy_form import (
     LIFTED,
     RULES,
     ValueKind,
-    changes,
+    changed_rules,
     exceptions_of,
     exceptions_typed,
     fields_of,
-    rule_called,
-    said,
+    rule_label,
+    rule_texts,
     typed_rules,
 )
 from reservation_core.contracts.policy import RelaxationIn, RulesIn
@@ -72,14 +72,14 @@ def test_what_is_drawn_and_sent_as_it_is_says_the_same(rules: RulesIn) -> None:
         assert not typed.wrong
         assert RulesIn.model_validate(typed.body).rules() == rules.rules()
         assert exceptions_typed(sent) == rows
-    assert not changes(rules, rules)
-    assert bool(said(rules)) == (not rules.rules().is_empty)
+    assert not changed_rules(rules, rules)
+    assert bool(rule_texts(rules)) == (not rules.rules().is_empty)
 
 
 @given(RULES_SAID, RULES_SAID)
 def test_a_change_is_told_wherever_there_is_one(before: RulesIn, after: RulesIn) -> None:
     names = [name for name in RULES if getattr(before, name) != getattr(after, name)]
-    told = {change.words for change in changes(before, after)}
+    told = {change.words for change in changed_rules(before, after)}
     # What differs by less than a second, or by a digit that is not shown, may look the same.
     assert told >= {RULES[name].words for name in names if RULES[name].kind is ValueKind.NUMBER}
     assert told <= {
@@ -90,8 +90,8 @@ def test_a_change_is_told_wherever_there_is_one(before: RulesIn, after: RulesIn)
 def test_every_rule_has_its_words() -> None:
     assert set(RULES) == set(RuleName)
     assert set(LIFTED) == set(LIFTABLE)
-    assert rule_called("max_gpus") == "GPUs at once"
-    assert rule_called("no_such_project") == "no such project"
+    assert rule_label("max_gpus") == "GPUs at once"
+    assert rule_label("no_such_project") == "no such project"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_rules_are_said_in_words() -> None:
         relaxed_if_starts_within=[RelaxationIn(within=timedelta(hours=2), lifts=[RuleName.COOLDOWN])],
         booking_required=False,
     )
-    assert [(rule_words.words, rule_words.value) for rule_words in said(rules)] == [
+    assert [(rule_words.words, rule_words.value) for rule_words in rule_texts(rules)] == [
         ("GPUs at once", "4"),
         ("GPU-hours in a week", "1000000000"),
         ("Longest job or booking", "no limit"),
@@ -147,5 +147,5 @@ def test_rules_are_said_in_words() -> None:
         ("Bookings that start within 2h are free of", "Pause between two bookings"),
         ("GPUs of clusters that ask", "without one, too"),
     ]
-    assert next((change.before, change.after) for change in changes(RulesIn(max_gpus=8), rules)) == ("8", "4")
-    assert changes(None, RulesIn(max_gpus=8))[0].before is None
+    assert next((change.before, change.after) for change in changed_rules(RulesIn(max_gpus=8), rules)) == ("8", "4")
+    assert changed_rules(None, RulesIn(max_gpus=8))[0].before is None

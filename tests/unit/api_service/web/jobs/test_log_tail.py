@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.ansi import AnsiDecoder
 
 from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines
-from api_service.web.jobs.log_tail import KEPT_LETTERS, KEPT_LINES, followed, tail_of
+from api_service.web.jobs.log_tail import KEPT_LETTERS, KEPT_LINES, read_tail, stream_lines
 
 
 def test_colours_are_classes_and_stay_until_they_are_taken_back() -> None:
@@ -65,14 +65,14 @@ async def chunks(*parts: bytes) -> AsyncGenerator[bytes]:
 
 
 async def test_the_end_of_a_log() -> None:
-    tail = await tail_of(chunks(b"a\nb", b"b\nc\r\n", b"d"), lines=3, at_most=1000)
+    tail = await read_tail(chunks(b"a\nb", b"b\nc\r\n", b"d"), lines=3, at_most=1000)
     assert (tail.lines, tail.left_out, tail.goes_on) == (["bb", "c", "d"], 1, False)
-    tail = await tail_of(chunks(b"x\n", b"y\n", b"z\n"), lines=9, at_most=1)
+    tail = await read_tail(chunks(b"x\n", b"y\n", b"z\n"), lines=9, at_most=1)
     assert (tail.lines, tail.goes_on) == (["x"], True)
 
 
 async def told(log: AsyncGenerator[bytes]) -> list[dict[str, object]]:
-    events = [event async for event in followed(log)]
+    events = [event async for event in stream_lines(log)]
     assert events[-1] == b"event: end\ndata: {}\n\n"
     return [json.loads(event.split(b"data: ")[1]) for event in events[:-1]]
 
@@ -88,7 +88,7 @@ async def test_everything_that_is_printed_is_told_once_and_in_order() -> None:
         yield b"four"
 
     events: list[dict[str, object]] = []
-    async for event in followed(log()):
+    async for event in stream_lines(log()):
         if event.startswith(b"event: lines"):
             events.append(json.loads(event.split(b"data: ")[1]))
             (second if first.is_set() else first).set()
@@ -106,7 +106,7 @@ async def test_of_a_long_log_the_end_is_told_and_how_much_is_not() -> None:
 async def test_of_long_lines_fewer_are_kept() -> None:
     [event] = await told(chunks(*[b"<" * LONGEST_LINE + b"\n"] * 200))
     assert event["left_out"] == 200 - KEPT_LETTERS // LONGEST_LINE
-    tail = await tail_of(chunks(*[b"x" * LONGEST_LINE + b"\n"] * 200), lines=500, at_most=2**24)
+    tail = await read_tail(chunks(*[b"x" * LONGEST_LINE + b"\n"] * 200), lines=500, at_most=2**24)
     assert (len(tail.lines), tail.left_out) == (KEPT_LETTERS // LONGEST_LINE, event["left_out"])
 
 
@@ -120,7 +120,7 @@ async def test_others_are_served_while_a_log_full_of_colours_is_drawn() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count_turns())
-    await tail_of(chunks(*[b"\x1b[31m<" * 400 + b"\n"] * 300), lines=500, at_most=2**24)
+    await read_tail(chunks(*[b"\x1b[31m<" * 400 + b"\n"] * 300), lines=500, at_most=2**24)
     counting.cancel()
     assert turns > 10
 

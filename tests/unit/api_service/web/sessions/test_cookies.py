@@ -32,9 +32,9 @@ def asking(url: str = "http://gpus.lab/sign-in", **headers: str) -> Request:
 def told(notice: str) -> tuple[str, str | None]:
     """The cookie as it is set, and the sentence that comes back with it."""
     response = Response()
-    Cookies(secure=False).tell(response, notice)
+    Cookies(secure=False).keep_notice(response, notice)
     cookie = response.headers["set-cookie"]
-    return cookie, Cookies(secure=False).told(asking(cookie=cookie.partition(";")[0]))
+    return cookie, Cookies(secure=False).notice(asking(cookie=cookie.partition(";")[0]))
 
 
 @given(st.text(max_size=2000))
@@ -55,7 +55,7 @@ def test_a_long_sentence_is_cut_where_the_cookie_ends(letter: str) -> None:
 
 
 def test_what_another_wrote_there_is_shown_no_longer_than_a_sentence() -> None:
-    assert len(Cookies(secure=False).told(asking(cookie=f"gpu_dev_notice={'x' * 3900}")) or "") == 500
+    assert len(Cookies(secure=False).notice(asking(cookie=f"gpu_dev_notice={'x' * 3900}")) or "") == 500
 
 
 @pytest.mark.parametrize(
