@@ -1,4 +1,4 @@
-"""The wire of the record: who did what to what, when and why."""
+"""The audit log over REST: who did what to what, when and why."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ Subject = Annotated[Line, Field(min_length=1, max_length=300)]
 
 
 class EventOut(Wire):
-    """One line of the record.
+    """One line of the audit log.
 
     `subject` is the id of a job, booking, window or token, or names what else it is about: `user:ann`,
     `project:vision`, `policy:default`, a node, a card (`node1/0`), a pod. `actor` is a user, or `system`.
@@ -38,7 +38,7 @@ ExactTime = Annotated[AwareDatetime, PlainSerializer(exact, return_type=str, whe
 
 
 class AuditedEventOut(Wire):
-    """An event as it is stored. All of it is in its digest."""
+    """An event as it is stored; its digest covers every field."""
 
     id: int
     at: ExactTime
@@ -54,7 +54,7 @@ class AuditedEventOut(Wire):
 
 
 class MissingEventOut(Wire):
-    """What the chain knows of an event that is not there: `content` is its digest."""
+    """A link of the chain whose event is missing: `content` is the event's digest."""
 
     id: int
     at: ExactTime
@@ -65,8 +65,8 @@ class MissingEventOut(Wire):
 class ChainLineOut(Wire):
     """One line of the audit log, in the order of the chain.
 
-    `digest` is made of `previous` (the digest at the position before), the position, and the event's id, time and
-    digest. An event without a position is not in the chain. Either `event` or `missing` is there.
+    `digest` covers `previous` (the digest at the position before), the position, and the event's id, time and digest.
+    An event without a position is not in the chain. Either `event` or `missing` is set.
     """
 
     position: int | None
@@ -77,11 +77,11 @@ class ChainLineOut(Wire):
 
     @classmethod
     def of(cls, line: ChainLine) -> "ChainLineOut":
-        """As the domain has it."""
+        """Convert from the domain."""
         return cls.model_validate(line, from_attributes=True)
 
     def line(self) -> ChainLine:
-        """As the domain checks it."""
+        """Convert for `ChainCheck`."""
         return ChainLine(
             self.position,
             self.previous,
@@ -94,8 +94,8 @@ class ChainLineOut(Wire):
 class ChainHeadOut(Wire):
     """The newest link of the chain.
 
-    Its position and digest, noted elsewhere, prove later that nothing before was changed. `first_position` is the
-    first that can be checked; `unchained_since` the time of the oldest event that waits to be chained.
+    Its position and digest, kept elsewhere, prove later that no earlier event was changed. `first_position` is the
+    first that can be checked; `unchained_since` is the time of the oldest event that is not chained yet.
     """
 
     position: int

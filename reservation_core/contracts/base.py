@@ -1,6 +1,6 @@
-"""The wire: what clients send and get over REST, by whatever subject.
+"""What all REST messages share.
 
-Unknown fields are refused, every field has bounds, numbers are not read out of strings.
+Unknown fields are refused, every field has bounds, and numbers are not read from strings.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -17,68 +17,73 @@ LONGEST_DURATION = timedelta(days=90)
 MAX_GPUS_PER_NODE = 64
 MAX_NODES = 256
 
-_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def _clean(text: str) -> str:
+def _refuse_nul(text: str) -> str:
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")
     return text
 
 
-def _harmless(text: str) -> str:
-    """No control characters but line breaks and tabs, nor any that turn the order of what is read."""
-    wrong = next((c for c in text if c not in "\n\t" and (category(c) in _UNSEEN or c in _TURNING)), None)
-    if wrong is not None:
-        raise ValueError(f"must not contain the control character U+{ord(wrong):04X}")
+def _refuse_control_characters(text: str) -> str:
+    """Allow line breaks and tabs, but no other control character and none that changes the direction of text."""
+    for character in text:
+        if character not in "\n\t" and (category(character) in _INVISIBLE or character in _BIDIRECTIONAL):
+            raise ValueError(f"must not contain the control character U+{ord(character):04X}")
     return text
 
 
-def _one_line(text: str) -> str:
+def _require_one_line(text: str) -> str:
     if "\n" in text or "\t" in text:
         raise ValueError("must be one line without tabs")
     return text
 
 
-def _seconds(value: object) -> object:
-    """Durations are a number of seconds or ISO 8601; nothing else that a timedelta could be read from."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta):
-        raise ValueError("must be a number of seconds or an ISO 8601 duration such as PT4H")  # noqa: TRY004 - pydantic
-    if isinstance(value, str) and not value.startswith(("P", "p")):
-        raise ValueError("must be a number of seconds or an ISO 8601 duration such as PT4H")
-    if isinstance(value, int | float) and not 0 < value < 10**9:
-        raise ValueError("must be greater than 0 seconds and at most 90 days")
-    return value
+def duration_reader(example: str, bounds: str, *, zero: bool = False) -> BeforeValidator:
+    """Accept a number of seconds or ISO 8601, and nothing else that pydantic reads as a timedelta."""
+    form = f"must be a number of seconds or an ISO 8601 duration such as {example}"
+
+    def read(value: object) -> object:
+        if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta):
+            raise ValueError(form)  # noqa: TRY004 - pydantic
+        if isinstance(value, str) and not value.startswith(("P", "p")):
+            raise ValueError(form)
+        if isinstance(value, int | float) and not (0 < value < 10**9 or (zero and value == 0)):
+            raise ValueError(bounds)
+        return value
+
+    return BeforeValidator(read, json_schema_input_type=int | str)
 
 
-def _whole_seconds(value: timedelta) -> timedelta:
+def _require_whole_seconds(value: timedelta) -> timedelta:
     if value.microseconds:
         raise ValueError("must be whole seconds")
     return value
 
 
 def rfc3339(value: datetime) -> str:
-    """A time as the wire has it, to the millisecond."""
+    """A time in REST messages, to the millisecond."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-Text = Annotated[str, Field(strict=True), AfterValidator(_clean)]
-Prose = Annotated[Text, AfterValidator(_harmless)]
-"""What people read."""
-Line = Annotated[Prose, AfterValidator(_one_line)]
-"""The same on one line: names above all."""
+Text = Annotated[str, Field(strict=True), AfterValidator(_refuse_nul)]
+Prose = Annotated[Text, AfterValidator(_refuse_control_characters)]
+"""Text for people."""
+Line = Annotated[Prose, AfterValidator(_require_one_line)]
+"""One line of text for people, such as a name."""
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
 Place = Annotated[int, Field(ge=1)]
 Duration = Annotated[
     timedelta,
-    BeforeValidator(_seconds, json_schema_input_type=int | str),
+    duration_reader("PT4H", "must be greater than 0 seconds and at most 90 days"),
     Field(ge=timedelta(seconds=1), le=LONGEST_DURATION),
-    AfterValidator(_whole_seconds),
+    AfterValidator(_require_whole_seconds),
 ]
 GpuTypeName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 ExactUserName = Annotated[str, Field(strict=True, pattern=rf"^{USER_NAME}$")]
-"""For names that come from elsewhere, where `Ann` and `ann` may be two people."""
+"""For names from other systems, where `Ann` and `ann` may be two people."""
 UserName = Annotated[
     ExactUserName,
     BeforeValidator(lambda name: folded(name) if isinstance(name, str) else name, json_schema_input_type=str),
@@ -87,7 +92,7 @@ ProjectName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._-]{
 
 
 class Wire(BaseModel):
-    """Base of everything on the wire."""
+    """Base class of all REST messages."""
 
     model_config = ConfigDict(extra="forbid", ser_json_timedelta="iso8601", hide_input_in_errors=True)
 
@@ -100,15 +105,11 @@ class Page(Wire, Generic[T]):
 
 
 class BrokenRule(Wire):
-    """One rule that a request broke."""
-
     code: str
     detail: str
 
 
 class Slot(Wire):
-    """A time that would do."""
-
     start: Time
     end: Time
 

@@ -1,4 +1,4 @@
-"""The wire of bookings: what is booked, moved and cancelled, the slots that are free, and how much is free when."""
+"""Bookings over REST: creating, changing and cancelling them, free slots, and availability over time."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated, Literal
@@ -31,7 +31,7 @@ WallTime = Annotated[
     Field(
         strict=True,
         max_length=40,
-        # Told to programs, and not asked here: `read_time` refuses in words.
+        # For clients only: `read_time` does the check, with a better message.
         json_schema_extra={"pattern": WALL_TIME},
         description="RFC 3339, or a local time without offset together with `time_zone`. Whole minutes.",
         examples=["2030-01-31T09:00:00+01:00"],
@@ -46,33 +46,33 @@ Gpus = Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
 Nodes = Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)]
 
 
-def _instant(value: object) -> object:
+def _read_instant(value: object) -> object:
     if not isinstance(value, str):
         return value
-    found = read_time(value)
-    if found.tzinfo is None:
+    instant = read_time(value)
+    if instant.tzinfo is None:
         raise WallTimeError("must have an offset, such as …T08:00:00Z (write + as %2B in an address)")
-    return found.astimezone(UTC)
+    return instant.astimezone(UTC)
 
 
 Instant = Annotated[
-    datetime, BeforeValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 40})
+    datetime, BeforeValidator(_read_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 40})
 ]
-"""A time with its offset, as parameters in an address have it."""
+"""A time with an offset, as URL parameters have it."""
 
 
 class Recurrence(Wire):
-    """A series: an RRULE (RFC 5545) with COUNT or UNTIL, and what to do with dates that can't be had."""
+    """A series: an RRULE (RFC 5545) with COUNT or UNTIL, and what to do with dates that have no free GPUs."""
 
     rrule: Annotated[Text, Field(min_length=1, max_length=MAX_RULE, examples=["FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8"])]
     on_conflict: Literal["fail", "skip"] = "fail"
 
 
 class BookingCreate(Wire):
-    """A request for a slot: `gpus` cards of one type on each of `nodes` nodes, from `start` to `end` or for `duration`.
+    """A request for a slot: `gpus` GPUs of one type on each of `nodes` nodes, from `start` to `end` or for `duration`.
 
-    `wait`: with nothing free it goes on the waitlist; `auto_accept`: what is then freed for it is booked at once
-    instead of being offered. `workload` is submitted as a job of the booking when it begins.
+    `wait`: join the waitlist if nothing is free; `auto_accept`: book what becomes free at once, without an offer.
+    `workload` is submitted as a job of the booking when the booking begins.
     """
 
     model_config = ConfigDict(
@@ -106,35 +106,36 @@ class BookingCreate(Wire):
     auto_accept: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> "BookingCreate":
-        wrong: list[str] = []
+    def _check_consistency(self) -> "BookingCreate":
+        faults: list[str] = []
         if (self.end is None) == (self.duration is None):
-            wrong.append("give either `end` or `duration`")
+            faults.append("give either `end` or `duration`")
         if self.node is not None and self.nodes > 1:
-            wrong.append("`node` names one node: leave it out with `nodes` greater than 1")
+            faults.append("`node` names one node: leave it out with `nodes` greater than 1")
         if self.wait and self.recurrence is not None:
-            wrong.append("a series can't wait: leave `wait` out, or book its dates one by one")
+            faults.append("a series can't wait: leave `wait` out, or book its dates one by one")
         if self.auto_accept and not self.wait:
-            wrong.append("`auto_accept` is for requests that `wait`")
-        if not wrong:
-            wrong += _wrong_times(self)
-        if not wrong and self.recurrence is not None:
+            faults.append("`auto_accept` is for requests that `wait`")
+        if not faults:
+            faults = time_faults(self.time_zone, self.duration, start=self.start, end=self.end)
+            faults = faults or length_faults(self.span.length)
+        if not faults and self.recurrence is not None:
             try:
                 self.dates()
             except RecurrenceError as error:
-                wrong.append(f"recurrence: {error}")
-        if wrong:
-            raise ValueError("; ".join(wrong))
+                faults.append(f"recurrence: {error}")
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
 
     @property
     def zone(self) -> tzinfo | None:
-        """The zone of `time_zone`."""
+        """The time zone that `time_zone` names."""
         return None if self.time_zone is None else zone_of(self.time_zone)
 
     @property
     def span(self) -> Span:
-        """The slot (UTC), of a series the first."""
+        """The slot (UTC); of a series the first one."""
         start = instant_of(read_time(self.start), self.zone)
         if self.duration is not None:
             return Span(start, start + self.duration)
@@ -142,51 +143,53 @@ class BookingCreate(Wire):
 
     @property
     def series_zone(self) -> tzinfo:
-        """In which zone a series is expanded: `time_zone`, else the offset that `start` was written with."""
+        """The zone that a series is expanded in: `time_zone`, else the offset of `start`."""
         return self.zone or read_time(self.start).tzinfo or UTC
 
     def dates(self) -> list[Occurrence]:
-        """The dates of the series. Raises RecurrenceError; without a recurrence there are none."""
+        """The dates of the series; empty without a recurrence. Raises RecurrenceError."""
         if self.series is None:
             return []
         span, zone = self.span, self.series_zone
         clocks = [moment.astimezone(zone).replace(tzinfo=None, fold=0) for moment in (span.start, span.end)]
-        # By the clock on the wall when the end was given by it, else by how long it lasts.
+        # Given an end, each date lasts until that time of day; given a duration, each lasts as long.
         wall_length = None if self.end is None else clocks[1] - clocks[0]
         return occurrences(self.series.rrule, span, zone, wall_length)
 
     @property
     def series(self) -> Recurrence | None:
-        """The recurrence, however short it was written."""
+        """The recurrence, also when given as an RRULE alone."""
         return Recurrence(rrule=self.recurrence) if isinstance(self.recurrence, str) else self.recurrence
 
 
-def _wrong_times(request: "BookingCreate") -> list[str]:
-    wrong: list[str] = []
+def time_faults(time_zone: str | None, duration: timedelta | None, **times: str | None) -> list[str]:
+    """The fields whose value is no time, time zone, or number of whole minutes, each with a message."""
+    faults: list[str] = []
     try:
-        zone = request.zone
+        zone = None if time_zone is None else zone_of(time_zone)
     except WallTimeError as error:
-        return [f"time_zone: {error}"]
-    for name, text in (("start", request.start), ("end", request.end)):
+        faults.append(f"time_zone: {error}")
+        times = {}
+    for name, text in times.items():
         try:
             if text is not None:
                 instant_of(read_time(text), zone)
         except WallTimeError as error:
-            wrong.append(f"{name}: {error}")
-    if request.duration is not None and request.duration % timedelta(minutes=1):
-        wrong.append("duration: must be whole minutes")
-    if wrong:
-        return wrong
-    span = request.span
-    if span.length <= timedelta(0):
+            faults.append(f"{name}: {error}")
+    if duration is not None and duration % timedelta(minutes=1):
+        faults.append("duration: must be whole minutes")
+    return faults
+
+
+def length_faults(length: timedelta) -> list[str]:
+    """A message if a booking can't have this length."""
+    if length <= timedelta(0):
         return ["end: must be after `start`"]
-    if span.length > LONGEST_BOOKING:
-        return [f"end: at most {LONGEST_BOOKING.days} days after `start`"]
-    return []
+    return [f"end: at most {LONGEST_BOOKING.days} days after `start`"] if length > LONGEST_BOOKING else []
 
 
 class BookingChange(Wire):
-    """What to change of a booking; what is left out stays. `start` alone moves it; `node: null` takes the pin away."""
+    """Changes to a booking. Fields left out stay; `start` alone moves the booking; `node: null` unpins it."""
 
     title: Title | None = None
     start: WallTime | None = None
@@ -196,35 +199,24 @@ class BookingChange(Wire):
     node: NodeName | None = None
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> "BookingChange":
-        wrong: list[str] = []
+    def _check_consistency(self) -> "BookingChange":
+        faults: list[str] = []
         if not self.model_fields_set - {"time_zone"}:
-            wrong.append("name at least one of title, start, end, duration and node")
-        wrong += [
+            faults.append("name at least one of title, start, end, duration and node")
+        faults += [
             f"{name}: can't be null; leave it out to keep what is"
             for name in ("start", "end", "duration", "time_zone")
             if name in self.model_fields_set and getattr(self, name) is None
         ]
         if self.end is not None and self.duration is not None:
-            wrong.append("give either `end` or `duration`")
-        try:
-            zone = None if self.time_zone is None else zone_of(self.time_zone)
-            for name, text in (("start", self.start), ("end", self.end)):
-                try:
-                    if text is not None:
-                        instant_of(read_time(text), zone)
-                except WallTimeError as error:
-                    wrong.append(f"{name}: {error}")
-        except WallTimeError as error:
-            wrong.append(f"time_zone: {error}")
-        if self.duration is not None and self.duration % timedelta(minutes=1):
-            wrong.append("duration: must be whole minutes")
-        if wrong:
-            raise ValueError("; ".join(wrong))
+            faults.append("give either `end` or `duration`")
+        faults += time_faults(self.time_zone, self.duration, start=self.start, end=self.end)
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
 
     def span_from(self, now: Span) -> Span:
-        """The slot it asks for, given the one there is. It may be no slot at all (its end before its start)."""
+        """The requested slot, given the current one. Its end may be before its start."""
         zone = None if self.time_zone is None else zone_of(self.time_zone)
         start = now.start if self.start is None else instant_of(read_time(self.start), zone)
         if self.end is not None:
@@ -235,14 +227,14 @@ class BookingChange(Wire):
 
 
 class BookingReasonOut(Wire):
-    """Why a booking is as it is: a stable code and a sentence."""
+    """Why a booking has its status: a stable code and a sentence."""
 
     code: BookingReason
     detail: str
 
 
 class BookedCards(Wire):
-    """The cards of a booking on one node."""
+    """The GPUs of a booking on one node."""
 
     node: str
     gpu_indices: list[int]
@@ -250,8 +242,8 @@ class BookedCards(Wire):
 
 
 class BookingOut(Wire):
-    """A booking. Of other people's, everybody sees when it is and which cards, and by the operator's choice
-    (GPU_DEV_HOLDERS) whose; title, project, workload, jobs and the rest are null or empty."""
+    """A booking. Everybody sees the time and GPUs of every booking, and by the operator's choice (GPU_DEV_HOLDERS) its
+    owner; the other fields of other people's bookings are null or empty."""
 
     id: str
     title: str | None
@@ -289,7 +281,7 @@ class SkippedDate(Wire):
 
 
 class BookingSeries(Wire):
-    """The bookings of a series, in order, and the dates that were left out."""
+    """The bookings of a series, in order, and the dates that were skipped."""
 
     series_id: str
     items: list[BookingOut]
@@ -297,7 +289,7 @@ class BookingSeries(Wire):
 
 
 class BookingVerdict(Wire):
-    """What a booking would be, had it been made or changed: it has no id, and nothing is kept for it."""
+    """The booking that a dry run would create or change; it has no id and is not stored."""
 
     status: BookingStatus
     reason: BookingReasonOut
@@ -315,14 +307,14 @@ class BookingVerdict(Wire):
 
 
 class SeriesVerdict(Wire):
-    """What the bookings of a series would be, in order, and the dates that would be left out."""
+    """The bookings that a dry run of a series would create, in order, and the dates that would be skipped."""
 
     items: list[BookingVerdict]
     skipped: list[SkippedDate]
 
 
 class FreeSlotOut(Wire):
-    """A time that would do on cards of one type: any start from `start` to `latest_start` does."""
+    """A free slot on GPUs of one type: any start from `start` to `latest_start` is possible."""
 
     gpu_type: str
     start: Time
@@ -331,7 +323,7 @@ class FreeSlotOut(Wire):
 
 
 class TypeAvailability(Wire):
-    """`gpus`: how many cards of a type there are; `free`: how many can be booked for the whole of each step."""
+    """`gpus`: how many GPUs of a type exist; `free`: how many are free during each whole step."""
 
     gpu_type: str
     gpus: int
@@ -339,7 +331,7 @@ class TypeAvailability(Wire):
 
 
 class Availability(Wire):
-    """Free cards over time: step number `i` is [start + i * step, start + (i + 1) * step); the last is cut at `end`."""
+    """Free GPUs over time: step number `i` is [start + i * step, start + (i + 1) * step); the last is cut at `end`."""
 
     start: Time
     end: Time
@@ -348,9 +340,9 @@ class Availability(Wire):
 
 
 class FeedCreated(Wire):
-    """The private address of one's calendar, below the server's own; null when the answer is repeated.
+    """The private path of a user's calendar feed on this server; null when the response is repeated.
 
-    `expires_at`: it ends with the token that it was made with; null: that token has no end.
+    The feed expires with the token that created it; `expires_at` null: that token does not expire.
     """
 
     path: str | None

@@ -1,4 +1,4 @@
-"""The wire of messages that could not be handled."""
+"""Dead letters over REST."""
 
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ from reservation_core.contracts.base import Time, Wire
 
 
 class DeadLetterOut(Wire):
-    """A message that could not be handled."""
+    """A message that failed permanently."""
 
     id: int
     queue: str
@@ -25,6 +25,4 @@ class Redrive(Wire):
 
 
 class Redriven(Wire):
-    """How many were sent again."""
-
     count: int

@@ -1,4 +1,4 @@
-"""The wire of jobs: submitted, shown, waiting in the queue, and what happened to them."""
+"""Jobs over REST: submitting them, their state, the queue, and their events."""
 
 import re
 from datetime import timedelta
@@ -30,7 +30,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
 class Workload(Wire):
-    """What to run. Without a command the job is a session: the GPUs are held for interactive use."""
+    """What a job runs. Without a command the job is a session: it holds GPUs for interactive use."""
 
     image: Annotated[str, Field(strict=True, min_length=1, max_length=512, pattern=r"^[!-~]+$")] | None = None
     command: Annotated[list[Annotated[Text, Field(max_length=32_768)]], Field(max_length=256, default_factory=list)]
@@ -39,14 +39,14 @@ class Workload(Wire):
 
     @field_validator("command")
     @classmethod
-    def _command_names_a_program(cls, value: list[str]) -> list[str]:
+    def _check_command(cls, value: list[str]) -> list[str]:
         if value and not value[0]:
             raise ValueError("the first word must name a program")
         return value
 
     @field_validator("env")
     @classmethod
-    def _env_is_theirs(cls, value: dict[str, str]) -> dict[str, str]:
+    def _check_env_names(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
             if not _ENV_NAME.fullmatch(name):
                 raise ValueError("names must match [A-Za-z_][A-Za-z0-9_]* and have at most 128 characters")
@@ -56,7 +56,7 @@ class Workload(Wire):
 
 
 class JobSubmit(Wire):
-    """A request for GPUs: `gpus` on each of `nodes` nodes for `duration`. In a booking `project` is the booking's."""
+    """A request for GPUs: `gpus` on each of `nodes` nodes for `duration`. In a booking, `project` is the booking's."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -84,20 +84,18 @@ class JobSubmit(Wire):
 
 
 class JobExtend(Wire):
-    """How much longer."""
-
     by: Duration
 
 
 class ReasonOut(Wire):
-    """Why a job is as it is: a stable code and a sentence."""
+    """Why a job has its status: a stable code and a sentence."""
 
     code: ReasonCode
     detail: str
 
 
 class AllocationOut(Wire):
-    """The GPUs on one node."""
+    """The GPUs of a job on one node."""
 
     node: str
     gpu_indices: list[int]
@@ -132,7 +130,7 @@ class Job(Wire):
 
 
 class QueueEntry(Wire):
-    """A waiting job, why it waits, and until when."""
+    """A waiting job, why it waits, and its estimated start."""
 
     id: str
     user: str
@@ -151,7 +149,7 @@ class QueueEntry(Wire):
 
 
 class WaitingTotal(Wire):
-    """How many wait for a type, without saying who."""
+    """How many jobs wait for a type and how many GPUs they ask for, without their owners."""
 
     gpu_type: str | None
     jobs: int
@@ -159,13 +157,13 @@ class WaitingTotal(Wire):
 
 
 class QueuePage(Page[QueueEntry]):
-    """The waiting line, with totals over everybody's jobs."""
+    """A page of the queue, with totals over all users' jobs."""
 
     totals: list[WaitingTotal]
 
 
 class JobEvent(Wire):
-    """One event of a job's life, as sent on its stream."""
+    """One event of a job, as its event stream sends it."""
 
     id: int
     at: Time
@@ -178,8 +176,6 @@ class JobEvent(Wire):
 
 
 class WorkloadSpec(Wire):
-    """What a job runs."""
-
     image: str | None
     command: list[str]
     env: Annotated[
@@ -190,7 +186,7 @@ class WorkloadSpec(Wire):
 
 
 class JobSpec(Wire):
-    """A job as it was asked for, its `duration` with every extension: for its owner what `POST /v1/jobs` takes."""
+    """A job's request; `duration` includes extensions. Its owner can send it to `POST /v1/jobs` again."""
 
     name: str | None
     gpus: int

@@ -1,4 +1,4 @@
-"""The wire of maintenance: windows in which nobody has certain cards, and whom they affect."""
+"""Maintenance windows over REST, and the jobs and bookings that they affect."""
 
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -16,16 +16,15 @@ LONGEST_WINDOW = timedelta(days=90)
 
 
 class GpuPlace(Wire):
-    """One card by its node and index."""
-
     node: NodeName
     index: Annotated[int, Field(strict=True, ge=0, le=1023)]
 
 
 class MaintenanceCreate(Wire):
-    """A window: the cards of `node` or `nodes`, or `gpus`, from `start` (left out: now) to `end` or for `duration`.
+    """A maintenance window: the GPUs of `node` or `nodes`, or `gpus`, from `start` (default: now) to `end` or for
+    `duration`.
 
-    `dry_run` says whom it would affect, and changes nothing.
+    `dry_run` lists the affected jobs and bookings and changes nothing.
     """
 
     model_config = ConfigDict(
@@ -52,35 +51,33 @@ class MaintenanceCreate(Wire):
     dry_run: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> "MaintenanceCreate":
-        wrong: list[str] = []
+    def _check_consistency(self) -> "MaintenanceCreate":
+        faults: list[str] = []
         if sum(part is not None for part in (self.node, self.nodes, self.gpus)) != 1:
-            wrong.append("name one of `node`, `nodes` and `gpus`")
+            faults.append("name one of `node`, `nodes` and `gpus`")
         if (self.end is None) == (self.duration is None):
-            wrong.append("give either `end` or `duration`")
+            faults.append("give either `end` or `duration`")
         for name, at in (("start", self.start), ("end", self.end)):
             if at is not None and (at.second or at.microsecond):
-                wrong.append(f"{name}: must be a whole minute")
+                faults.append(f"{name}: must be a whole minute")
         if self.duration is not None and self.duration % timedelta(minutes=1):
-            wrong.append("duration: must be whole minutes")
+            faults.append("duration: must be whole minutes")
         if self.start is not None and self.end is not None and self.end <= self.start:
-            wrong.append("end: must be after `start`")
+            faults.append("end: must be after `start`")
         if self.start is not None and self.end is not None and self.end - self.start > LONGEST_WINDOW:
-            wrong.append(f"end: at most {LONGEST_WINDOW.days} days after `start`")
-        if wrong:
-            raise ValueError("; ".join(wrong))
+            faults.append(f"end: at most {LONGEST_WINDOW.days} days after `start`")
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
 
     def end_from(self, start: datetime) -> datetime:
-        """When it ends, given when it begins."""
-        if self.end is not None:
-            return self.end
-        return start + (self.duration or timedelta(0))
+        """The end, given the start."""
+        return self.end or start + (self.duration or timedelta(0))
 
 
 class AffectedOut(Wire):
-    """A job or booking, and what a window does to it. `ends_at`: when it ends now, where that has changed;
-    `resumes_at`: when it goes on or begins later; `goes_on_as`: the booking that has the rest (null for a dry run)."""
+    """A job or booking, and what a maintenance window does to it. `ends_at`: its new end; `resumes_at`: when it
+    continues or begins later; `goes_on_as`: the booking for the rest (null in a dry run)."""
 
     id: str
     kind: ReservationKind
@@ -92,7 +89,7 @@ class AffectedOut(Wire):
 
 
 class MaintenanceOut(Wire):
-    """A window. `id` and `status` are null for a dry run: there is none."""
+    """A maintenance window. `id` and `status` are null in a dry run."""
 
     id: str | None
     status: WindowStatus | None

@@ -1,4 +1,4 @@
-"""The wire of what administrators say about nodes, and of pods there that nobody knows."""
+"""Nodes and unknown pods over REST."""
 
 from typing import Annotated
 
@@ -9,21 +9,21 @@ from reservation_core.domain.model import GpuState
 
 
 class NodeFence(Wire):
-    """An administrator's word that a node is without power, and why if they like."""
+    """An administrator's statement that a node has no power, with an optional reason."""
 
     reason: Annotated[Prose, Field(min_length=1, max_length=1000)] | None = None
 
 
 class NodeCordon(Wire):
-    """An administrator's word that nothing new is to be placed on a node, and why if they like."""
+    """An administrator's order to place nothing new on a node, with an optional reason."""
 
     reason: Annotated[Prose, Field(min_length=1, max_length=200)] | None = None
 
 
 class UnknownPodOut(Wire):
-    """A pod with our marks that no reservation accounts for.
+    """A pod with our marks that belongs to no reservation.
 
-    The GPUs that it says it holds are not given out while it is there; null: it does not say, or it has finished.
+    The GPUs that it claims are not allocated while it exists; null: it claims none, or has finished.
     """
 
     name: str
@@ -36,7 +36,7 @@ class UnknownPodOut(Wire):
 
 
 class Holder(Wire):
-    """The holder of a GPU. By the operator's choice (GPU_DEV_HOLDERS), ids and names of others are null."""
+    """The holder of a GPU. By the operator's choice (GPU_DEV_HOLDERS), other users' ids and names are null."""
 
     id: str | None
     user: str | None
@@ -44,8 +44,6 @@ class Holder(Wire):
 
 
 class GpuOut(Wire):
-    """One card."""
-
     node: str
     index: int
     uuid: str | None
@@ -57,8 +55,6 @@ class GpuOut(Wire):
 
 
 class NodeOut(Wire):
-    """One node."""
-
     name: str
     ready: bool
     schedulable: bool

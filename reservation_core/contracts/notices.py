@@ -1,4 +1,4 @@
-"""The wire of being told: targets and preferences over REST, what webhooks receive, and the queue's messages."""
+"""Notifications over REST: targets and preferences, the body of webhooks, and the queue's messages."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from reservation_core.contracts.base import Line, Time, Wire
 from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
 
-# What RFC 5321 allows without quotes; nothing in it can end a header or name a second mailbox.
+# What RFC 5321 allows without quotes: it can't end a header or name a second mailbox.
 _EMAIL = re.compile(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
     r"@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
@@ -25,20 +25,20 @@ def _check_email(address: str) -> None:
 
 
 def _check_url(address: str) -> None:
-    said = "address must be a URL such as https://hooks.example.org/path, without user, password or fragment"
+    refusal = "address must be a URL such as https://hooks.example.org/path, without user, password or fragment"
     if not _URL.fullmatch(address) or "#" in address or "\\" in address:
-        raise ValueError(said)
+        raise ValueError(refusal)
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise ValueError(said) from None
+        raise ValueError(refusal) from None
     if not host or not _HOST.fullmatch(host) or len(host) > 253 or "@" in parts.netloc or port == 0:
-        raise ValueError(said)
+        raise ValueError(refusal)
 
 
 class NoticeTargetCreate(Wire):
-    """Where to be told: an e-mail address, a Slack-compatible incoming webhook, or a webhook of one's own."""
+    """A new notification target: an e-mail address, a Slack-compatible incoming webhook, or a webhook."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"channel": "email", "address": "ada@example.org"}]})
 
@@ -47,22 +47,19 @@ class NoticeTargetCreate(Wire):
     name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
 
     @model_validator(mode="after")
-    def _address_fits_channel(self) -> "NoticeTargetCreate":
-        if self.channel is NoticeChannel.EMAIL:
-            _check_email(self.address)
-        else:
-            _check_url(self.address)
+    def _check_address(self) -> "NoticeTargetCreate":
+        (_check_email if self.channel is NoticeChannel.EMAIL else _check_url)(self.address)
         return self
 
 
 class NoticeTargetVerify(Wire):
-    """The code that was mailed."""
+    """The confirmation code that was mailed."""
 
     code: Annotated[Line, Field(min_length=1, max_length=64)]
 
 
 class NoticeTargetOut(Wire):
-    """A target. Of a URL only the host is shown: the rest of it may be a secret."""
+    """A notification target. Of a URL only the host is shown, since its path may hold a secret."""
 
     id: str
     user: str
@@ -78,13 +75,13 @@ class NoticeTargetOut(Wire):
 
 
 class NoticeTargetCreated(NoticeTargetOut):
-    """The one time a webhook's signing secret is shown; null otherwise."""
+    """A new target with a webhook's signing secret, which is shown only once; null for other channels."""
 
     secret: str | None
 
 
 class NoticePreferences(Wire):
-    """For each kind the channels by which one is told of it. In a request, kinds left out have their default."""
+    """The channels for each kind of notification. Kinds left out of a request get their default."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"kinds": {"started": ["email"], "ended": []}}]})
 
@@ -95,13 +92,13 @@ class NoticePreferences(Wire):
 
 
 class NoticeQueued(Wire):
-    """A test is on its way; the target says how it went. `delivery` is what the receiver sees as its id."""
+    """A queued test notification; the target shows the result. The receiver sees `delivery` as the id."""
 
     delivery: str
 
 
 class ReservationInNotice(Wire):
-    """What a notice is about, as it stood when the notice was sent."""
+    """The subject of a notification, as it was when the notification was sent."""
 
     id: str
     kind: str
@@ -115,7 +112,7 @@ class ReservationInNotice(Wire):
 
 
 class NoticeBody(Wire):
-    """What a webhook receives. `id` stays the same when it is delivered again."""
+    """The body of a webhook call. `id` stays the same when it is delivered again."""
 
     v: Literal[1] = 1
     id: str
@@ -128,7 +125,7 @@ class NoticeBody(Wire):
 
 
 class NoticeMessage(BaseModel):
-    """On `notifications`: tell one target of an event, try it, or mail it its code."""
+    """A message in `notifications`: notify a target of an event, test the target, or mail its confirmation code."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -140,7 +137,7 @@ class NoticeMessage(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _says_what_it_is_about(cls, value: Any) -> Any:
+    def _check_reference(cls, value: Any) -> Any:
         if isinstance(value, dict) and value.get("event" if value.get("kind") == "event" else "delivery") is None:
             raise ValueError("an event's message names the event, every other its delivery")
         return value

@@ -1,4 +1,4 @@
-"""The wire of admissions: pods of others that use bookings, as what watches a cluster reports them."""
+"""Pod reports over REST: pods of other systems that use bookings."""
 
 from typing import Annotated
 
@@ -15,10 +15,10 @@ PodText = Annotated[Line, Field(min_length=1, max_length=253)]
 
 
 class PodSeen(Wire):
-    """A pod of a user, as seen in a cluster. `gpus` are all of it; `since` when it began (left out: now).
+    """A user's pod as seen in a cluster. `gpus` is its total; `since` is when it began (default: now).
 
-    `booking_id` left out is whichever booking of theirs it fits. With `ended_at` it runs no more. `node` is where it
-    is: said when it is first reported, its GPUs are known to be used there.
+    Without `booking_id` any fitting booking of the user counts. `ended_at`: the pod has finished. A `node` in its first
+    report makes its GPUs count as used there.
     """
 
     user: ExactUserName
@@ -33,23 +33,23 @@ class PodSeen(Wire):
     ended_at: Instant | None = None
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> "PodSeen":
+    def _check_consistency(self) -> "PodSeen":
         if self.since is not None and self.ended_at is not None and self.ended_at < self.since:
             raise ValueError("`ended_at` must not be before `since`")
         return self
 
 
 class PodsSeen(Wire):
-    """Pods that use GPUs and are none of this system's, as often as one likes: what is known changes nothing."""
+    """Pods that use GPUs and were not made by this system. Repeated reports change nothing."""
 
     pods: Annotated[list[PodSeen], Field(min_length=1, max_length=MOST_PODS)]
 
 
 class AdmissionOut(Wire):
-    """What has come of one report.
+    """The result for one report.
 
-    `outcome`: `recorded` it counts as use of `booking_id`, which ends `until`; `ended` it does no more; `unchanged`
-    that was known; `no_booking` and `not_in_slot` it counts as nobody's use, and `reason` says why.
+    `outcome`: `recorded`: the pod counts as use of `booking_id`, which ends at `until`; `ended`: it no longer counts;
+    `unchanged`: already known; `no_booking` and `not_in_slot`: it counts for no booking, and `reason` says why.
     """
 
     uid: str
@@ -60,6 +60,6 @@ class AdmissionOut(Wire):
 
 
 class AdmissionsOut(Wire):
-    """One answer for each pod, in the order given."""
+    """One result per pod, in the order of the request."""
 
     items: list[AdmissionOut]

@@ -1,10 +1,10 @@
-"""The wire of the policy: rules by scope, projects, what holds for a request, usage, and who may use GPUs now."""
+"""The policy over REST: rules by scope, projects, explanations and usage."""
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator, model_validator
+from pydantic import ConfigDict, Field, PlainSerializer, field_validator, model_validator
 
 from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
@@ -18,43 +18,28 @@ from reservation_core.contracts.base import (
     Time,
     UserName,
     Wire,
+    duration_reader,
 )
-from reservation_core.contracts.bookings import Recurrence, TimeZoneName, Title, WallTime
+from reservation_core.contracts.bookings import (
+    Recurrence,
+    TimeZoneName,
+    Title,
+    WallTime,
+    length_faults,
+    time_faults,
+)
 from reservation_core.contracts.jobs import Workload
-from reservation_core.domain.bookings.nouns import LONGEST_BOOKING
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.usage import UsageBy
-from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of
+from reservation_core.domain.wall_times import instant_of, read_time, zone_of
 
 LONGEST = timedelta(days=400)
 MOST_NAMED = 100
-SCOPE = r"^[a-z0-9][a-z0-9._@+:,-]{0,349}$"
 
-
-def _seconds(value: object) -> object:
-    """Like `base.Duration`, but nothing at all and more than a year are lengths, too."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta):
-        raise ValueError("must be a number of seconds or an ISO 8601 duration such as P7D")  # noqa: TRY004 - pydantic
-    if isinstance(value, str) and not value.startswith(("P", "p")):
-        raise ValueError("must be a number of seconds or an ISO 8601 duration such as P7D")
-    if isinstance(value, int | float) and not 0 <= value < 10**9:
-        raise ValueError("must be at least 0 seconds and at most 400 days")
-    return value
-
-
-Length = Annotated[
-    timedelta, BeforeValidator(_seconds, json_schema_input_type=int | str), Field(ge=timedelta(0), le=LONGEST)
-]
-PositiveLength = Annotated[
-    timedelta,
-    BeforeValidator(_seconds, json_schema_input_type=int | str),
-    Field(ge=timedelta(seconds=1), le=LONGEST),
-]
-Grace = Annotated[
-    timedelta,
-    BeforeValidator(_seconds, json_schema_input_type=int | str),
-    Field(ge=timedelta(minutes=1), le=LONGEST),
-]
+_READ = duration_reader("P7D", "must be at least 0 seconds and at most 400 days", zero=True)
+Length = Annotated[timedelta, _READ, Field(ge=timedelta(0), le=LONGEST)]
+PositiveLength = Annotated[timedelta, _READ, Field(ge=timedelta(seconds=1), le=LONGEST)]
+Grace = Annotated[timedelta, _READ, Field(ge=timedelta(minutes=1), le=LONGEST)]
 Count = Annotated[int, Field(strict=True, ge=0, le=1_048_576)]
 Bookings = Annotated[int, Field(strict=True, ge=0, le=100_000)]
 Hours = Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
@@ -63,23 +48,23 @@ NoLimit = Literal["unlimited"]
 
 
 class RelaxationIn(Wire):
-    """Bookings that start within this time from now are not bound by the rules that are named."""
+    """The named rules don't apply to bookings that start within this time from now."""
 
     within: Length
     lifts: Annotated[list[RuleName], Field(min_length=1, max_length=len(LIFTABLE))]
 
     @field_validator("lifts")
     @classmethod
-    def _can_be_lifted(cls, value: list[RuleName]) -> list[RuleName]:
+    def _check_liftable(cls, value: list[RuleName]) -> list[RuleName]:
         if not set(value) <= LIFTABLE:
             raise ValueError(f"only these can be lifted: {', '.join(sorted(LIFTABLE))}")
         return value
 
 
 class RulesIn(Wire):
-    """What one scope says. A field that is left out (or null) says nothing: a less specific scope's word holds.
+    """The rules of one scope. A field that is left out (or null) inherits from less specific scopes.
 
-    "unlimited" lifts what less specific scopes say. GPU-hours are per week from Monday 00:00 UTC.
+    "unlimited" removes the limit of less specific scopes. GPU-hours are per week from Monday 00:00 UTC.
     """
 
     model_config = ConfigDict(
@@ -99,7 +84,7 @@ class RulesIn(Wire):
     booking_required: Annotated[bool, Field(strict=True)] | None = None
 
     def rules(self) -> Rules:
-        """As the domain has it."""
+        """Convert to the domain."""
         values: dict[str, Any] = {
             name.value: UNLIMITED if getattr(self, name.value) == "unlimited" else getattr(self, name.value)
             for name in RuleName
@@ -115,7 +100,7 @@ class RulesIn(Wire):
 
     @classmethod
     def of(cls, rules: Rules) -> "RulesIn":
-        """As the wire has it."""
+        """Convert from the domain."""
         values: dict[str, Any] = {
             name.value: "unlimited" if getattr(rules, name.value) is UNLIMITED else getattr(rules, name.value)
             for name in RuleName
@@ -133,7 +118,7 @@ class RulesIn(Wire):
 
 
 class RuleOut(Wire):
-    """A scope and what it says."""
+    """The rules of a scope, as stored."""
 
     scope: str
     user: str | None
@@ -147,17 +132,17 @@ class RuleOut(Wire):
 
 
 class Named(Wire):
-    """How many there are, and the names or ids of the first of them, in order."""
+    """A count, and the names or ids of the first ones, in order."""
 
     count: int
     names: Annotated[list[str], Field(max_length=MOST_NAMED)]
 
 
 class PolicyVerdict(Wire):
-    """The rules as they would be, and whom they would affect: what breaks one of them and keeps all that hold now.
+    """The effect of a dry run of rules: what would break a rule that it keeps now.
 
-    Nothing would be taken from these. `running` and `bookings` stay as they are, and could not be had anew; what is
-    `waiting` would never start. `broken_rules` says of each rule how many would break it.
+    `running` and `bookings` would continue, but would be refused if requested again; `waiting` jobs would never start.
+    `broken_rules` counts the violations of each rule.
     """
 
     scope: str
@@ -171,15 +156,11 @@ class PolicyVerdict(Wire):
 
 
 class ProjectCreate(Wire):
-    """A new project."""
-
     name: ProjectName
     title: Title | None = None
 
 
 class ProjectOut(Wire):
-    """A project and who is in it."""
-
     name: str
     title: str | None
     created_at: Time
@@ -187,8 +168,8 @@ class ProjectOut(Wire):
 
 
 class ExplainRequest(Wire):
-    """A job, or with `start` a booking, as it would be asked for; nothing is kept of it. What no rule looks at is taken
-    and ignored. Administrators may ask for another `user`."""
+    """A job, or with `start` a booking, to check against the rules; nothing is stored. Fields that no rule reads are
+    ignored. Administrators may ask for another `user`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -216,32 +197,16 @@ class ExplainRequest(Wire):
     auto_accept: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> "ExplainRequest":
+    def _check_consistency(self) -> "ExplainRequest":
         if (self.end is None) == (self.duration is None):
             raise ValueError("give either `end` or `duration`")
         if self.end is not None and self.start is None:
             raise ValueError("`end` is of a booking, which has a `start`")
-        wrong = self._wrong_times()
-        if wrong is not None:
-            raise ValueError(wrong)
+        minutes = None if self.start is None else self.duration
+        faults = time_faults(self.time_zone, minutes, start=self.start, end=self.end) or length_faults(self.length)
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
-
-    def _wrong_times(self) -> str | None:
-        try:
-            self._zone()
-        except WallTimeError as error:
-            return f"time_zone: {error}"
-        for name, text in (("start", self.start), ("end", self.end)):
-            try:
-                if text is not None:
-                    self._instant(text)
-            except WallTimeError as error:
-                return f"{name}: {error}"
-        if self.start is not None and self.length % timedelta(minutes=1):
-            return "duration: must be whole minutes"
-        if self.length <= timedelta(0):
-            return "end: must be after `start`"
-        return f"end: at most {LONGEST_BOOKING.days} days after `start`" if self.length > LONGEST_BOOKING else None
 
     @property
     def starts_at(self) -> datetime | None:
@@ -250,31 +215,25 @@ class ExplainRequest(Wire):
 
     @property
     def length(self) -> timedelta:
-        """How long it would be."""
-        if self.duration is not None:
-            return self.duration
-        return self._instant(self.end or "") - self._instant(self.start or "")
-
-    def _zone(self) -> tzinfo | None:
-        return None if self.time_zone is None else zone_of(self.time_zone)
+        """The requested duration."""
+        return self.duration or self._instant(self.end or "") - self._instant(self.start or "")
 
     def _instant(self, text: str) -> datetime:
-        return instant_of(read_time(text), self._zone()).astimezone(UTC)
+        return instant_of(read_time(text), None if self.time_zone is None else zone_of(self.time_zone))
 
 
 class RuleBroken(BrokenRule):
-    """A rule that a request would break. `possible_from`: from which start on it would hold; `ask_from`: from when on
-    the same request can be made; null where neither helps."""
+    """A rule that a request would break. From a start at `possible_from`, or asked again at `ask_from`, it would hold;
+    null where that does not help."""
 
     possible_from: Time | None
     ask_from: Time | None
 
 
 class LimitOut(Wire):
-    """A limit that holds for the request, and where it comes from. `value` null is without limit.
+    """A limit that applies to the request, and its scope. `value` null is unlimited.
 
-    `used` is what counts against it already: GPUs at the fullest moment, GPU-hours in the fullest week, or open
-    bookings; null where nothing does.
+    `used` is the current use: GPUs at the peak, GPU-hours in the fullest week, or open bookings; null for other limits.
     """
 
     rule: str
@@ -284,8 +243,8 @@ class LimitOut(Wire):
 
 
 class Explanation(Wire):
-    """May it be, and if not, why, and when? `possible_from` is the earliest start at which every rule holds; null when
-    there is none. Whether GPUs are free then is another question (see `GET /v1/bookings/slots`)."""
+    """Whether the rules allow a request, and if not, why and from when. `possible_from` is the earliest start at which
+    every rule holds, or null. `GET /v1/bookings/slots` says whether GPUs are free then."""
 
     allowed: bool
     kind: Literal["job", "booking"]
@@ -295,15 +254,11 @@ class Explanation(Wire):
     exceptions: list[RelaxationIn]
 
 
-def _seconds_out(value: Decimal) -> float:
-    return float(value)
-
-
-GpuSeconds = Annotated[Decimal, PlainSerializer(_seconds_out, return_type=float, when_used="json")]
+GpuSeconds = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
 
 
 class UsageLineOut(Wire):
-    """GPU-seconds (exact to the microsecond) and the same in hours. `key` is null for what was for no project."""
+    """GPU-seconds (exact to the microsecond) and GPU-hours. `key` null is use without a project."""
 
     key: str | None
     held_gpu_s: GpuSeconds
@@ -328,7 +283,7 @@ class UsageOut(Wire):
 
 
 class UsageSeriesLineOut(Wire):
-    """GPU-hours of each step. `key` is null for what was for no project."""
+    """GPU-hours of each step. `key` null is use without a project."""
 
     key: str | None
     held_gpu_hours: list[float]

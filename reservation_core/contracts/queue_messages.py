@@ -1,4 +1,4 @@
-"""The messages in the queues `gpu_jobs` and `pod_operations`: no part of REST."""
+"""The messages in the queues `gpu_jobs` and `pod_operations`, which are not part of REST."""
 
 from typing import Annotated, Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class JobMessage(BaseModel):
-    """On `gpu_jobs`: look at this reservation again (or, with `inventory`, at the nodes). The row is the truth."""
+    """A message in `gpu_jobs`: read this reservation (with `inventory`: the nodes) again. The row is the truth."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -16,7 +16,7 @@ class JobMessage(BaseModel):
 
 
 class PodOperation(BaseModel):
-    """On `pod_operations`: bring the cluster to what the row says, if the attempt is still the row's."""
+    """A message in `pod_operations`: make the cluster match the row, if the row still has this attempt."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 

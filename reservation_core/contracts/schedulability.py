@@ -1,4 +1,4 @@
-"""The wire of the question that enforcement asks: may this user use GPUs now?"""
+"""Schedulability over REST: may this user use GPUs now?"""
 
 from typing import Annotated
 
@@ -9,15 +9,15 @@ from reservation_core.domain.pods.booked_nodes import MOST_NODES
 
 
 class AskingPod(Wire):
-    """The pod that the question is about; without `uid` it is one that is not there yet."""
+    """The pod that the question is about; without `uid` it does not exist yet."""
 
     uid: Annotated[Line, Field(min_length=1, max_length=128)] | None = None
 
 
 class SchedulabilityAsk(Wire):
-    """May this user use GPUs in that namespace now? `gpus` in all; `gpu_type` left out is any type.
+    """May this user use GPUs in that namespace now? `gpus` is the total; without `gpu_type` any type.
 
-    With `pod` the question is about one pod: what else is known to run in the booking is not free for it.
+    With `pod` the question is about one pod: GPUs of the booking that others use are not free for it.
     """
 
     user: ExactUserName
@@ -28,9 +28,9 @@ class SchedulabilityAsk(Wire):
 
 
 class Schedulability(Wire):
-    """The answer. `until` is the end of the booking; without one, when so many GPUs are not free any more (null:
-    nothing in the calendar ends it). `reason` says why, and what to do if not. `nodes` are those with GPUs of the
-    booking, and in a question about a pod those of them where so many are unused; null without a booking."""
+    """The answer. `until` is the end of the booking or, without one, when so many GPUs are no longer free (null: not
+    in sight). `reason` says why, and if not schedulable the next step. `nodes` have GPUs of the booking, in a question
+    about a pod only those with enough unused ones; null without a booking."""
 
     schedulable: bool
     until: Time | None
@@ -42,7 +42,7 @@ class Schedulability(Wire):
 
 
 class SeedSchedulabilityAsk(Wire):
-    """The same question as booking clients put it that exist already: an e-mail address and the token in the body."""
+    """The same question in the form of existing booking clients: an e-mail address and the token in the body."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
@@ -52,7 +52,7 @@ class SeedSchedulabilityAsk(Wire):
 
 
 class SeedSchedulability(Wire):
-    """The answer to it; `gpu` is the type of the booked GPUs."""
+    """The answer in the form of existing booking clients; `gpu` is the type of the booked GPUs."""
 
     schedulable: bool
     until: Time | None

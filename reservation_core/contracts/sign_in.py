@@ -1,4 +1,4 @@
-"""The wire of signing in: what proves who somebody is, and the short-lived token that they get for it."""
+"""Sign-in over REST: proofs of identity, and the short-lived token for one."""
 
 from typing import Annotated, Literal
 
@@ -17,11 +17,11 @@ _Jwt = Annotated[
 
 
 class AwsProof(Wire):
-    """A signed request for STS's GetCallerIdentity, not sent yet: this server sends it.
+    """A signed request for STS's GetCallerIdentity, which this server will send.
 
     A POST has its signature in the header Authorization and no query (its body is always
-    `Action=GetCallerIdentity&Version=2011-06-15`), a GET is presigned. The header `X-GpuDev-Server-Id`, which says for
-    which server it is, must be signed.
+    `Action=GetCallerIdentity&Version=2011-06-15`), a GET is presigned. The header `X-GpuDev-Server-Id`, which names
+    the server, must be signed.
     """
 
     method: Literal[SignInMethod.AWS]
@@ -31,14 +31,14 @@ class AwsProof(Wire):
 
 
 class OidcProof(Wire):
-    """An ID token of an issuer that this server knows, for the audience that it has there."""
+    """An ID token of a configured issuer, for this server's audience."""
 
     method: Literal[SignInMethod.OIDC]
     id_token: _Jwt
 
 
 class KubernetesProof(Wire):
-    """A service account's token of the cluster that this server works with, for this server as its audience."""
+    """A token of a service account of this server's cluster, with this server as its audience."""
 
     method: Literal[SignInMethod.KUBERNETES]
     token: _Jwt
@@ -48,11 +48,11 @@ AnyProof = AwsProof | OidcProof | KubernetesProof
 
 
 class SignIn(RootModel[Annotated[AnyProof, Field(discriminator="method")]]):
-    """A proof of who somebody is."""
+    """A proof of identity."""
 
 
 class SignedIn(Wire):
-    """The user here, and a token that works until `expires_at`. It is shown this once."""
+    """The signed-in user, and a token that works until `expires_at` and is shown only once."""
 
     user: str
     role: Role

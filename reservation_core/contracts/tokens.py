@@ -1,4 +1,4 @@
-"""Tokens, on the wire."""
+"""Tokens over REST."""
 
 from typing import Annotated
 
@@ -11,9 +11,9 @@ from reservation_core.domain.people.token_scopes import TokenScope
 
 
 class TokenBudget(Wire):
-    """So many GPU-hours may be asked for with a token until then, and after that none.
+    """How many GPU-hours may be requested with a token until `until`.
 
-    Without `until` it ends with the budget of the token that it is made with, or else with the token.
+    Without `until` the budget ends with that of the token that creates it, or with the token itself.
     """
 
     gpu_hours: Annotated[float, Field(strict=True, gt=0, le=MOST_HOURS, allow_inf_nan=False)]
@@ -21,9 +21,9 @@ class TokenBudget(Wire):
 
 
 class TokenBudgetOut(Wire):
-    """A budget, the token that has it, and how much of it is used.
+    """A budget, the token that has it, and the used part.
 
-    What waits, runs or is booked counts in full, and what is over by the GPU time that it held.
+    Waiting, running and booked reservations count in full, finished ones by the GPU time that they held.
     """
 
     token: str
@@ -33,7 +33,7 @@ class TokenBudgetOut(Wire):
 
 
 class TokenCreate(Wire):
-    """A token for oneself, or (administrators) for `user`."""
+    """A token for the caller, or (administrators) for `user`."""
 
     name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
     user: UserName | None = None
@@ -43,15 +43,15 @@ class TokenCreate(Wire):
 
 
 class TokenRenew(Wire):
-    """What the token that asks is from now on: 32 to 512 printable ASCII characters, random ones."""
+    """The new secret of the calling token: 32 to 512 random printable ASCII characters."""
 
     token: Annotated[str, Field(strict=True, min_length=32, max_length=512, pattern=r"^[!-~]+$", repr=False)]
 
 
 class TokenOut(Wire):
-    """A token without its secret. It ends with the token that it was made with, and is good for nothing beyond that.
+    """A token without its secret. It expires with the token that created it and has no more scopes.
 
-    A browser's `session` is good for the pages alone. `budget` is its own, or that of the nearest token before it.
+    A browser's `session` works for the pages only. `budget` is its own or that of the nearest token before it.
     """
 
     id: str
@@ -68,13 +68,11 @@ class TokenOut(Wire):
 
 
 class TokensRevoked(Wire):
-    """How many tokens of whom were revoked."""
-
     user: str
     revoked: int
 
 
 class TokenCreated(TokenOut):
-    """The one time a token's secret is shown; null when the answer is repeated for the same Idempotency-Key."""
+    """A new token with its secret, shown only once; null when the response is repeated for an Idempotency-Key."""
 
     token: str | None

@@ -1,4 +1,4 @@
-"""The wire of disabling users: what was cancelled, and what they still have."""
+"""Users over REST, and what a disabled user still has."""
 
 from typing import Annotated, Literal
 
@@ -9,15 +9,11 @@ from reservation_core.domain.model import BookingStatus, JobStatus, Role
 
 
 class UserCreate(Wire):
-    """A new user."""
-
     name: UserName
     role: Role = Role.USER
 
 
 class UserOut(Wire):
-    """A user."""
-
     name: str
     role: Role
     created_at: Time
@@ -25,7 +21,7 @@ class UserOut(Wire):
 
 
 class BelongingOut(Wire):
-    """A job or booking of a disabled user that is not over. `starts_at` is when it runs or ran from, or its slot's."""
+    """An unfinished job or booking of a disabled user. `starts_at`: when it began to run, or the start of its slot."""
 
     id: str
     kind: Literal["job", "booking"]
@@ -36,9 +32,9 @@ class BelongingOut(Wire):
 
 
 class UserDisabled(UserOut):
-    """A user who is disabled. `cancelled` counts what this request has cancelled or asked to end.
+    """A disabled user. `cancelled` counts what this request cancelled or asked to end.
 
-    `left` is what is not over, the oldest first, at most 1000; `left_in_all` counts it.
+    `left` lists unfinished jobs and bookings, the oldest first, at most 1000; `left_in_all` counts them.
     """
 
     cancelled: Annotated[int, Field(ge=0)]
