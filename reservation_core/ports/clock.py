@@ -1,12 +1,11 @@
-"""Where the time comes from."""
+"""The source of the time."""
 
 from datetime import datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where `now` comes from."""
+    """The source of `now`."""
 
     def now(self) -> datetime:
         """The current time, timezone-aware UTC."""
-        ...

@@ -1,7 +1,7 @@
-"""What runs pods."""
+"""The cluster, which runs pods."""
 
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, Self
 
@@ -9,11 +9,11 @@ from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodSp
 
 
 class ClusterUnavailableError(Exception):
-    """The cluster could not be asked or did not answer. Says nothing about any pod: try again."""
+    """The cluster could not be asked or did not answer. This says nothing about any pod: try again."""
 
 
 class PodNotNowError(ClusterUnavailableError):
-    """The cluster does not take this pod now, and may later. It was not created; `reason` says why."""
+    """The cluster can't take this pod now, but may later. It was not created; `reason` says why."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.detail)
@@ -30,19 +30,19 @@ class PodRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PodListing:
-    """Our pods, and GPU users that are not ours."""
+    """Our pods, and foreign pods that use GPUs."""
 
     pods: tuple[PodStatus, ...]
-    foreign: tuple[ForeignPod, ...] = field(default=())
+    foreign: tuple[ForeignPod, ...] = ()
 
 
 class LeftOut(bytes):
-    """A line of a log that stands for `left_out` bytes which the pod printed and which are not kept."""
+    """A log line in place of `left_out` bytes of output that were not kept."""
 
     left_out: int
 
     def __new__(cls, left_out: int, *, begins_line: bool = True) -> Self:
-        """Write the line; `begins_line`: what comes before it ends with one."""
+        """`begins_line`: the output before it ends with a line break."""
         text = f"gpu-dev: {left_out} bytes of output are left out here: the log had reached its size limit.\n"
         line = super().__new__(cls, ("" if begins_line else "\n").encode() + text.encode())
         line.left_out = left_out
@@ -51,9 +51,9 @@ class LeftOut(bytes):
 
 @dataclass(frozen=True, slots=True)
 class TrimmedLogs:
-    """What became of the logs that the cluster itself keeps. Sizes are in bytes.
+    """The result of trimming the logs that the cluster keeps. Sizes are in bytes.
 
-    `oldest_at`: when the oldest of those that are left was last written.
+    `oldest_at`: when the oldest remaining log was last written.
     """
 
     removed: int = 0
@@ -63,84 +63,71 @@ class TrimmedLogs:
 
 
 class Cluster(Protocol):
-    """What runs pods. Any method may raise ClusterUnavailableError; none takes an error for «gone»."""
+    """The cluster. Any method may raise ClusterUnavailableError; none takes an error for a missing pod."""
 
     async def list_nodes(self) -> list[NodeReport]:
-        """Nodes that are ours, with their GPUs."""
-        ...
+        """Our nodes, with their GPUs."""
 
     async def list_pods(self, *, foreign: bool = False) -> PodListing:
-        """All our pods that exist (finished ones until they are deleted), and with `foreign` also foreign GPU users.
+        """All our existing pods (finished ones until they are deleted); with `foreign` also foreign pods that use GPUs.
 
-        A consistent view: a pod that is missing from it did not exist at some time during the call.
+        The view is consistent: a pod that is missing did not exist at some time during the call.
         """
-        ...
 
     async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> list[PodStatus]:
-        """One reservation's pods that exist now, of every attempt.
+        """One reservation's existing pods, of every attempt.
 
-        Those of `named` are found whatever was done to them, and are gone when they are not in the list. Of others that
-        holds only as long as nobody takes from a pod what a cluster finds a reservation's pods by.
+        Pods of `named` are found whatever their metadata, and certainly gone if missing. Others are found only while
+        they carry their reservation's mark.
         """
-        ...
 
     def watch(self) -> AsyncIterator[PodStatus]:
         """Every existing pod once, then every change, `gone` last. Ends only with an exception or `aclose`."""
-        ...
 
     async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
-        """Create and start a pod; idempotent by name: one that exists or ever ran is left alone.
+        """Create and start a pod; idempotent by name: an existing or former pod is left alone.
 
-        `unanswered` is called when a try of it got no answer: it may be carried out later, whatever is raised or not.
+        `unanswered` is called when a request got no answer: it may be carried out later, whether this raises or not.
 
-        Raises PodRefusedError when it can never run, PodNotNowError when the cluster does not take it yet.
+        Raises PodRefusedError when the pod can never run, PodNotNowError when the cluster can't take it yet.
         """
-        ...
 
     async def delete_pod(
         self, name: str, grace: timedelta, *, keep_name: bool = False, why: Reason | None = None
     ) -> None:
-        """Ask for a pod's end: SIGTERM, `grace`, SIGKILL; returns at once. Unknown names are nothing.
+        """Ask a pod to end: SIGTERM, `grace`, SIGKILL; returns at once. Unknown names are ignored.
 
         `why` is for people who look at the cluster.
 
-        A finished pod is removed; removal is seen through `watch` and `find_pods`. With `keep_name` it stays as a
-        finished one until it is deleted without: nothing that is created late can run under its name meanwhile.
+        A finished pod is removed, as `watch` and `find_pods` show. With `keep_name` it stays as a finished one until it
+        is deleted without: meanwhile no late create can run under its name.
         """
-        ...
 
     async def forget_pod(self, name: str) -> None:
-        """Remove a pod whose node is known to be fenced (without power, say), without waiting for that node's word."""
-        ...
+        """Remove a pod whose node is fenced (without power, say), without waiting for the node."""
 
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
-        """Move the second belt (see PodSpec.deadline)."""
-        ...
+        """Move the deadline (see PodSpec)."""
 
     def master_address(self, reservation_id: str, attempt: int) -> str:
-        """Where the pods of a gang reach their rank 0."""
-        ...
+        """The address of a gang's rank 0."""
 
     @property
     def forgets_logs(self) -> bool:
-        """Whether a pod's log goes with the pod: who wants it later must read it before."""
-        ...
+        """Whether a pod's log is deleted with the pod, and must be read before."""
 
     def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
-        """What the pod has printed so far (its last `tail_lines`); with `follow` also what it goes on to print.
+        """The pod's output so far (its last `tail_lines`); with `follow` also its further output.
 
-        A LeftOut stands where the cluster did not keep everything.
-        Works for pods that are gone as long as their output is kept; empty for a pod that never was.
+        A LeftOut stands for output that was not kept. Works for deleted pods while their output is kept; empty for a
+        pod that never existed.
         """
-        ...
 
     async def trim_logs(self, *, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:
-        """Remove logs of pods that are gone: those last written before a time, and the oldest until all fit.
+        """Remove logs of deleted pods: those last written before a time, and the oldest until all fit.
 
-        Where running pods alone have printed too much, their logs are cut; no pod is ended for it. None: no bound.
+        If running pods alone have printed too much, their logs are cut, but no pod is ended. None: no bound.
         """
-        ...
 
     async def close(self) -> None:
-        """Let go of connections and watchers; pods go on."""
-        ...
+        """Close connections and watches; pods continue."""

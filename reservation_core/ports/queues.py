@@ -1,4 +1,4 @@
-"""The queues, and what lies in them."""
+"""The queues and their messages."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class QueueName(StrEnum):
-    """Every PGMQ queue there is; each has a dead-letter queue `<name>_dlq`."""
+    """Every PGMQ queue; each has a dead-letter queue `<name>_dlq`."""
 
     GPU_JOBS = "gpu_jobs"
     POD_OPERATIONS = "pod_operations"
@@ -15,12 +15,12 @@ class QueueName(StrEnum):
 
     @property
     def dead_letters(self) -> str:
-        """The name of the queue that takes what could not be handled."""
+        """The name of its dead-letter queue."""
         return f"{self.value}_dlq"
 
 
 class NotYetError(Exception):
-    """What a message asks for can't be done before `after` has passed; nobody is to blame."""
+    """A message can't be handled before `after` has passed; that is no failure."""
 
     def __init__(self, why: str, after: timedelta) -> None:
         super().__init__(why)
@@ -28,7 +28,7 @@ class NotYetError(Exception):
 
 
 class TryAgainError(Exception):
-    """What a message asks for failed for a known reason; it counts as a try, and the next is `after` so long."""
+    """Handling a message failed for a known reason; it counts as a try, and the next is after `after`."""
 
     def __init__(self, why: str, after: timedelta) -> None:
         super().__init__(why)
@@ -36,12 +36,12 @@ class TryAgainError(Exception):
 
 
 class HopelessError(Exception):
-    """No further try will do what a message asks for: it belongs to the dead letters at once."""
+    """No further try can handle the message: it becomes a dead letter at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """One delivery. `read_count` is 1 at the first; `body` is whatever JSON was sent, not yet checked."""
+    """One delivery. `read_count` is 1 at the first; `body` is the JSON that was sent, not yet validated."""
 
     id: int
     read_count: int
@@ -51,7 +51,7 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that could not be handled, with its last error."""
+    """A message that failed permanently, with its last error."""
 
     id: int
     queue: str
@@ -64,7 +64,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class QueueMetrics:
-    """Depth and age of one queue."""
+    """The length of a queue, and the age of its oldest message."""
 
     queue: str
     depth: int

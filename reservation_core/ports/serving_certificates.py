@@ -1,4 +1,4 @@
-"""Where a webhook's certificates are kept, and who has to trust them."""
+"""Storage of a webhook's certificates, and trust in them."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -8,39 +8,32 @@ from reservation_core.domain.network.serving_certificates import Holdings
 
 
 class ChangedMeanwhileError(Exception):
-    """Somebody else wrote there between our look and our change; nothing was done. Look again."""
+    """Another process wrote between our read and our write; nothing was done. Read again."""
 
 
 class CertificateStore(Protocol):
-    """One webhook's certificates. Writes are decided on what `holdings` last gave.
+    """One webhook's certificates. Writes depend on the last result of `holdings`.
 
-    All methods raise ClusterUnavailableError; those that write raise ChangedMeanwhileError, too.
+    All methods raise ClusterUnavailableError; those that write also raise ChangedMeanwhileError.
     """
 
     async def holdings(self) -> Holdings | None:
-        """Read the stored holdings; None for nothing."""
-        ...
+        """Read the stored holdings; None if there are none."""
 
     async def trusted(self, now: datetime) -> bool:
-        """Whether every webhook configuration that exists names exactly the authorities that have not ended."""
-        ...
+        """Whether every existing webhook configuration names exactly the unexpired authorities."""
 
     async def create(self, names: Iterable[str], valid_for: timedelta, now: datetime) -> None:
         """Make a certificate and use it at once."""
-        ...
 
     async def stage(self, names: Iterable[str], valid_for: timedelta, now: datetime) -> None:
-        """Make the certificate to come, and add its authority."""
-        ...
+        """Make the next certificate, and add its authority."""
 
     async def trust(self, now: datetime) -> None:
-        """Write the authorities that have not ended into the webhook configurations."""
-        ...
+        """Write the unexpired authorities into the webhook configurations."""
 
     async def promote(self) -> None:
-        """Use the certificate to come."""
-        ...
+        """Use the next certificate."""
 
     async def forget(self, now: datetime) -> None:
-        """Take out the authorities that have ended."""
-        ...
+        """Remove expired authorities."""

@@ -1,16 +1,16 @@
-"""Why a transaction was not carried out."""
+"""Why a transaction failed."""
 
 
 class DatabaseUnavailableError(Exception):
-    """The database can't do this now; nothing of the transaction is known to have happened, and a later try may do.
+    """The database can't do this now; the transaction is not known to have happened, and a later try may succeed.
 
-    It could not be reached or went away, unless the error is of one of the classes below.
+    It could not be reached or went away, unless the error is of a subclass.
     """
 
 
 class StatementRefusedError(DatabaseUnavailableError):
-    """The database was reached and refused: it is read-only or full, a statement was cancelled or timed out, say."""
+    """The database refused: it is read-only or full, or a statement was cancelled or timed out, say."""
 
 
 class TransactionLostError(DatabaseUnavailableError):
-    """The database ended this transaction so that others can go on; nothing of it happened, the next try will do."""
+    """The database aborted this transaction in favour of others; nothing of it happened, so try again."""

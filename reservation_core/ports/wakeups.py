@@ -1,4 +1,4 @@
-"""Waking processes, and waiting to be woken."""
+"""Waking processes."""
 
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Channel(StrEnum):
-    """What a process can be woken for. Wake-ups are hints: whoever waits also sweeps."""
+    """What a process can be woken for. Wake-ups are hints: every receiver also polls."""
 
     GPU_JOBS = "gpu_dev_gpu_jobs"
     POD_OPERATIONS = "gpu_dev_pod_operations"
@@ -17,16 +17,14 @@ class Channel(StrEnum):
 
 
 class Wakeups(Protocol):
-    """Waiting for a channel."""
+    """Subscriptions to channels."""
 
     def subscribe(self, channel: Channel) -> AbstractAsyncContextManager["Subscription"]:
-        """Listen while the block runs."""
-        ...
+        """Subscribe while the block runs."""
 
 
 class Subscription(Protocol):
-    """One listener's view of a channel. Wake-ups that come while nobody waits are remembered (as one)."""
+    """One subscriber of a channel. Wake-ups between waits are remembered as one."""
 
     async def wait(self, timeout: timedelta) -> bool:
-        """True when woken, false when the time ran out."""
-        ...
+        """True when woken, false after the timeout."""

@@ -1,4 +1,4 @@
-"""What happens to bookings as time passes."""
+"""Changes of bookings over time."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from reservation_core.domain.model import BookingStatus
 
 @dataclass(frozen=True, slots=True)
 class LeftOver:
-    """A job that waits or runs within a booking that is over, and how that stands."""
+    """A job that waits or runs in a finished booking."""
 
     job_id: str
     booking_id: str
@@ -18,7 +18,7 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True)
 class WaitlistMark:
-    """What changes whenever the waitlist does: how many wait, who came last, and how often they were changed."""
+    """A value that changes with the waitlist: its length, its newest entry, and the sum of its versions."""
 
     waiting: int
     last: int

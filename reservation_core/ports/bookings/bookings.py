@@ -1,4 +1,4 @@
-"""Bookings and the calendar that they are made in."""
+"""Bookings and the calendar."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +9,7 @@ from reservation_core.domain.model import BookingStatus, ReservationKind
 
 @dataclass(frozen=True, slots=True)
 class NewSeries:
-    """A series as accepted."""
+    """A new series."""
 
     id: str
     user_id: int
@@ -20,7 +20,7 @@ class NewSeries:
 
 @dataclass(frozen=True, slots=True)
 class NewBooking:
-    """A booking as accepted: its own `cards` are empty, `chosen` are those to be written (none on the waitlist)."""
+    """A new booking: its own `cards` are empty, `chosen` are to be stored (none on the waitlist)."""
 
     booking: Booking
     chosen: tuple[ChosenCard, ...]
@@ -28,9 +28,9 @@ class NewBooking:
 
 @dataclass(frozen=True, slots=True)
 class ChangedBooking:
-    """A booking after a change: its row as it should be, and the cards it has from now on.
+    """A changed booking: its new row, and its new GPUs.
 
-    `before` is what was read and locked. With `keeps_cards` the ranges of its cards move, else they are replaced.
+    `before` was read and locked. With `keeps_cards` the ranges of its GPUs move, else they are replaced.
     """
 
     before: Booking
@@ -41,9 +41,9 @@ class ChangedBooking:
 
 @dataclass(frozen=True, slots=True)
 class BookingFilter:
-    """Which bookings a list shows: all of `user_id`'s own, and of others only those that take or took cards.
+    """Which bookings to list: all of `user_id`'s own, and of others only those with GPUs, now or before.
 
-    `user_id` None sees everything. They end after `from_`, and begin before `to`.
+    `user_id` None: all bookings. They end after `from_`, and begin before `to`.
     """
 
     user_id: int | None
@@ -56,10 +56,10 @@ class BookingFilter:
 
 @dataclass(frozen=True, slots=True)
 class CalendarEntry:
-    """What has cards in the calendar: a booking (also one that is over), a job or maintenance (only open ones).
+    """A reservation with GPUs in the calendar: a booking (also a finished one), or an unfinished job or maintenance.
 
-    `planned`: a waiting job was promised these cards. `title` is a job's name, too. `gpu_ids` are those of its cards
-    that were asked about; `gpus` on each of `nodes` are all that it has.
+    `planned`: the slot of a waiting job. `title` is a job's name, too. `gpu_ids` are its GPUs among those asked about;
+    `gpus` on each of `nodes` are all of them.
     """
 
     id: str
@@ -78,7 +78,7 @@ class CalendarEntry:
 
 @dataclass(frozen=True, slots=True)
 class FeedOwner:
-    """The owner of a calendar feed, and the token that it was made with (None: from before that was stored)."""
+    """The owner of a calendar feed, and the token that created it (None: unknown, of an old feed)."""
 
     user_id: int
     user: str

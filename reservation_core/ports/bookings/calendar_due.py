@@ -1,11 +1,11 @@
-"""Whether there is anything to do in the calendar just now: asked all the time, and mostly answered with no."""
+"""Whether the calendar has work: checked often, and mostly without any."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarWork:
-    """What a look at the calendar would find something of: what each part of it looks for."""
+    """The parts of the calendar's work that have something to do."""
 
     disabled_users: bool
     left_over_jobs: bool

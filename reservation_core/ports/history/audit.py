@@ -1,4 +1,4 @@
-"""Reading the record, whatever it is about."""
+"""Reading the audit log."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """One line of the record, about whatever it is: `subject` is a reservation's id, or names what else it is about."""
+    """One line of the audit log; `subject` is a reservation's id, or names another object."""
 
     id: int
     at: datetime
@@ -23,7 +23,7 @@ class RecordedEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which lines: of these kinds, by this actor, about this subject, at times in [from_, to)."""
+    """Which lines to list; times are in [from_, to)."""
 
     kinds: frozenset[str] | None = None
     actor: str | None = None
@@ -33,12 +33,12 @@ class EventFilter:
 
 
 Place = tuple[datetime, int]
-"""Where in the record, by time and id."""
+"""A position in the audit log, by time and id."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Some lines, newest first, and from which place the search goes on; None: all of the record was looked at."""
+    """Some lines, newest first, and the position where the search continues; None: all lines were searched."""
 
     events: tuple[RecordedEvent, ...]
     goes_on_before: Place | None

@@ -1,4 +1,4 @@
-"""The chain of digests over the audit log, as it is kept and read."""
+"""The stored chain of digests over the audit log."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from reservation_core.domain.history.audit_chain import Link
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """The newest link, and when it was made."""
+    """The newest link, and when it was added."""
 
     link: Link
     chained_at: datetime
@@ -16,7 +16,7 @@ class ChainHead:
 
 @dataclass(frozen=True, slots=True)
 class EventsAhead:
-    """How far the next events go, by their ids, and how far without a missing one (None: the first is missing)."""
+    """The ids of the next events: up to `through`, without a gap up to `unbroken` (None: the first is missing)."""
 
     through: int
     unbroken: int | None

@@ -1,4 +1,4 @@
-"""The append-only record."""
+"""Writing the audit log."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from reservation_core.domain.model import Reason
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """One line of the append-only record."""
+    """One line of the audit log, about a reservation."""
 
     id: int
     reservation_id: str | None
@@ -24,7 +24,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """That something was recorded, and about what: the id of a job, a booking, a token ..."""
+    """The id and kind of a new line in the audit log, and the object that it is about."""
 
     id: int
     kind: str

@@ -1,11 +1,11 @@
-"""Answers kept for requests that come again."""
+"""Stored answers for repeated requests."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What an Idempotency-Key was answered with."""
+    """The answer to a request with an Idempotency-Key."""
 
     request_hash: bytes
     status: int

@@ -1,4 +1,4 @@
-"""Reservations, their life and their allocations."""
+"""Reservations and their allocations."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,16 +12,16 @@ from reservation_core.domain.errors import (
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 
 Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError | UnknownCallerError
-"""Why a submission was not stored: its booking can't be used, its owner is not in its project, or is disabled."""
+"""Why a submission was refused: its booking can't be used, or its owner is not in its project or is disabled."""
 
 
 class UnknownCardError(Exception):
-    """A change takes a card that the inventory does not have; nothing of its transaction happened."""
+    """A change takes a GPU that the inventory lacks; nothing of its transaction happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewReservation:
-    """A job as accepted, before it is stored. `answer` is the response body kept for its Idempotency-Key."""
+    """A new job, before it is stored. `answer` is the response body for its Idempotency-Key."""
 
     reservation: Reservation
     actor: str
@@ -32,7 +32,7 @@ class NewReservation:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of one submission: stored, a replay with the answer given the first time, or refused."""
+    """The result of a submission: stored, a replay with the first answer, or refused."""
 
     reservation_id: str
     replayed_answer: bytes | None = None
@@ -41,15 +41,15 @@ class Submitted:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the submission is a job from now on."""
+        """Whether the submission is a job now."""
         return self.replayed_answer is None and not self.conflict and self.refusal is None
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A reservation as readers see it: with its place in line, its estimate, its promise and its GPUs.
+    """A reservation with its queue position, estimated and promised start, and GPUs.
 
-    `promised_start_at` is the first estimate that the ledger stood for; kept when the job has long started.
+    `promised_start_at` is the first estimate that the ledger guaranteed; it stays after the job has started.
     """
 
     reservation: Reservation
@@ -61,7 +61,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs a list shows. `user_id` None means everybody's (administrators only)."""
+    """Which jobs to list. `user_id` None: all users' (administrators only)."""
 
     user_id: int | None
     statuses: frozenset[JobStatus] | None = None

@@ -1,4 +1,4 @@
-"""Pods that carry our marks and that no reservation accounts for."""
+"""Pods with our marks that belong to no reservation."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,10 +6,10 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class UnknownPod:
-    """One such pod. `node` and `gpu_indices` are the cards that are not given out meanwhile: what it says it holds.
+    """An unknown pod. `node` and `gpu_indices` are the GPUs that are not allocated meanwhile: those that it claims.
 
-    When it does not say, they are all of its node, or as many as the cluster itself keeps for it there. Both are None
-    when it is on no node, or holds nothing any more. `detail` says why nobody accounts for it, and what the cards are.
+    Without a claim, they are all GPUs of its node, or as many as the cluster keeps for it there. Both are None if it is
+    on no node, or holds nothing any more. `detail` says why it is unknown, and what the GPUs are.
     """
 
     name: str

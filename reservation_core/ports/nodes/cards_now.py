@@ -1,4 +1,4 @@
-"""Every card at this moment, and soon: who has it, and who has it next."""
+"""Every GPU with its current holder and the next one."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,7 +8,7 @@ from reservation_core.domain.model import GpuState, ReservationKind
 
 @dataclass(frozen=True, slots=True)
 class CardHold:
-    """A reservation that has a card in [starts_at, ends_at), or beyond that while its pod is there."""
+    """A reservation that has a GPU in [starts_at, ends_at), or longer while its pod exists."""
 
     id: str
     kind: ReservationKind
@@ -20,7 +20,7 @@ class CardHold:
 
 @dataclass(frozen=True, slots=True)
 class CardNow:
-    """One card. `follower` has it next, where that is soon."""
+    """One GPU. `follower` has it next, if that is soon."""
 
     node: str
     index: int
@@ -34,9 +34,9 @@ class CardNow:
 
 @dataclass(frozen=True, slots=True)
 class NodeNow:
-    """One node with its cards by index. `available`: it gets new work; `detail` says all there is to say about why not.
+    """One node with its GPUs by index. `available`: it gets new work; `detail` says why not.
 
-    `source` is what it was made from, for whoever reads it again.
+    `source` is the stored form it was read from.
     """
 
     name: str

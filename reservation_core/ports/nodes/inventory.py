@@ -1,4 +1,4 @@
-"""Nodes and GPUs, written as the cluster reports them and read with their holders."""
+"""Nodes and GPUs with their holders."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from reservation_core.domain.model import GpuState
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """One card as readers see it."""
+    """One GPU as readers see it."""
 
     node: str
     index: int
@@ -25,7 +25,7 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as readers see it; `detail` says all there is to say about why it gets nothing new."""
+    """One node as readers see it; `detail` says why it gets nothing new."""
 
     name: str
     ready: bool
@@ -48,7 +48,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What decides whether a node may be fenced, or cordoned."""
+    """What decides whether a node may be fenced or cordoned."""
 
     name: str
     ready: bool
@@ -59,7 +59,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """An administrator's word that nothing new is to be placed on a node; `reason` is why if they said so."""
+    """An administrator's order to place nothing new on a node, with an optional reason."""
 
     at: datetime
     by: str
@@ -68,7 +68,7 @@ class Cordon:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """An administrator's word that a node is without power; `by` gave it, `reason` is why if they said so."""
+    """An administrator's statement that a node has no power, with an optional reason."""
 
     node: str
     by: str

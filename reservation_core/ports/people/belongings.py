@@ -1,4 +1,4 @@
-"""What somebody has that is not over."""
+"""A user's unfinished jobs and bookings."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from reservation_core.domain.model import ReservationKind
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """A job or booking that is not over. `starts_at` is a booking's slot's, or when a job began to run."""
+    """An unfinished job or booking. `starts_at` is the start of a booking's slot, or when a job began to run."""
 
     id: str
     kind: ReservationKind

@@ -1,4 +1,4 @@
-"""Signing in at an OpenID Connect issuer's own page, from which the browser comes back with a code."""
+"""Sign-in at an OpenID Connect issuer's page, from which the browser returns with a code."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Where the browser is sent, and what it must come back with: it keeps the rest until then."""
+    """Where the browser is sent, and the values to check when it returns."""
 
     url: str
     state: str
@@ -19,9 +19,9 @@ class CodeFlow(Protocol):
 
     async def begin(self) -> Begun:
         """Raises ProofUnavailableError."""
-        ...
 
     async def finish(self, code: str, begun: Begun) -> str:
-        """The ID token for a code, with the nonce that was asked for; whether it is to be believed is checked as any
-        other. Raises ProofRefusedError, ProofUnavailableError."""
-        ...
+        """The ID token for a code, with the expected nonce; its claims are not checked yet.
+
+        Raises ProofRefusedError, ProofUnavailableError.
+        """

@@ -1,4 +1,4 @@
-"""Users, their tokens, and who calls."""
+"""Users, their tokens, and callers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,29 +11,27 @@ from reservation_core.domain.people.token_scopes import EVERYTHING, TokenScope
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller, from a verified credential."""
+    """The caller, by a verified credential."""
 
     user_id: int
     user: str
     role: Role
     token_id: str
     expires_at: datetime | None
-    method: SignInMethod | None = None  # what vouched for them at a sign-in
+    method: SignInMethod | None = None  # of a sign-in
     session: bool = False  # of a browser: no bearer token
-    session_from: str | None = None  # with which token it was begun; None where at a sign-in elsewhere
+    session_from: str | None = None  # the token that began it; None after a sign-in at an issuer
     scopes: frozenset[TokenScope] = EVERYTHING
-    budget_id: str | None = None  # of the token whose budget it is held to: its own, or the nearest before it
+    budget_id: str | None = None  # the token whose budget applies: its own, or the nearest before it
 
     @property
     def is_admin(self) -> bool:
-        """Whether everything is theirs to see and change: an administrator, with a token that is good for that."""
+        """Whether the caller is an administrator, with a token for that."""
         return self.role is Role.ADMIN and TokenScope.ADMIN in self.scopes
 
 
 @dataclass(frozen=True, slots=True)
 class UserRecord:
-    """A user."""
-
     id: int
     name: str
     role: Role

@@ -1,4 +1,4 @@
-"""Being told: where people want to hear of what, and what carries it there."""
+"""Notifications: users' targets and preferences, and delivery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,28 +8,28 @@ from typing import Protocol
 from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus
 
 Preferences = dict[NoticeKind, frozenset[NoticeChannel]]
-"""For each kind the channels by which somebody wants to hear of it."""
+"""The channels of each kind of notification."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaidPreferences:
-    """What somebody wants to hear of, every kind, and the number of the version: each change counts it up."""
+    """A user's preferences, with every kind, and their version, which each change increments."""
 
     kinds: Preferences
     version: int
 
 
 class NotTakenError(Exception):
-    """A notice could not be delivered now; another time it may be. The text is shown to the target's owner."""
+    """A notification could not be delivered now, but may be later. The text is shown to the target's owner."""
 
 
 class NeverTakenError(Exception):
-    """A notice can't be delivered there, now or later. The text is shown to the target's owner."""
+    """A notification can never be delivered there. The text is shown to the target's owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeTarget:
-    """Where somebody is told. `failure` is why the last notice did not arrive; `told`: events are sent to it."""
+    """A user's target. `failure`: why the last delivery failed; `told`: events are sent to it."""
 
     id: str
     user_id: int
@@ -46,7 +46,6 @@ class NoticeTarget:
 
     @property
     def status(self) -> TargetStatus:
-        """How it stands."""
         if self.verified_at is None:
             return TargetStatus.UNVERIFIED
         if not self.told:
@@ -56,7 +55,7 @@ class NoticeTarget:
 
 @dataclass(frozen=True, slots=True)
 class NewTarget:
-    """A target to be stored. `secret` signs a webhook's bodies, `code` is what the owner of a mailbox has to repeat."""
+    """A new target. `secret` signs a webhook's bodies, `code` confirms an e-mail address."""
 
     id: str
     user_id: int
@@ -69,7 +68,7 @@ class NewTarget:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What delivering needs of a target, with its secrets."""
+    """A target with its secrets, for delivery."""
 
     target: NoticeTarget
     secret: str | None = field(repr=False)
@@ -77,11 +76,10 @@ class Destination:
 
 
 class NoticeSender(Protocol):
-    """Carries notices by one channel."""
+    """Delivers notifications by one channel."""
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """Deliver once; returns when the receiver has taken it. Raises NotTakenError, NeverTakenError."""
-        ...
+        """Deliver once; returns when the receiver has accepted it. Raises NotTakenError, NeverTakenError."""
 
 
 NoticeSenders = Mapping[NoticeChannel, NoticeSender]

@@ -1,4 +1,4 @@
-"""Proofs of people who sign in: checked elsewhere, and used once."""
+"""Proofs of identity of people who sign in."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,14 +9,14 @@ from reservation_core.domain.people.sign_in import ProvedIdentity
 
 
 class ProofUnavailableError(Exception):
-    """The service that checks a proof can't be asked now. The text holds nothing of the proof."""
+    """A proof can't be checked now. The text contains nothing of the proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedProof:
-    """The person whom a proof shows.
+    """The identity that a proof shows.
 
-    A proof that may be used once only has `once`, its digest, which is kept until `forget_after`.
+    For a proof that may be used only once, `once` is its digest, which is kept until `forget_after`.
     """
 
     identity: ProvedIdentity
@@ -25,8 +25,7 @@ class CheckedProof:
 
 
 class ProofChecker(Protocol):
-    """Asks who can know."""
+    """Checks proofs, by asking their issuer if necessary."""
 
     async def check(self, proof: AnyProof) -> CheckedProof:
-        """Raises ProofRefusedError, ProofUnavailableError, and NotLetInError where such proofs are not taken."""
-        ...
+        """Raises ProofRefusedError, ProofUnavailableError, and NotLetInError where such proofs are not accepted."""

@@ -1,4 +1,4 @@
-"""What metrics are made of."""
+"""Measurements for metrics."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from reservation_core.domain.model import JobStatus, ReservationKind
 
 @dataclass(frozen=True, slots=True)
 class EndedJob:
-    """A job that has ended, with the event that says so."""
+    """A finished job, with the event of its end."""
 
     event_id: int
     status: JobStatus
@@ -19,7 +19,7 @@ class EndedJob:
 
 @dataclass(frozen=True, slots=True)
 class CalendarCount:
-    """How often something happened to one kind of reservation: `of` is job, booking or maintenance."""
+    """How often something happened to one kind of reservation."""
 
     kind: str
     of: ReservationKind

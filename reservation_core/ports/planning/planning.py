@@ -7,19 +7,19 @@ from reservation_core.domain.plan import Commitment, Waiting
 
 
 class LostLeadershipError(Exception):
-    """Another planner has taken over: forget the plan and start again as a follower."""
+    """Another planner has taken over: drop the plan and become a follower."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """What a plan's commit achieved: the ids that really started. The others had left the line meanwhile."""
+    """The result of a plan's commit: the ids that really started. The others had left the queue meanwhile."""
 
     started: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningSnapshot:
-    """Everything the planner keeps in memory, read in one consistent view."""
+    """Everything that the planner keeps in memory, from one consistent read."""
 
     nodes: tuple[Node, ...]
     commitments: tuple[Commitment, ...]

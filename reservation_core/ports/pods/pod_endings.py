@@ -1,4 +1,4 @@
-"""Memories of pods that people made, and what the ledger says of their bookings."""
+"""What the enforcement remembers of users' pods, and the ledger's view of their bookings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from reservation_core.domain.pods.overbooked_pods import Occupant
 
 @dataclass(frozen=True, slots=True)
 class NeededCards:
-    """A node with so many cards, of which `needed` (index to who needs it) are somebody's now or soon."""
+    """A node with `cards` GPUs, of which `needed` (index to reservation) are needed now or soon."""
 
     node: str
     cards: int
@@ -19,7 +19,7 @@ class NeededCards:
 
 @dataclass(frozen=True, slots=True)
 class BookingUse:
-    """So many `cards` a booking has now, and the jobs that are on some of them."""
+    """The number of a booking's GPUs now, and the jobs on them."""
 
     booking_id: str
     cards: int
@@ -28,7 +28,7 @@ class BookingUse:
 
 @dataclass(frozen=True, slots=True)
 class EndingRecord:
-    """A line of the record: about a booking, or about the pods alone where `booking_id` is None."""
+    """A line for the audit log: about a booking, or about pods alone if `booking_id` is None."""
 
     kind: PodEventKind
     reason: str

@@ -1,4 +1,4 @@
-"""Which bookings let their owners use GPUs at a time, and what is nobody's then."""
+"""Which bookings entitle their owners to GPUs at a time, and which GPUs are free then."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """A booking in its slot: so many cards of a type until then, of which so many are `used` by its jobs and pods."""
+    """An active booking: `gpus` GPUs of a type until `until`, of which `used` are used by its jobs and pods."""
 
     booking_id: str
     gpu_type: str
@@ -17,7 +17,7 @@ class Entitlement:
 
 @dataclass(frozen=True, slots=True)
 class NodeOfBooking:
-    """A node with so many cards of a booking, of which so many are `unused` by what is known to run there."""
+    """A node with GPUs of a booking, of which `unused` are used by no known job or pod."""
 
     name: str
     gpus: int
@@ -26,10 +26,9 @@ class NodeOfBooking:
 
 @dataclass(frozen=True, slots=True)
 class FreeOfType:
-    """Of a type there are so many cards, of which the calendar leaves so many free now.
+    """The GPUs of a type, and how many of them the calendar leaves free now.
 
-    As many as were asked for stay free `until` (None: as far as anything is known); nothing is said where there are not
-    so many.
+    The requested number stays free `until` (None: no known end); meaningless if fewer are free.
     """
 
     gpu_type: str
@@ -40,7 +39,7 @@ class FreeOfType:
 
 @dataclass(frozen=True, slots=True)
 class PromisedCard:
-    """A card of a node that the ledger has for a reservation. Times in UTC; `held`: its pod may still be there."""
+    """A GPU of a node that the ledger gives a reservation. Times in UTC; `held`: its pod may still exist."""
 
     node: str
     index: int

@@ -1,4 +1,4 @@
-"""The policy as it is stored, projects, and what counts against quotas."""
+"""The stored policy, and projects."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from reservation_core.domain.policy.limits import Policy, PolicyRule
 
 @dataclass(frozen=True, slots=True)
 class StoredRule:
-    """One scope's rules, as they are stored. `from_file`: the policy file made it, and may change or drop it."""
+    """The stored rule of one scope. `from_file`: it comes from the policy file, which may change or delete it."""
 
     rule: PolicyRule
     from_file: bool
@@ -19,7 +19,7 @@ class StoredRule:
 
 @dataclass(frozen=True, slots=True)
 class CurrentPolicy:
-    """Every rule, and the number of the last change."""
+    """All rules, and the number of the last change."""
 
     policy: Policy
     revision: int
@@ -27,7 +27,7 @@ class CurrentPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """People who hold GPUs for a common purpose; members by name."""
+    """A group of users who hold GPUs for a common purpose; members by name."""
 
     name: str
     title: str | None
