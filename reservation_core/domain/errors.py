@@ -1,46 +1,42 @@
-"""What can go wrong by the rules. Each error carries a stable `code`; its text says what to do next."""
+"""Errors by the rules. Each carries a stable `code`; its text says what to do next."""
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import ClassVar
 
 from reservation_core.domain.policy.rules import RuleBreach
 
 
 class DomainError(Exception):
-    """A rule said no. `code` is stable and becomes the problem's `type`."""
+    """A rule refused the request. `code` is stable and becomes the problem's `type`."""
 
-    code = "rule_broken"
+    code: ClassVar[str]
+
+    def __init_subclass__(cls, code: str) -> None:
+        cls.code = code
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
         self.detail = detail
 
 
-class NotFoundError(DomainError):
-    """There is no such thing, or it belongs to somebody else: the two look the same from outside."""
-
-    code = "not_found"
+class NotFoundError(DomainError, code="not_found"):
+    """The object does not exist or belongs to another user, which looks the same to the caller."""
 
 
-class AlreadyFinalError(DomainError):
-    """The reservation has ended; nothing about it can change any more."""
-
-    code = "already_final"
+class AlreadyFinalError(DomainError, code="already_final"):
+    """The reservation has ended and can't change any more."""
 
 
-class NotExtendableError(DomainError):
-    """The reservation is in a state in which its duration can't be changed."""
-
-    code = "not_extendable"
+class NotExtendableError(DomainError, code="not_extendable"):
+    """The reservation has a status in which its duration can't be changed."""
 
 
-class CalendarConflictError(DomainError):
-    """The GPUs are promised to somebody else in that time.
+class CalendarConflictError(DomainError, code="calendar_conflict"):
+    """The GPUs are promised to another reservation in that time.
 
-    Where `detail` names them, `owner_id` is who that is, and `nameless` says it to who may not see whose cards are.
+    If `detail` names its owner, `owner_id` is theirs, and `nameless` is the text for users who may not see owners.
     """
-
-    code = "calendar_conflict"
 
     def __init__(self, detail: str, nameless: str | None = None, owner_id: int | None = None) -> None:
         super().__init__(detail)
@@ -48,98 +44,71 @@ class CalendarConflictError(DomainError):
         self.owner_id = owner_id
 
 
-class LimitExceededError(DomainError):
-    """The request goes beyond what the operators allow."""
-
-    code = "limit_exceeded"
+class LimitExceededError(DomainError, code="limit_exceeded"):
+    """The request exceeds the operators' limit."""
 
 
-class StaleVersionError(DomainError):
-    """The thing has changed since the caller read it (If-Match)."""
-
-    code = "stale_version"
+class StaleVersionError(DomainError, code="stale_version"):
+    """The object has changed since the caller read it (If-Match)."""
 
 
-class IdempotencyConflictError(DomainError):
+class IdempotencyConflictError(DomainError, code="idempotency_conflict"):
     """The Idempotency-Key was used before with another request."""
 
-    code = "idempotency_conflict"
 
-
-class NameTakenError(DomainError):
+class NameTakenError(DomainError, code="name_taken"):
     """The name is in use."""
 
-    code = "name_taken"
+
+class ForbiddenError(DomainError, code="forbidden"):
+    """The caller is authenticated, but may not do this."""
 
 
-class ForbiddenError(DomainError):
-    """The caller is known, and may not do this."""
-
-    code = "forbidden"
+class ChainTrimmedError(DomainError, code="chain_trimmed"):
+    """The requested part of the audit log's chain was removed meanwhile."""
 
 
-class ChainTrimmedError(DomainError):
-    """The part of the audit log's chain that was being read has been removed meanwhile."""
-
-    code = "chain_trimmed"
-
-
-class UnknownBookingError(DomainError):
+class UnknownBookingError(DomainError, code="no_such_booking"):
     """The booking that a job names does not exist for this user."""
 
-    code = "no_such_booking"
+
+class BookingNotUsableError(DomainError, code="booking_not_usable"):
+    """The booking that a job names is over, has no GPUs yet, is too small, or belongs to another project."""
 
 
-class BookingNotUsableError(DomainError):
-    """The booking that a job names is over, has no GPUs yet, is too small for it, or is for another project."""
-
-    code = "booking_not_usable"
-
-
-class UnknownCallerError(DomainError):
-    """The caller was disabled after their token was looked up: from outside, as if the token were unknown."""
-
-    code = "unauthenticated"
+class UnknownCallerError(DomainError, code="unauthenticated"):
+    """The caller was disabled after the token check; answered as if the token were unknown."""
 
     def __init__(self, detail: str = "This token is unknown, expired or revoked. Use another token.") -> None:
         super().__init__(detail)
 
 
-class UserDisabledError(DomainError):
-    """The user that something is wanted for can't use the system any more."""
-
-    code = "user_disabled"
+class UserDisabledError(DomainError, code="user_disabled"):
+    """The user that the request is for is disabled."""
 
 
-class NodeAnswersError(DomainError):
-    """The node is ready: what runs there can't be declared gone."""
-
-    code = "node_answers"
+class NodeAnswersError(DomainError, code="node_answers"):
+    """The node is ready, so its pods can't be declared gone."""
 
 
-class NodeNotFencedError(DomainError):
+class NodeNotFencedError(DomainError, code="node_not_fenced"):
     """The node is not fenced."""
 
-    code = "node_not_fenced"
 
-
-class NotPermittedError(DomainError):
-    """The policy says no; `broken_rules` holds every rule that the request breaks (see `rules.check`)."""
-
-    code = "not_permitted"
+class NotPermittedError(DomainError, code="not_permitted"):
+    """The policy refuses the request; `broken_rules` holds every broken rule (see `rules.check`)."""
 
     def __init__(self, detail: str, broken_rules: Sequence[RuleBreach] = ()) -> None:
         super().__init__(detail)
         self.broken_rules = tuple(broken_rules)
 
 
-class NotBookableError(DomainError):
-    """A booking can't be had as asked: every rule that it breaks, and the nearest slots [start, end) that would do.
+class NotBookableError(DomainError, code="not_bookable"):
+    """A booking is refused: every rule that it breaks, and the nearest free slots [start, end).
 
-    Where it names who has its GPUs, `owner_id` is who that is, and `nameless` says it to who may not see that.
+    If `detail` names the owner of its GPUs, `owner_id` is theirs, and `nameless` is the error for users who may not
+    see owners.
     """
-
-    code = "not_bookable"
 
     def __init__(
         self,
@@ -157,31 +126,21 @@ class NotBookableError(DomainError):
         self.owner_id = owner_id
 
 
-class NotChangeableError(DomainError):
-    """The booking is in a state in which this can't be changed."""
-
-    code = "not_changeable"
+class NotChangeableError(DomainError, code="not_changeable"):
+    """The booking has a status in which this can't be changed."""
 
 
-class WrongCodeError(DomainError):
-    """The code that should confirm an address is not the one that was mailed there."""
-
-    code = "wrong_code"
+class WrongCodeError(DomainError, code="wrong_code"):
+    """The code to confirm an address is not the one that was mailed."""
 
 
-class NotOfferedError(DomainError):
-    """The booking is not on offer (any more): there is nothing to accept or decline."""
-
-    code = "not_offered"
+class NotOfferedError(DomainError, code="not_offered"):
+    """The booking has no open offer to accept or decline."""
 
 
-class ProofRefusedError(DomainError):
-    """What was sent to sign in with proves nothing here: forged, expired, used before, or meant for somebody else."""
-
-    code = "proof_refused"
+class ProofRefusedError(DomainError, code="proof_refused"):
+    """The proof of a sign-in is not valid: forged, expired, used before, or meant for another server."""
 
 
-class NotLetInError(DomainError):
-    """The caller's identity is proved, and no rule makes a user of it; or that user may not come in this way."""
-
-    code = "not_let_in"
+class NotLetInError(DomainError, code="not_let_in"):
+    """The identity is proved, but no rule maps it to a user, or that user may not sign in this way."""
