@@ -1,39 +1,38 @@
-"""Which cards a booking gets: the choice for a slot whose place in time is fixed, so that large gaps survive.
+"""The GPUs of a booking with a fixed time, chosen so that large gaps survive.
 
-Of the nodes that can take it, those with the fewest cards free in that time, and of these those whose free cards are
-joined best; on a node the set that is joined best, where that is known and makes a difference, else neighbouring cards
-from the shortest free run that is long enough, and of several such those whose free time the booking fills best.
-Without a type asked for, the type with the most cards free.
+Preferred are the nodes with the fewest free GPUs, among those the nodes with the best-linked free GPUs. On a node: the
+best-linked set, where links are known and differ, else neighbours from the shortest free run that is long enough, and
+of several such those whose free time the booking fills best. Without a requested type: that with the most free GPUs.
 
 Times are ints as in `calendar`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
 
 from reservation_core.domain.bookings.nouns import ChosenCard, Wanted
-from reservation_core.domain.calendar import Range, length_micros, merge, to_micros
+from reservation_core.domain.calendar import Range, is_free_during, length_micros, merge, to_micros
 from reservation_core.domain.cards.card_links import Quality, card_sets, quality_alike
 from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.policy.rules import RuleBreach
 
 SOON = timedelta(minutes=10)
-"""A card that can't be had at this moment is not counted on for bookings that begin within this time."""
+"""A GPU that is unusable now is not counted on for bookings that begin within this time."""
 
 _NAMED = 10
 
 SLACK = length_micros(timedelta(days=1))
-"""How far around a slot free time matters to the choice."""
+"""How far before and after a slot free time affects the choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookableCard:
-    """One card: its `busy` ranges (never overlapping, in order), and whether it can be booked at all (`available`).
+    """One GPU: its `busy` ranges (in order, without overlap), and whether it can be booked (`available`).
 
-    `links` are those of its whole node, where they are known. `cordoned`: an administrator wants nothing new there.
+    `links` are those of its node, if known. `cordoned`: an administrator wants nothing new on the node.
     """
 
     gpu_id: int
@@ -48,11 +47,10 @@ class BookableCard:
 
 @dataclass(frozen=True, slots=True)
 class KnownCard:
-    """A card as the inventory and the ledger have it.
+    """A GPU as the inventory and the ledger have it.
 
-    `bookable`: its node gets new work, and the card is not out of use for good. `usable_now`: it is usable at this
-    moment. `overrun`: a pod holds it beyond its time. `rows` are its open ranges in the ledger, which never overlap.
-    `links` are those of its whole node, where they are known. `cordoned`: an administrator wants nothing new there.
+    `bookable`: its node accepts new work, and the GPU is not permanently out of use. `overrun`: a pod holds it beyond
+    its time. `rows` are its open ranges in the ledger, without overlap. `links` and `cordoned` as in BookableCard.
     """
 
     gpu_id: int
@@ -68,7 +66,7 @@ class KnownCard:
 
 
 def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
-    """The cards as a booking sees them: what can't be had at this moment is busy for `SOON`."""
+    """The GPUs as a booking sees them: those unusable now are busy for `SOON`."""
     moment = to_micros(now)
     soon = (moment, moment + length_micros(SOON))
     return [
@@ -87,69 +85,57 @@ def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
 
 
 def by_node(cards: Iterable[BookableCard], wanted: Wanted) -> dict[str, dict[str, list[BookableCard]]]:
-    """The available cards that could serve a request, by type and node, in index order."""
-    found: dict[str, dict[str, list[BookableCard]]] = {}
-    for card in cards:
-        if not card.available or wanted.gpu_type not in (None, card.gpu_type) or wanted.node not in (None, card.node):
-            continue
-        found.setdefault(card.gpu_type, {}).setdefault(card.node, []).append(card)
-    for nodes in found.values():
-        for here in nodes.values():
-            here.sort(key=attrgetter("index"))
-    return found
+    """The available GPUs that fit a request, by type and node, in index order."""
+    fitting = _group(
+        card
+        for card in cards
+        if card.available and wanted.gpu_type in (None, card.gpu_type) and wanted.node in (None, card.node)
+    )
+    for nodes in fitting.values():
+        for node_cards in nodes.values():
+            node_cards.sort(key=attrgetter("index"))
+    return fitting
 
 
 def choose(
     cards: Collection[BookableCard], wanted: Wanted, start: int, end: int, keep: Sequence[ChosenCard] = ()
 ) -> tuple[ChosenCard, ...] | None:
-    """The cards for [start, end); None when there are not enough. Those in `keep` are taken if all of them can be had.
+    """The GPUs for [start, end); None when there are not enough. `keep` is returned if all of it is available.
 
-    `keep` must be what such a request once got.
+    `keep` must be an earlier choice for the same request.
     """
+    fitting = by_node(cards, wanted)
     if keep:
-        able = {card.gpu_id for nodes in by_node(cards, wanted).values() for here in nodes.values() for card in here}
-        busy = {card.gpu_id: card.busy for card in cards}
-        if all(card.gpu_id in able and _is_free(busy[card.gpu_id], start, end) for card in keep):
+        busy = {card.gpu_id: card.busy for nodes in fitting.values() for group in nodes.values() for card in group}
+        if all(card.gpu_id in busy and is_free_during(busy[card.gpu_id], start, end) for card in keep):
             return tuple(keep)
     best: tuple[int, list[list[BookableCard]]] | None = None
-    for _, nodes in sorted(by_node(cards, wanted).items()):
-        free_here = [[card for card in here if _is_free(card.busy, start, end)] for _, here in sorted(nodes.items())]
-        able_nodes = [free for free in free_here if len(free) >= wanted.gpus]
-        free = sum(map(len, free_here))
-        if len(able_nodes) >= wanted.nodes and (best is None or free > best[0]):
-            best = (free, able_nodes)
+    for _, nodes in sorted(fitting.items()):
+        free = [[card for card in group if is_free_during(card.busy, start, end)] for _, group in sorted(nodes.items())]
+        able_nodes = [group for group in free if len(group) >= wanted.gpus]
+        count = sum(map(len, free))
+        if len(able_nodes) >= wanted.nodes and (best is None or count > best[0]):
+            best = (count, able_nodes)
     if best is None:
         return None
-    picked = [(len(free), *_pick_joined(free, wanted.gpus, start, end)) for free in best[1]]
+    picked = [(len(group), *_pick_joined(group, wanted.gpus, start, end)) for group in best[1]]
     picked.sort(key=lambda ranked: (*ranked[:3], ranked[3][0].node))
-    chosen = sorted((ranked[3] for ranked in picked[: wanted.nodes]), key=lambda here: here[0].node)
-    return tuple(ChosenCard(card.gpu_id, rank) for rank, here in enumerate(chosen) for card in here)
+    chosen = sorted((ranked[3] for ranked in picked[: wanted.nodes]), key=lambda group: group[0].node)
+    return tuple(ChosenCard(card.gpu_id, rank) for rank, group in enumerate(chosen) for card in group)
 
 
 def with_booked(
     cards: Iterable[BookableCard], chosen: Collection[ChosenCard], start: int, end: int
 ) -> list[BookableCard]:
-    """The same cards when these are booked for [start, end)."""
+    """The same GPUs with `chosen` booked for [start, end)."""
     taken = {card.gpu_id for card in chosen}
     return [
-        BookableCard(
-            card.gpu_id,
-            card.node,
-            card.index,
-            card.gpu_type,
-            card.available,
-            tuple(merge([*card.busy, (start, end)])),
-            card.links,
-            card.cordoned,
-        )
-        if card.gpu_id in taken
-        else card
-        for card in cards
+        replace(card, busy=tuple(merge([*card.busy, (start, end)]))) if card.gpu_id in taken else card for card in cards
     ]
 
 
 def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> RuleBreach | None:
-    """Why no time would do: what these cards could never give, or not as they are now. None when some time would."""
+    """Why the request never fits these GPUs, or not as they are now; None when it fits at some time."""
     if wanted.node is not None and all(card.node != wanted.node for card in cards):
         return RuleBreach("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` shows what is.")
     there = [card for card in cards if wanted.node in (None, card.node)]
@@ -175,14 +161,15 @@ def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> RuleBreac
             + (f" (cordoned by an administrator: {named})" if cordoned else "")
             + ". Book it when they are back (`gpu-dev nodes` says why they are away), or ask for less.",
         )
-    largest = max(len(here) for nodes in _sizes(of_type).values() for here in nodes.values())
+    by_type = _group(of_type)
+    largest = max(len(group) for nodes in by_type.values() for group in nodes.values())
     if wanted.gpus > largest:
         return RuleBreach(
             "larger_than_any_node",
             f"It asks for {wanted.gpus} GPUs on one node, and the largest has {largest}. "
             f"Ask for at most {largest} on each of several nodes.",
         )
-    able = max(sum(len(here) >= wanted.gpus for here in nodes.values()) for nodes in _sizes(of_type).values())
+    able = max(sum(len(group) >= wanted.gpus for group in nodes.values()) for nodes in by_type.values())
     return RuleBreach(
         "not_enough_nodes",
         f"It asks for {wanted.nodes} nodes with {wanted.gpus} GPUs of one type each; there are {able}. Ask for fewer.",
@@ -190,25 +177,22 @@ def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> RuleBreac
 
 
 def _able(cards: Iterable[BookableCard], wanted: Wanted, *, only_available: bool) -> bool:
-    sizes = _sizes(card for card in cards if card.available or not only_available)
-    return any(sum(len(here) >= wanted.gpus for here in nodes.values()) >= wanted.nodes for nodes in sizes.values())
+    by_type = _group(card for card in cards if card.available or not only_available)
+    return any(sum(len(group) >= wanted.gpus for group in nodes.values()) >= wanted.nodes for nodes in by_type.values())
 
 
-def _sizes(cards: Iterable[BookableCard]) -> dict[str, dict[str, list[BookableCard]]]:
-    found: dict[str, dict[str, list[BookableCard]]] = {}
+def _group(cards: Iterable[BookableCard]) -> dict[str, dict[str, list[BookableCard]]]:
+    """The GPUs by type and node."""
+    groups: dict[str, dict[str, list[BookableCard]]] = {}
     for card in cards:
-        found.setdefault(card.gpu_type, {}).setdefault(card.node, []).append(card)
-    return found
-
-
-def _is_free(busy: Iterable[Range], start: int, end: int) -> bool:
-    return not any(busy_start < end and start < busy_end for busy_start, busy_end in busy)
+        groups.setdefault(card.gpu_type, {}).setdefault(card.node, []).append(card)
+    return groups
 
 
 def _pick_joined(
     free: Sequence[BookableCard], gpus: int, start: int, end: int
 ) -> tuple[Quality, int, list[BookableCard]]:
-    """Which `gpus` of a node's free cards (in index order): how loosely they are joined, their free time, and which."""
+    """Pick `gpus` of a node's free GPUs (in index order): how loosely they are linked, their free time, and which."""
     links = free[0].links
     if links is not None and free[-1].index >= len(links):
         links = None
@@ -216,17 +200,17 @@ def _pick_joined(
     if sets is None:
         weakest, total = quality_alike(links, gpus)
         return (-weakest, -total), *_pick(free, gpus, start, end)
-    here = sum(1 << card.index for card in free)
+    mask = sum(1 << card.index for card in free)
     slack = {1 << card.index: _slack(card.busy, start, end) for card in free}
     around, best = min(
-        ((sum(slack[bit] for bit in bits(mask)), mask) for mask in sets.best(here, gpus)), key=itemgetter(0)
+        ((sum(slack[bit] for bit in bits(subset)), subset) for subset in sets.best(mask, gpus)), key=itemgetter(0)
     )
-    weakest, total = sets.best_quality(here, gpus)
+    weakest, total = sets.best_quality(mask, gpus)
     return (-weakest, -total), around, [card for card in free if best >> card.index & 1]
 
 
 def _pick(free: Sequence[BookableCard], gpus: int, start: int, end: int) -> tuple[int, list[BookableCard]]:
-    """Which `gpus` of a node's free cards (in index order), and how much free time they have around the slot."""
+    """Pick `gpus` of a node's free GPUs (in index order), and their free time around the slot."""
     slack = [_slack(card.busy, start, end) for card in free]
     runs: list[tuple[int, int]] = []  # (length, first position)
     for position, card in enumerate(free):
@@ -243,13 +227,14 @@ def _pick(free: Sequence[BookableCard], gpus: int, start: int, end: int) -> tupl
     if options:
         _, around, at = min(options)
         return around, list(free[at : at + gpus])
-    # In as few pieces as can be: the longest runs first.
+    # Use as few runs as possible: the longest first.
     runs.sort(key=lambda run: (-run[0], run[1]))
     positions = [at for length, first in runs for at in range(first, first + length)][:gpus]
     return sum(slack[at] for at in positions), [free[at] for at in sorted(positions)]
 
 
 def _slack(busy: Iterable[Range], start: int, end: int) -> int:
+    """Free time before and after a slot, each at most SLACK."""
     before = after = SLACK
     for busy_start, busy_end in busy:
         if busy_end <= start:

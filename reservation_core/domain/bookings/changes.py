@@ -1,6 +1,6 @@
-"""What happens to a booking, and what has to be done about it: events, effects and changes, as data.
+"""Events, effects and changes of a booking, as data.
 
-`life.transition` turns an event into effects; use cases carry these out.
+`life.transition` turns an event into effects; use cases carry them out.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from reservation_core.domain.changes import Record, WakePlanner
 
 @dataclass(frozen=True, slots=True)
 class StartReached:
-    """The clock has reached its start.
+    """The clock has reached the start of the booking.
 
-    `grace` is how long it may stay unused (None: for ever), `late` whose pods still hold cards of it.
+    `grace` is how long it may stay unused (None: for ever); `late`: reservations whose pods still hold its GPUs.
     """
 
     grace: timedelta | None
@@ -23,12 +23,12 @@ class StartReached:
 
 @dataclass(frozen=True, slots=True)
 class SlotOver:
-    """The clock has reached its end."""
+    """The clock has reached the end of the booking."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedBy:
-    """A job of its owner, or a pod of others, has run in it since `at`."""
+    """A job of the owner, or a pod of another system, has used the booking since `at`."""
 
     by: str
     at: datetime
@@ -36,7 +36,7 @@ class UsedBy:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRefused:
-    """The workload that came with it was not taken, or the job `job_id` that it became failed before it ever ran."""
+    """The booking's workload was refused, or the job `job_id` made from it failed before it ran."""
 
     detail: str
     job_id: str | None = None
@@ -44,27 +44,27 @@ class WorkloadRefused:
 
 @dataclass(frozen=True, slots=True)
 class StartingSoon:
-    """A warning before its start is due."""
+    """A warning before the start is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndingSoon:
-    """A warning before its end is due."""
+    """A warning before the end is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoShowLooms:
-    """Half of its grace is over, and nothing has run in it."""
+    """Half of the grace is over, and nothing has used the booking."""
 
 
 @dataclass(frozen=True, slots=True)
 class GraceOver:
-    """Its grace is over, and nothing has run in it."""
+    """The grace is over, and nothing has used the booking."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """These cards, of this type, came free for it; its owner may have them until `until`."""
+    """GPUs of this type became free for the booking; the owner may accept them until `until`."""
 
     cards: tuple[ChosenCard, ...]
     gpu_type: str
@@ -73,7 +73,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """These cards, of this type, came free for it, and its owner wants them without being asked."""
+    """GPUs of this type became free for the booking, which has `auto_accept`."""
 
     cards: tuple[ChosenCard, ...]
     gpu_type: str
@@ -81,31 +81,31 @@ class Booked:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Its owner takes the offer."""
+    """The owner accepts the offer."""
 
     actor: str
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Its owner does not want what is offered."""
+    """The owner declines the offer."""
 
     actor: str
 
 
 @dataclass(frozen=True, slots=True)
 class OfferRanOut:
-    """Nobody has answered the offer in time."""
+    """The offer was not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitRanOut:
-    """Nothing came free for it in time."""
+    """Nothing became free for the booking in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Its owner or an administrator wants it no more; `why`, where there is more to say than that."""
+    """The owner or an administrator cancels the booking, with an optional reason `why`."""
 
     actor: str
     by_admin: bool = False
@@ -114,7 +114,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class MovedAway:
-    """An administrator needs cards of it; these are as good, at the same time. `where` they are, as people say it."""
+    """An administrator needs the booking's GPUs; `cards` are as good, at the same time. `where` names them."""
 
     cards: tuple[ChosenCard, ...]
     where: str
@@ -124,9 +124,9 @@ class MovedAway:
 
 @dataclass(frozen=True, slots=True)
 class CutShort:
-    """An administrator needs cards of it in [at, until), and there are no others for that time.
+    """An administrator needs GPUs of the booking in [at, until), and no others are free then.
 
-    `goes_on` says where and when what is left of it goes on, as another booking.
+    `goes_on` says where and when the rest continues, as another booking.
     """
 
     at: datetime
@@ -138,7 +138,7 @@ class CutShort:
 
 @dataclass(frozen=True, slots=True)
 class BeginsLater:
-    """An administrator needs cards of it until `at`, there are no others for all of its time, and it has not begun."""
+    """An administrator needs GPUs of the booking until `at`, no others are free, and it has not begun."""
 
     at: datetime
     cards: tuple[ChosenCard, ...]
@@ -170,14 +170,14 @@ BookingEvent = (
 
 @dataclass(frozen=True, slots=True)
 class HoldCards:
-    """Write these cards into the ledger for what is left of its slot."""
+    """Write these GPUs into the ledger for the rest of the slot."""
 
     cards: tuple[ChosenCard, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """What its rows of the ledger have after `at` goes back to the calendar. `closing`: the rows are over with it."""
+    """Return the booking's ledger ranges after `at` to the calendar. `closing`: close the rows."""
 
     at: datetime
     closing: bool = True
@@ -185,7 +185,7 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class StartWorkload:
-    """Submit the workload that came with it, as a job within it."""
+    """Submit the booking's workload as a job in it."""
 
 
 BookingEffect = HoldCards | GiveBack | StartWorkload | WakePlanner | Record
@@ -193,7 +193,7 @@ BookingEffect = HoldCards | GiveBack | StartWorkload | WakePlanner | Record
 
 @dataclass(frozen=True, slots=True)
 class DecidedBookingChange:
-    """A transition that was decided and is to be written: the row before and after, and what else must happen."""
+    """A decided transition to be written: the row before and after, and the effects."""
 
     before: Booking
     after: Booking

@@ -1,6 +1,6 @@
-"""Whether anything would do for a request, asked of the same calendar thousands of times.
+"""Whether any GPUs fit a request, for thousands of questions about one calendar.
 
-`card_choice.choose` says which cards; this says quickly whether there are any. Times are ints as in `calendar`.
+`card_choice.choose` says which GPUs; this only says whether any exist. Times are ints as in `calendar`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,12 +14,12 @@ from reservation_core.domain.calendar import Range
 
 
 class FreeCards:
-    """The calendar at a moment. It does not change: what is booked makes another."""
+    """An immutable snapshot of the calendar."""
 
     def __init__(self, cards: Sequence[BookableCard]) -> None:
         self.cards = list(cards)
         self._position = {card.gpu_id: at for at, card in enumerate(self.cards)}
-        # Cards of one type on one node are a group: what a request takes of a node is of one group.
+        # A group is the GPUs of one type on one node: what a request takes of a node is from one group.
         groups = sorted({(card.gpu_type, card.node) for card in self.cards})
         number = {group: at for at, group in enumerate(groups)}
         types = sorted({gpu_type for gpu_type, _ in groups})
@@ -27,16 +27,16 @@ class FreeCards:
         self._type_of_group = np.array([types.index(gpu_type) for gpu_type, _ in groups], dtype=np.intp)
         self._group = np.array([number[card.gpu_type, card.node] for card in self.cards], dtype=np.intp)
         self._available = np.array([card.available for card in self.cards], dtype=np.bool_)
-        rows = [(start, end, at) for at, card in enumerate(self.cards) for start, end in card.busy]
-        found = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        self._starts, self._ends, self._of = found[:, 0], found[:, 1], found[:, 2]
+        busy = [(start, end, at) for at, card in enumerate(self.cards) for start, end in card.busy]
+        table = np.array(busy, dtype=np.int64).reshape(-1, 3)
+        self._starts, self._ends, self._of = table[:, 0], table[:, 1], table[:, 2]
 
     def free_for(self, start: int, end: int) -> list[BookableCard]:
-        """The cards that can be had for all of [start, end)."""
+        """The GPUs that are free for all of [start, end)."""
         return [self.cards[at] for at in np.flatnonzero(self._free(start, end))]
 
     def could_serve(self, wanted: Wanted, start: int, end: int) -> bool:
-        """Whether `choose` would find cards."""
+        """Whether `choose` would return GPUs."""
         counts = np.bincount(self._group[self._free(start, end)], minlength=len(self._groups))
         able = np.flatnonzero(counts >= wanted.gpus)
         if wanted.gpu_type is not None or wanted.node is not None:
@@ -53,7 +53,7 @@ class FreeCards:
         return bool(np.bincount(self._type_of_group[able]).max() >= wanted.nodes)
 
     def booked(self, chosen: Collection[ChosenCard], start: int, end: int) -> "FreeCards":
-        """The calendar when these are booked for [start, end), too."""
+        """The calendar with `chosen` booked for [start, end)."""
         after = object.__new__(FreeCards)
         after._position, after._groups, after._type_of_group = self._position, self._groups, self._type_of_group
         after._group, after._available = self._group, self._available
@@ -75,7 +75,7 @@ class FreeCards:
 
 
 class Freed:
-    """What came free from one look at the calendar to another: of which type, on which node, and when."""
+    """The times, by type and node, that became free between two snapshots of the calendar."""
 
     def __init__(self, before: Iterable[BookableCard], after: Iterable[BookableCard]) -> None:
         known = {card.gpu_id: card for card in before}
@@ -92,7 +92,7 @@ class Freed:
         return bool(self._times)
 
     def concerns(self, wanted: Wanted, start: int, end: int) -> bool:
-        """Whether any of it could matter to a request for [start, end)."""
+        """Whether a freed time overlaps [start, end) on GPUs that fit the request."""
         return any(
             begin < end and start < until
             for (gpu_type, node), times in self._times.items()
@@ -105,13 +105,13 @@ _ALWAYS: Range = (-(2**62), 2**62)
 
 
 def _same(was: BookableCard, card: BookableCard) -> bool:
-    """Whether it is the same card as before, and could be had then as well."""
+    """Whether it is the same GPU as before, and was available then."""
     return was.available and (was.gpu_type, was.node) == (card.gpu_type, card.node)
 
 
 def _without(before: Iterable[Range], after: Sequence[Range]) -> set[Range]:
-    """What of `before` is not in `after`, both in order and without overlaps in themselves."""
-    found: set[Range] = set()
+    """The parts of `before` that are not in `after`; both in order and without overlaps."""
+    parts: set[Range] = set()
     for start, end in before:
         at = start
         for busy_start, busy_end in after:
@@ -120,8 +120,8 @@ def _without(before: Iterable[Range], after: Sequence[Range]) -> set[Range]:
             if busy_start >= end:
                 break
             if busy_start > at:
-                found.add((at, busy_start))
+                parts.add((at, busy_start))
             at = max(at, busy_end)
         if at < end:
-            found.add((at, end))
-    return found
+            parts.add((at, end))
+    return parts

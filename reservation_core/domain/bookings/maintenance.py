@@ -1,4 +1,4 @@
-"""Maintenance windows: cards that nobody has for a while, and what that does to whoever would have had them."""
+"""Maintenance windows: GPUs that nobody may use for a while, and the effect on jobs and bookings that would."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from reservation_core.domain.policy.quota_windows import whole_minute
 
 
 class WindowStatus(StrEnum):
-    """Where a window stands: ahead, open, over by the clock or before its time, or taken back before it began."""
+    """Where a window stands: ahead, open, over (by the clock or ended early), or cancelled before it began."""
 
     CONFIRMED = "confirmed"
     ACTIVE = "active"
@@ -27,31 +27,31 @@ FINAL_WINDOWS = frozenset({WindowStatus.ENDED, WindowStatus.CANCELLED})
 
 
 class Fate(StrEnum):
-    """What a window does to a job or a booking."""
+    """The effect of a window on a job or booking."""
 
     ENDED = "ended"
     """A job that runs, or a booking in its slot, ends at once."""
     ENDS_EARLIER = "ends_earlier"
     """It ends before the window begins."""
     QUEUED_AGAIN = "queued_again"
-    """A job that was only starting goes back to its place in line."""
+    """A starting job is requeued."""
     PLANNED_ANEW = "planned_anew"
-    """A job that waits loses the time that was planned for it here, and is planned anew."""
+    """A waiting job loses its planned slot and is planned again."""
     MOVED = "moved"
-    """A booking has other GPUs at the same time."""
+    """A booking gets other GPUs at the same time."""
     GOES_ON = "goes_on"
-    """A booking ends before the window, and what is left of it goes on as another: at once elsewhere, or after it."""
+    """A booking ends before the window, and its rest continues as another booking: elsewhere at once, or afterwards."""
     BEGINS_LATER = "begins_later"
-    """A booking that would have begun in the window begins when that is over."""
+    """A booking that would have begun in the window begins at its end."""
     CANCELLED = "cancelled"
-    """A booking can't be had, there or elsewhere, then or after the window."""
+    """A booking can't be kept, here or elsewhere, during or after the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """One job or booking, and what happens to it. `ends_at`: when it ends now, where that has changed.
+    """A job or booking, and the effect on it. `ends_at` is its new end, if that changed.
 
-    `resumes_at` is when it goes on or begins later, `goes_on_as` the booking that has the rest.
+    `resumes_at` is when it continues or begins later, `goes_on_as` the booking for the rest.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Affected:
 
 @dataclass(frozen=True, slots=True)
 class CardPlace:
-    """One card of a window."""
+    """One GPU of a window."""
 
     gpu_id: int
     node: str
@@ -74,7 +74,7 @@ class CardPlace:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A maintenance window, whole. `affected` is what it did; `whole_nodes` are in it with every card they get."""
+    """A maintenance window. `affected` is its effect; `whole_nodes` take part with all GPUs, also future ones."""
 
     id: str
     seq: int
@@ -93,7 +93,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class CoveredRow:
-    """An open row of the ledger that a window would lie over. `within` is the booking it lies in, if any."""
+    """An open row of the ledger that a window would overlap. `within` is the booking around it, if any."""
 
     reservation_id: str
     kind: ReservationKind
@@ -104,7 +104,7 @@ class CoveredRow:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """Holders of cards of a window in its time: jobs that wait for a planned time, jobs with pods, and bookings."""
+    """Reservations that overlap a window: jobs with a planned slot, jobs with pods, and bookings."""
 
     slots: tuple[str, ...]
     jobs: tuple[str, ...]
@@ -112,7 +112,7 @@ class InTheWay:
 
 
 def in_the_way(taken: Iterable[CoveredRow]) -> InTheWay:
-    """Sort what a window would lie over. Raises CalendarConflictError for another window: two don't overlap."""
+    """Sort the overlapped rows. Raises CalendarConflictError for another window: two can't overlap."""
     slots: set[str] = set()
     jobs: set[str] = set()
     bookings: set[str] = set()
@@ -133,7 +133,7 @@ def in_the_way(taken: Iterable[CoveredRow]) -> InTheWay:
 
 
 def fate_of_job(before: Reservation, after: Reservation) -> Affected | None:
-    """What draining did to a job; None when that is nothing anybody would notice."""
+    """The effect of a drain on a job; None if it has no visible one."""
     if after.status is JobStatus.ENDING and before.status is not JobStatus.ENDING:
         again = after.outcome is JobStatus.QUEUED
         return Affected(before.id, ReservationKind.JOB, before.user, Fate.QUEUED_AGAIN if again else Fate.ENDED)
@@ -144,7 +144,7 @@ def fate_of_job(before: Reservation, after: Reservation) -> Affected | None:
 
 @dataclass(frozen=True, slots=True)
 class WindowChange:
-    """A window before and after, the event that is recorded, and from when on its cards are free (None: as before)."""
+    """A change of a window, the kind of its event, and whether its GPUs become free."""
 
     before: Window
     after: Window
@@ -155,7 +155,7 @@ class WindowChange:
 
 
 def by_the_clock(window: Window, now: datetime) -> WindowChange | None:
-    """Return the due change: a window begins or ends. One that was missed altogether only ends."""
+    """The due change: the window begins or ends. A window that was missed entirely only ends."""
     if window.status in FINAL_WINDOWS:
         return None
     if now >= window.span.end:
@@ -168,10 +168,7 @@ def by_the_clock(window: Window, now: datetime) -> WindowChange | None:
 
 
 def taken_back(window: Window, actor: str, now: datetime) -> WindowChange:
-    """An administrator needs it no more: what has begun ends now, what has not is cancelled.
-
-    Raises AlreadyFinalError.
-    """
+    """Cancel a window: an active one ends now. Raises AlreadyFinalError."""
     match window.status:
         case WindowStatus.CONFIRMED:
             after = replace(window, status=WindowStatus.CANCELLED, finished_at=now)
@@ -186,7 +183,7 @@ def taken_back(window: Window, actor: str, now: datetime) -> WindowChange:
 
 
 def booking_fate(before_status: BookingStatus, span: Span, at: datetime, now: datetime) -> Fate:
-    """What becomes of a booking that has no other cards and must be gone by `at`."""
+    """The fate of a booking that gets no other GPUs and must be gone by `at`."""
     if at > max(span.start, now):
         return Fate.ENDS_EARLIER
     return Fate.ENDED if before_status is BookingStatus.ACTIVE else Fate.CANCELLED
@@ -194,23 +191,23 @@ def booking_fate(before_status: BookingStatus, span: Span, at: datetime, now: da
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a window leaves of a booking: until when it may last (`cut`), and the time after the window, if any."""
+    """The parts of a booking around a window: it may last until `cut`, and `after` is the time after the window."""
 
     cut: datetime
     after: Span | None
 
 
 def parts_of(booked: Span, window: Span) -> Parts:
-    """Bookings have whole minutes: what begins after the window begins in the first whole one."""
+    """Split a booking at a window. Bookings have whole minutes, so the rest begins at the first whole one."""
     resumes = whole_minute(window.end)
     after = Span(max(resumes, booked.start), booked.end) if resumes < booked.end else None
     return Parts(max(window.start.replace(second=0, microsecond=0), booked.start), after)
 
 
 def rest_of(booking: Booking, span: Span, booking_id: str, why: str, fate: Fate, now: datetime) -> Booking:
-    """A booking of what is left of another, of no series; `fate` is what becomes of that itself.
+    """A booking for the rest of another one, in no series; `fate` is what happens to the original.
 
-    It has the workload only where that can't have had its turn: where its time came unnoticed, and none of it is left.
+    It gets the workload only if that never started: the original is cancelled and had not begun.
     """
     has_had_its_turn = fate is not Fate.CANCELLED or booking.started_job is not None
     times = " to ".join(f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (span.start, span.end))

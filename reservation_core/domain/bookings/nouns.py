@@ -1,9 +1,9 @@
-"""The nouns of booking: what is asked for, what is booked, and why a request can't be had.
+"""The nouns of bookings: the request, the booking, and why a request is refused.
 
 Times are timezone-aware UTC datetimes of whole minutes, ranges are half-open.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -12,18 +12,16 @@ from reservation_core.domain.policy.rules import RuleBreach
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)
-"""How far ahead a booking may begin whatever the policy says."""
+"""How far ahead a booking may begin, regardless of the policy."""
 
 FINAL_BOOKINGS = frozenset(
     {BookingStatus.ENDED, BookingStatus.RELEASED, BookingStatus.CANCELLED, BookingStatus.EXPIRED}
 )
 OPEN_BOOKINGS = frozenset(BookingStatus) - FINAL_BOOKINGS
-HOLDING_BOOKINGS = frozenset({BookingStatus.OFFERED, BookingStatus.CONFIRMED, BookingStatus.ACTIVE})
-"""The statuses in which a booking has cards in the calendar."""
 
 
 class BookingReason(StrEnum):
-    """Why a booking is in its state. Stable: clients and tests match on it."""
+    """Why a booking has its status. Stable: clients and tests match on it."""
 
     WAITING_FOR_SLOT = "waiting_for_slot"
     OFFERED = "offered"
@@ -43,7 +41,7 @@ class BookingReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """A stable code, and a sentence for a person that says what it means here and what to do."""
+    """A stable code, and a sentence for people that says what happened and what to do."""
 
     code: BookingReason
     detail: str
@@ -51,9 +49,9 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a booking asks for: `gpus` cards on each of `nodes` distinct nodes, all of one type.
+    """A booking's request: `gpus` GPUs on each of `nodes` distinct nodes, all of one type.
 
-    `gpu_type` None means any one type; `node` pins it to that node.
+    `gpu_type` None means any single type; `node` pins it to that node.
     """
 
     gpus: int
@@ -71,13 +69,12 @@ class Span:
 
     @property
     def length(self) -> timedelta:
-        """How long it is."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenCard:
-    """One card of a booking; `rank` 0.. numbers its nodes."""
+    """One GPU of a booking; `rank` 0.. numbers its nodes."""
 
     gpu_id: int
     rank: int
@@ -85,12 +82,12 @@ class ChosenCard:
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A booking, whole. `gpu_type` is what it has once it has cards, before that what was asked for.
+    """A booking: its database row.
 
-    `node` is the node it is pinned to. `workload` is submitted as a job at its start. `waits_until`: when its place on
-    the waitlist is over; `offer_until`: when the cards that are held for it go back unless it is accepted.
-    `activated_at`: when its slot was found to have begun; it is given up at `release_at` unless `used_at` is set.
-    `started_job` was made of its workload. Warnings due until `start_warned_at` and `end_warned_at` have been given.
+    `workload` is submitted as `started_job` at the start. `waits_until`: when it leaves the waitlist; `offer_until`:
+    when offered GPUs are given back unless accepted. `activated_at`: when its slot was seen to have begun; it is
+    released at `release_at` unless `used_at` is set. Warnings due until `start_warned_at` and `end_warned_at` have
+    been given.
     """
 
     id: str
@@ -124,18 +121,18 @@ class Booking:
 
     @property
     def waits_at_most_until(self) -> datetime:
-        """When waiting is over: what would have begun is not served any more."""
+        """When it leaves the waitlist: at its start at the latest."""
         return self.span.start if self.waits_until is None else min(self.waits_until, self.span.start)
 
     @property
     def offered_at_most_until(self) -> datetime:
-        """When its offer runs out: never after the start."""
+        """When its offer runs out: at its start at the latest."""
         return self.span.start if self.offer_until is None else min(self.offer_until, self.span.start)
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSlot:
-    """A time that would do on cards of one type: any start from `span.start` to `latest_start` does."""
+    """A free slot on GPUs of one type: any start from `span.start` to `latest_start` is possible."""
 
     gpu_type: str
     span: Span
@@ -144,9 +141,9 @@ class FreeSlot:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A date of a series that can't be had. `span` is None where its local time does not exist."""
+    """A date of a series that can't be booked. `span` is None where its local time does not exist."""
 
     span: Span | None
     local_start: str
     broken: tuple[RuleBreach, ...]
-    nearest: tuple[Span, ...] = field(default=())
+    nearest: tuple[Span, ...] = ()

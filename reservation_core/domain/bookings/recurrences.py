@@ -1,9 +1,8 @@
 """Series: the dates of an RRULE (RFC 5545), expanded in the time zone of the request.
 
-09:00 stays 09:00 across changes of the clocks. A length given as a duration is the same length on every date; a length
-given by an end is an end at the same time of day. Dates whose local time does not exist are told apart; of a time that
-exists twice the first is meant. Work is bounded: rules are at least daily, have COUNT or UNTIL, and are not looked at
-beyond what can be booked ahead.
+09:00 stays 09:00 across clock changes. With a duration, every date has the same length; with an end, every date ends
+at the same time of day. Dates whose local time does not exist are reported; of a time that exists twice the first
+counts. Work is bounded: rules are at least daily, have COUNT or UNTIL, and end where bookings ahead do.
 """
 
 import re
@@ -37,19 +36,18 @@ _PARTS = {
     "BYSETPOS": _NUMBERS,
 }
 
-
 _NAMED_NUMBERS = {"COUNT": f"a number from 1 to {MAX_OCCURRENCES}", "INTERVAL": "a number from 1 to 999"}
 
 
 class RecurrenceError(ValueError):
-    """A rule that can't be booked by; the text says what to write instead."""
+    """A rule that can't be booked; the text says what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """One date of a series: `number` counts from 0, `local_start` is in the series' zone.
 
-    `span` is None where that time, or its end, does not exist; `why` then says so.
+    `span` is None, and `why` says so, where the start or end does not exist.
     """
 
     number: int
@@ -61,8 +59,8 @@ class Occurrence:
 def occurrences(rule: str, first: Span, zone: tzinfo, wall_length: timedelta | None) -> list[Occurrence]:
     """The dates of a rule whose first slot is `first`.
 
-    `wall_length`: how much later the end is by the clock on the wall; None: every slot is as long as the first.
-    Raises RecurrenceError for a rule that is not one, has no end, or reaches further than FARTHEST_START.
+    `wall_length`: length by the wall clock; None: every slot is as long as the first. Raises RecurrenceError for a rule
+    that is malformed, has no end, or reaches beyond FARTHEST_START.
     """
     begin = first.start.astimezone(zone).replace(tzinfo=None, fold=0)
     horizon = begin + FARTHEST_START
@@ -73,20 +71,20 @@ def occurrences(rule: str, first: Span, zone: tzinfo, wall_length: timedelta | N
         raise RecurrenceError("must have COUNT or UNTIL: a series has an end")
     if until is not None and until > horizon:
         raise RecurrenceError(_TOO_FAR)
-    found = _dates(parts, begin, until or horizon, min(count or MAX_OCCURRENCES + 1, MAX_OCCURRENCES + 1))
-    if len(found) > MAX_OCCURRENCES:
+    dates = _dates(parts, begin, until or horizon, min(count or MAX_OCCURRENCES + 1, MAX_OCCURRENCES + 1))
+    if len(dates) > MAX_OCCURRENCES:
         raise RecurrenceError(f"has more than {MAX_OCCURRENCES} dates; book it in parts")
-    if not found:
+    if not dates:
         raise RecurrenceError("has no date in the time that it covers")
-    if until is None and len(found) < count:
+    if until is None and len(dates) < count:
         raise RecurrenceError(_TOO_FAR)
-    return [_occurrence(number, at, first, zone, wall_length) for number, at in enumerate(found)]
+    return [_occurrence(number, at, first, zone, wall_length) for number, at in enumerate(dates)]
 
 
 def _dates(parts: dict[str, str], begin: datetime, until: datetime, limit: int) -> list[datetime]:
     """The first `limit` dates of a rule from `begin` to `until` (local times). Raises RecurrenceError."""
-    # The library looks for a date that never comes (the 30th of February) until the year 9999, for ten seconds. So it
-    # is asked about years near that end whose days, leap days and weeks are the same.
+    # dateutil searches for an impossible date (the 30th of February) until the year 9999, for ten seconds. Years near
+    # that end with the same days, leap days and weeks bound the search.
     shift = _same_calendar(begin.year) - begin.year
     text = ";".join(f"{name}={value}" for name, value in parts.items())
     last = until.replace(year=until.year + shift) if until >= begin else begin.replace(year=begin.year + shift - 1)
@@ -99,7 +97,7 @@ def _dates(parts: dict[str, str], begin: datetime, until: datetime, limit: int) 
 
 @cache
 def _same_calendar(year: int) -> int:
-    """The last year from which on the years around are like those around `year`."""
+    """The last year whose surrounding years have the same calendar as those of `year`."""
 
     def pattern(of: int) -> list[tuple[bool, int]]:
         return [(isleap(number), date(number, 1, 1).weekday()) for number in range(of - 1, of + 3)]
@@ -112,7 +110,7 @@ _TOO_FAR = f"reaches more than {FARTHEST_START.days} days beyond its first date;
 
 
 def _read(rule: str) -> dict[str, str]:
-    """The parts of a rule. Raises RecurrenceError."""
+    """Parse a rule into its parts. Raises RecurrenceError."""
     parts: dict[str, str] = {}
     for part in rule.strip().upper().removeprefix("RRULE:").split(";"):
         name, separator, value = part.partition("=")
@@ -130,14 +128,14 @@ def _read(rule: str) -> dict[str, str]:
 
 
 def _until(value: str, zone: tzinfo) -> datetime:
-    """The last local time that a date may have."""
+    """The last possible local time of a date."""
     try:
         if len(value) == len("20300131"):
             return datetime.strptime(value, "%Y%m%d").replace(hour=23, minute=59, second=59)  # noqa: DTZ007 - local
-        found = datetime.strptime(value.removesuffix("Z"), "%Y%m%dT%H%M%S")  # noqa: DTZ007 - local
+        until = datetime.strptime(value.removesuffix("Z"), "%Y%m%dT%H%M%S")  # noqa: DTZ007 - local
         if not value.endswith("Z"):
-            return found
-        return found.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None, fold=0)
+            return until
+        return until.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None, fold=0)
     except (ValueError, OverflowError):
         raise RecurrenceError(
             "UNTIL must be a day or a time that exists, such as 20300131 or 20300131T080000Z"
@@ -146,7 +144,7 @@ def _until(value: str, zone: tzinfo) -> datetime:
 
 def _occurrence(number: int, local: datetime, first: Span, zone: tzinfo, wall_length: timedelta | None) -> Occurrence:
     if local == first.start.astimezone(zone).replace(tzinfo=None, fold=0):
-        # Which of two equal local times the first date means was said with its offset.
+        # The request's offset says which of two equal local times the first date means.
         return Occurrence(number, local, first)
     try:
         start = in_zone(local, zone)

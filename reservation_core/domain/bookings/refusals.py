@@ -1,4 +1,4 @@
-"""When a booking is refused: its time, its project and the policy, all at once; and the slots that would do."""
+"""When a booking is refused, by its time, its project and the policy, with all reasons at once; and free slots."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ _MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Booker:
-    """For whom and for which project. `foreign`: they are not in it. `disabled`: they are to have nothing new."""
+    """The user and project of a booking. `foreign`: not a member of the project. `disabled`: gets nothing new."""
 
     user_id: int
     user: str
@@ -37,13 +37,13 @@ class Booker:
 
     @property
     def judged_for(self) -> str | None:
-        """For which project the rules are asked: what a foreign one allows and holds is not theirs to know."""
+        """The project whose rules apply: None for a foreign one, whose limits and use are not the user's to know."""
         return None if self.foreign else self.project
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What bears on one user's booking. `replaces` is the booking that is changed; `begun`: it is in its slot."""
+    """The facts that decide a user's booking. `replaces` is the booking to change; `begun`: that one is active."""
 
     who: Booker
     wanted: Wanted
@@ -54,34 +54,31 @@ class Judge:
     begun: bool = False
 
     def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[RuleBreach]:
-        """Every rule that a slot on cards of this type would break."""
-        found = too_long(span) if self.begun else timing(span, self.now)
+        """Every rule that a slot on GPUs of this type would break."""
+        breaches = too_long(span) if self.begun else timing(span, self.now)
         if self.who.foreign and self.who.project is not None:
-            found.append(not_in_project(self.who.project))
+            breaches.append(not_in_project(self.who.project))
         if self.policy.binds(self.who.user, self.who.judged_for):
             request = replace(self._request(gpu_type), start=span.start, duration=span.length, keeps_start=keeps_start)
-            found += check(request, self.policy, self.usage, self.now)
-        return found
+            breaches += check(request, self.policy, self.usage, self.now)
+        return breaches
 
     def known_from(self, gpu_types: Iterable[str | None]) -> datetime:
-        """From when on the rules need to know the ledger, whichever later start they are asked about."""
+        """The earliest time that the rules need to know the ledger from, for any later start."""
+        who = self.who
         return min(
-            known_from(
-                self._request(gpu_type),
-                self.policy.limits(self.who.user, self.who.project, gpu_type),
-                self.now,
-            )
+            known_from(self._request(gpu_type), self.policy.limits(who.user, who.project, gpu_type), self.now)
             for gpu_type in gpu_types
         )
 
     def conceivable(self, gpu_types: Iterable[str], length: timedelta) -> frozenset[str]:
-        """Those of these types on which the rules might have a slot of this length at some time."""
+        """The types on which the rules might allow a slot of this length at some time."""
         if self.who.foreign:
             return frozenset()
         if not self.policy.binds(self.who.user, self.who.judged_for):
             return frozenset(gpu_types)
-        # Exceptions are for what starts soon: what is not permitted now, with nothing held, is so at no time, unless
-        # the rule says from when on.
+        # Exceptions are for early starts: a request refused now, with nothing held, is refused at any time, unless
+        # the broken rule says from when on it holds.
         return frozenset(
             gpu_type
             for gpu_type in gpu_types
@@ -94,7 +91,7 @@ class Judge:
         )
 
     def after(self, booking_id: str, gpu_type: str, span: Span) -> "Judge":
-        """The same when this is booked, too."""
+        """The same facts once this is booked, too."""
         gpus = self.wanted.gpus * self.wanted.nodes
         held = Holding(
             booking_id, ReservationKind.BOOKING, self.who.user, self.who.project, gpu_type, gpus, span.start, span.end
@@ -117,34 +114,34 @@ class Judge:
 
 
 def timing(span: Span, now: datetime) -> list[RuleBreach]:
-    """What speaks against the time of a booking that has not begun, whatever the policy. This minute is still now."""
-    found: list[RuleBreach] = []
+    """The rules about time that a future booking breaks, whatever the policy. The current minute is not the past."""
+    breaches: list[RuleBreach] = []
     if span.start < this_minute(now):
-        found.append(RuleBreach("past_start", "Its start is in the past. Begin it now or later."))
+        breaches.append(RuleBreach("past_start", "Its start is in the past. Begin it now or later."))
     if span.start > now + FARTHEST_START:
         detail = f"It begins more than {FARTHEST_START.days} days from now. Book it when it is nearer."
-        found.append(RuleBreach("too_far_ahead", detail))
-    return found + too_long(span)
+        breaches.append(RuleBreach("too_far_ahead", detail))
+    return breaches + too_long(span)
 
 
 def too_long(span: Span) -> list[RuleBreach]:
-    """What speaks against the length of any booking."""
+    """The rule about length, if a booking breaks it."""
     if span.length <= LONGEST_BOOKING:
         return []
     return [RuleBreach("too_long", f"It is longer than {LONGEST_BOOKING.days} days. Book less.")]
 
 
 def this_minute(now: datetime) -> datetime:
-    """The minute that has begun last."""
+    """The start of the current minute."""
     return now.replace(second=0, microsecond=0)
 
 
 def permitted(
     judge: Judge, cards: Collection[BookableCard], span: Span, *, keeps_start: bool = False
 ) -> tuple[list[BookableCard], list[RuleBreach]]:
-    """The cards of types on which the rules would have this slot, and, if there are none, every rule that is broken.
+    """The GPUs of types on which the rules allow this slot, and, if there are none, every broken rule.
 
-    Where several types could be had, the rules of the type that breaks the fewest are told.
+    With several types, the rules of the type that breaks the fewest are returned.
     """
     wanted = judge.wanted
     never = never_bookable(cards, wanted)
@@ -160,7 +157,7 @@ def permitted(
 def missing_cards(
     cards: Collection[BookableCard], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenCard] = ()
 ) -> list[RuleBreach]:
-    """`no_free_gpus` where no type has enough cards free, whatever the rules; of what never could be `permitted` tells.
+    """`no_free_gpus` if no type has enough free GPUs, whatever the rules; what never fits is left to `permitted`.
 
     `keep` as in `choose`.
     """
@@ -170,7 +167,7 @@ def missing_cards(
 
 
 def no_free_gpus(wanted: Wanted) -> RuleBreach:
-    """Everything that would do is taken for some of that time."""
+    """The breach when all fitting GPUs are taken for some of the time."""
     of_type = "" if wanted.gpu_type is None else f"{wanted.gpu_type} "
     size = f"{wanted.gpus} {of_type}{'GPU' if wanted.gpus == 1 else 'GPUs'}"
     where = f" on {wanted.node}" if wanted.node else f" on each of {wanted.nodes} nodes" if wanted.nodes > 1 else ""
@@ -181,17 +178,17 @@ def no_free_gpus(wanted: Wanted) -> RuleBreach:
 def slots_near(
     judge: Judge, cards: Collection[BookableCard], wish: Span, broken: Sequence[RuleBreach]
 ) -> list[tuple[datetime, datetime]]:
-    """The slots nearest to a wish that are free and that the rules would have, for a minute from now at least.
+    """The slots nearest to a wish that are free and allowed, for at least a minute from now.
 
-    `cards` must know the calendar from now on. What could never be had has none.
+    `cards` must know the calendar from now on. A request that never fits has none.
     """
     types = judge.conceivable({card.gpu_type for card in cards}, wish.length)
     able = [card for card in cards if card.gpu_type in types]
     start = this_minute(judge.now) + _MINUTE
-    # Nobody answers at once: what would be too short notice by then is not offered.
+    # Accepting takes a moment: slots that would miss the minimum notice by then are left out.
     moments = (judge, replace(judge, now=judge.now + _MINUTE))
     aims = [breach.possible_from for breach in broken if breach.possible_from is not None]
-    found = nearest_slots(
+    spans = nearest_slots(
         able,
         judge.wanted,
         wish,
@@ -200,9 +197,9 @@ def slots_near(
         aims=[*aims, *(aim + _MINUTE for aim in aims)],
         allowed=lambda gpu_type, span: not any(moment.broken(gpu_type, span) for moment in moments),
     )
-    return [(span.start, span.end) for span in found]
+    return [(span.start, span.end) for span in spans]
 
 
 def from_now(span: Span, now: datetime) -> tuple[int, int]:
-    """A slot's time as the ledger has it: what begins in this minute begins now."""
+    """A slot's time as the ledger has it: a start in the current minute means now."""
     return to_micros(max(span.start, now)), to_micros(span.end)

@@ -1,11 +1,11 @@
-"""When something would fit: free slots, the slots nearest to a wish, and how many cards are free over time.
+"""Free slots, the slots nearest to a wish, and free GPUs over time.
 
-Starts are whole minutes. Times are ints as in `calendar`; what comes out is datetimes.
+Starts are whole minutes. Times are ints as in `calendar`; results are datetimes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 
 from reservation_core.domain.bookings.card_choice import BookableCard, by_node
 from reservation_core.domain.bookings.nouns import FreeSlot, Span, Wanted
@@ -20,20 +20,19 @@ from reservation_core.domain.calendar import (
 
 MINUTE = 60_000_000
 NEAREST = 4
-"""How many slots a refusal names."""
+"""How many slots a refusal suggests."""
 
 
 def free_slots(
     cards: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
 ) -> list[FreeSlot]:
-    """Every time in [start, end) at which the request fits, as ranges of starts, by their first start and type."""
-    found = [
+    """Every time in [start, end) at which the request fits, as ranges of starts, ordered by start and type."""
+    slots = [
         FreeSlot(gpu_type, Span(to_moment(first), to_moment(first) + length), to_moment(last))
         for gpu_type, windows in start_ranges(cards, wanted, length, start, end)
         for first, last in windows
     ]
-    found.sort(key=lambda slot: (slot.span.start, slot.gpu_type))
-    return found
+    return sorted(slots, key=lambda slot: (slot.span.start, slot.gpu_type))
 
 
 def nearest_slots(
@@ -47,10 +46,10 @@ def nearest_slots(
     allowed: Callable[[str, Span], bool] = lambda _gpu_type, _span: True,
     count: int = NEAREST,
 ) -> list[Span]:
-    """The slots in [start, end) nearest to a wish, in order of time: where there are, one before it and one after it.
+    """The slots in [start, end) nearest to a wish, in order of time: one before and one after it where they exist.
 
-    The slots of a long free time are those that follow each other from the wish on. `aims` are other starts to look
-    around, `allowed` says of a type and a slot whether the rules would have it.
+    A long free time is split into consecutive slots from the wish on. `aims` are more starts to search around,
+    `allowed` tells whether the rules allow a type and slot.
     """
     length, aim = wish.length, to_micros(wish.start)
     step = length_micros(length)
@@ -63,13 +62,13 @@ def nearest_slots(
                     if first <= candidate <= last:
                         starts.setdefault(candidate, set()).add(gpu_type)
 
-    def would_do(at: int) -> bool:
+    def fits(at: int) -> bool:
         span = Span(to_moment(at), to_moment(at) + length)
         return any(allowed(gpu_type, span) for gpu_type in starts[at])
 
     ordered = sorted(starts, key=lambda at: (abs(at - aim), at))
-    before = islice((at for at in ordered if at < aim and would_do(at)), count)
-    after = islice((at for at in ordered if at >= aim and would_do(at)), count)
+    before = islice((at for at in ordered if at < aim and fits(at)), count)
+    after = islice((at for at in ordered if at >= aim and fits(at)), count)
     sides = [list(before), list(after)]
     chosen = [at for side in sides for at in side[:1]]
     chosen += sorted((at for side in sides for at in side[1:]), key=lambda at: (abs(at - aim), at))
@@ -79,28 +78,27 @@ def nearest_slots(
 def start_ranges(
     cards: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
 ) -> list[tuple[str, list[Range]]]:
-    """By type, the closed ranges of whole minutes at which the request can start so that it lies in [start, end)."""
+    """By type, the closed ranges of whole minutes at which the request can start and lie in [start, end)."""
     duration = length_micros(length)
     earliest, latest = to_micros(start), to_micros(end) - duration
-    found: list[tuple[str, list[Range]]] = []
+    ranges: list[tuple[str, list[Range]]] = []
     for gpu_type, nodes in by_node(cards, wanted).items():
-        able = [here for here in nodes.values() if len(here) >= wanted.gpus]
-        windows = [node_windows([card.busy for card in here], wanted.gpus, duration, earliest) for here in able]
+        able = [group for group in nodes.values() if len(group) >= wanted.gpus]
+        windows = [node_windows([card.busy for card in group], wanted.gpus, duration, earliest) for group in able]
         joint = chain.from_iterable(windows) if wanted.nodes == 1 else windows_of_at_least(wanted.nodes, windows)
-        ranges = _whole_minutes(joint, latest)
-        if ranges:
-            found.append((gpu_type, ranges))
-    return found
+        if minutes := _whole_minutes(joint, latest):
+            ranges.append((gpu_type, minutes))
+    return ranges
 
 
 def free_counts(
     cards: Iterable[BookableCard], start: datetime, end: datetime, step: timedelta
 ) -> dict[str, tuple[int, list[int]]]:
-    """By type: how many cards there are, and for each step from `start` on how many are free for the whole of it."""
+    """By type: how many GPUs exist, and for each step from `start` on how many are free during all of it."""
     begin, until, width = to_micros(start), to_micros(end), length_micros(step)
     steps = -(-(until - begin) // width)
     totals: dict[str, int] = {}
-    # How the count changes from one step to the next.
+    # By type: the change of the count from one step to the next.
     changes: dict[str, list[int]] = {}
     for card in cards:
         totals[card.gpu_type] = totals.get(card.gpu_type, 0) + 1
@@ -124,21 +122,14 @@ def free_counts(
                 change[first] -= 1
                 change[after] += 1
                 free_from = after
-    return {gpu_type: (totals[gpu_type], _running(change[:steps])) for gpu_type, change in sorted(changes.items())}
-
-
-def _running(changes: Sequence[int]) -> list[int]:
-    counts: list[int] = []
-    count = 0
-    for change in changes:
-        count += change
-        counts.append(count)
-    return counts
+    return {
+        gpu_type: (totals[gpu_type], list(accumulate(change[:steps]))) for gpu_type, change in sorted(changes.items())
+    }
 
 
 def _whole_minutes(windows: Iterable[Range], latest: int) -> list[Range]:
     """The whole minutes in these closed ranges up to `latest`, as disjoint closed ranges in order."""
-    found: list[Range] = []
+    minutes: list[Range] = []
     for first, last in sorted(windows):
         if first > latest:
             break
@@ -146,9 +137,9 @@ def _whole_minutes(windows: Iterable[Range], latest: int) -> list[Range]:
         end = min(last, latest) // MINUTE * MINUTE
         if begin > end:
             continue
-        if found and begin <= found[-1][1] + MINUTE:
-            if end > found[-1][1]:
-                found[-1] = (found[-1][0], end)
+        if minutes and begin <= minutes[-1][1] + MINUTE:
+            if end > minutes[-1][1]:
+                minutes[-1] = (minutes[-1][0], end)
         else:
-            found.append((begin, end))
-    return found
+            minutes.append((begin, end))
+    return minutes

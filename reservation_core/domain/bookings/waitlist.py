@@ -1,13 +1,12 @@
-"""Service order of the waitlist when cards come free.
+"""The order in which the waitlist is served when GPUs become free.
 
-The rule: requests are looked at in the order in which they came, and each that fits into what is free (those served
-before it taken into account) is served. One that does not fit holds nobody up, nor does one that the policy does not
-let have it now: what it can't use goes to the next who can. So whoever is served got nothing that somebody before them
-could have had at that moment.
+Requests are tried in the order of arrival; each that fits the free GPUs left by those before it is served. A request
+that does not fit, or that the policy does not allow now, holds up nobody: the next one that fits gets the GPUs. So
+nobody is served with GPUs that an earlier request could have used at that moment.
 
-A look along the whole line is one pass, over the calendar as it was when the pass began, however long it takes. A
-request that could not be served in one pass can't be in the next unless something has come free for it: only those are
-looked at again (`WaitlistState`), and now and then all of them, for what the policy allows changes by itself.
+One pass goes through the whole waitlist, on the calendar at its beginning, however long it takes. A request that failed
+in one pass fails in the next unless something became free for it: only those requests are tried again
+(`WaitlistState`), and now and then all of them, since the policy may allow more as time passes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from reservation_core.domain.calendar import to_micros
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """A booking on the waitlist: who asks for what, and when."""
+    """A booking on the waitlist: its user, request and slot."""
 
     id: str
     user_id: int
@@ -34,16 +33,16 @@ class WaitingRequest:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Somebody's turn: `among` are the cards (by id) that are free for them in this pass."""
+    """A request that can be served from the GPUs `among` (ids), which are free for it in this pass."""
 
     request: WaitingRequest
     among: frozenset[int]
 
 
 class WaitlistPass:
-    """One pass along the line: whose turn is next, with what those served before them have left.
+    """One pass through the waitlist, with the GPUs that earlier requests leave.
 
-    `requests` come in the order of the line. The request whose turn it is counts as served unless it is passed over.
+    `requests` are in the order of the waitlist. A request with a turn counts as served unless it is passed over.
     """
 
     def __init__(self, requests: Iterable[WaitingRequest], cards: Sequence[BookableCard], now: datetime) -> None:
@@ -51,26 +50,25 @@ class WaitlistPass:
         self._left.reverse()
         self._now = now
         self._cards = list(cards)
-        # Most looks are at nobody: nothing has come free.
+        # Most passes are empty: nothing became free.
         self._free = FreeCards(cards if self._left else ())
         self._free_before = self._free
         self._in_vain: set[tuple[Wanted, Span]] = set()
 
     @property
     def over(self) -> bool:
-        """Whether everybody was looked at."""
+        """Whether all requests were tried."""
         return not self._left
 
     @property
     def cards(self) -> list[BookableCard]:
-        """The calendar with what those who were served have."""
+        """The calendar, with the served requests booked."""
         return self._free.cards or self._cards
 
     def look(self) -> Turn | None:
-        """Look at the next of the line, who has the turn if they can be served by the calendar. Not to be asked when
-        it is over."""
+        """Try the next request; returns its turn if the calendar can serve it. Not to be called when `over`."""
         request = self._left.pop()
-        # What could not be had is not had by the next who asks for the same: cards only become fewer here.
+        # GPUs only become fewer in a pass: what failed once fails for an equal request.
         if request.span.start <= self._now or (request.wanted, request.span) in self._in_vain:
             return None
         start, end = to_micros(request.span.start), to_micros(request.span.end)
@@ -85,12 +83,12 @@ class WaitlistPass:
         return Turn(request, frozenset(card.gpu_id for card in free))
 
     def pass_over(self) -> None:
-        """The last turn fails (a rule, say): it goes to the next request that can have it."""
+        """Undo the last turn (a rule refused it, say): its GPUs are free for the next requests."""
         self._free = self._free_before
 
 
 class WaitlistState:
-    """Knowledge kept from one pass to the next: which requests were looked at, and what the calendar was at its end."""
+    """The state between passes: the requests tried, and the calendar at the end of the last pass."""
 
     def __init__(self) -> None:
         self._known: dict[str, WaitingRequest] = {}
@@ -99,7 +97,7 @@ class WaitlistState:
     def begin(
         self, requests: Sequence[WaitingRequest], cards: Sequence[BookableCard], now: datetime, *, everybody: bool
     ) -> WaitlistPass:
-        """A pass over those who may be served by now, in the order of the line; with `everybody` over all."""
+        """Begin a pass over the requests that may be served by now; with `everybody` over all."""
         freed = Freed(self._cards, cards)
         asked = [
             request
@@ -112,10 +110,10 @@ class WaitlistState:
         return WaitlistPass(asked, cards, now)
 
     def end(self, turns: WaitlistPass) -> None:
-        """Everybody was looked at."""
+        """Note that a pass tried all requests."""
         self._cards = turns.cards
 
     def forget(self) -> None:
-        """A pass did not come to its end: the next is over everybody."""
+        """Note that a pass did not complete: the next one covers all requests."""
         self._known = {}
         self._cards = []

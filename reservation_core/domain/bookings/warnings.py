@@ -1,7 +1,4 @@
-"""When owners of bookings are warned: before the start, before the end, and that nothing uses it.
-
-Warnings are due at moments, and a mark remembers until when they were given.
-"""
+"""When owners of bookings are warned: before the start, before the end, and if nothing uses the booking."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -10,19 +7,19 @@ from reservation_core.domain.bookings.nouns import Booking
 
 
 def start_warning_due(booking: Booking, before_s: Sequence[int], now: datetime) -> bool:
-    """Whether its owner is to be told that it starts soon; `before_s` are seconds before its start."""
+    """Whether to warn that it starts soon; `before_s` are seconds before its start."""
     given = booking.start_warned_at or booking.created_at
     return _due_between(booking.span.start, before_s, given, now)
 
 
 def end_warning_due(booking: Booking, before_s: Sequence[int], now: datetime) -> bool:
-    """Whether its owner is to be told that it ends soon; `before_s` are seconds before its end."""
+    """Whether to warn that it ends soon; `before_s` are seconds before its end."""
     given = booking.end_warned_at or booking.activated_at or booking.span.start
     return _due_between(booking.span.end, before_s, given, now)
 
 
 def warns_of_no_show_at(booking: Booking) -> datetime:
-    """Half the grace after its beginning."""
+    """When half the grace is over."""
     if booking.release_at is None:
         return booking.span.end
     begun = booking.activated_at or booking.span.start
@@ -30,5 +27,5 @@ def warns_of_no_show_at(booking: Booking) -> datetime:
 
 
 def _due_between(of: datetime, before_s: Sequence[int], given: datetime, now: datetime) -> bool:
-    """Whether a warning is due that was not given: those that were due before `given` have been, or said nothing."""
+    """Whether a warning is due that was not given: those due before `given` were given or are pointless."""
     return any(given < of - timedelta(seconds=before) <= now for before in before_s)

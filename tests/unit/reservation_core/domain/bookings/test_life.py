@@ -34,7 +34,6 @@ from reservation_core.domain.bookings.changes import (
 from reservation_core.domain.bookings.life import BookingFacts, BookingRules, advance, decide, due, transition
 from reservation_core.domain.bookings.nouns import (
     FINAL_BOOKINGS,
-    HOLDING_BOOKINGS,
     Booking,
     BookingReason,
     ChosenCard,
@@ -56,6 +55,7 @@ CARDS = (ChosenCard(1, 0), ChosenCard(2, 0))
 RULES = BookingRules((86_400, 3600, 600), (86_400, 3600, 600))
 NOTHING = BookingFacts()
 GRACE = BookingFacts(grace=30 * MINUTE)
+HOLDING = {BookingStatus.OFFERED, BookingStatus.CONFIRMED, BookingStatus.ACTIVE}
 
 
 def booking(status: BookingStatus = BookingStatus.CONFIRMED, **fields: object) -> Booking:
@@ -422,7 +422,7 @@ def test_any_order_of_events(status: BookingStatus, with_workload: bool, steps: 
                     holds = True
                 starts += isinstance(effect, StartWorkload)
             row = change.after
-            assert holds == (row.status in HOLDING_BOOKINGS)
+            assert holds == (row.status in HOLDING)
             assert (row.finished_at is not None) == (row.status in FINAL_BOOKINGS)
             assert row.span.start < row.span.end
         if event is None:
