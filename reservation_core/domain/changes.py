@@ -1,6 +1,6 @@
-"""What happens to a reservation, and what has to be done about it: events, effects and changes, as data.
+"""Events, effects and changes of a reservation, as data.
 
-`lifecycle.transition` turns an event into effects; use cases carry these out.
+`lifecycle.transition` turns an event into effects; use cases carry them out.
 """
 
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ class PodsRunning:
 
 @dataclass(frozen=True, slots=True)
 class PodsFinished:
-    """The workload ended by itself: all pods finished, or one failed. `reason` when the cluster knows better.
+    """The workload ended by itself: all pods finished, or one failed. `reason` overrides the one of the exit code.
 
-    `started_at` is None when it is not known to have run. `pod` names the one of a gang whose end this is. `ran`: for
-    how long, by its node's own clock; None where that is not known.
+    `started_at` None: not known to have run. `pod` names the pod of a gang that ended it. `ran` is its run time by its
+    node's clock; None if unknown.
     """
 
     at: datetime
@@ -39,7 +39,7 @@ class PodsFinished:
 
 @dataclass(frozen=True, slots=True)
 class PodsLost:
-    """A pod that should exist provably does not, or somebody else is taking it away: `code` says which."""
+    """A pod that should exist does not, or is being removed by another party: `code` says which."""
 
     detail: str
     code: ReasonCode = ReasonCode.POD_LOST
@@ -47,21 +47,21 @@ class PodsLost:
 
 @dataclass(frozen=True, slots=True)
 class StartRefused:
-    """The cluster will never run these pods, wherever."""
+    """The cluster will never run these pods, on any node."""
 
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class StartDelayed:
-    """The pods do not run yet, and the cluster says why."""
+    """The pods do not run yet, for a reason that the cluster gives."""
 
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """A pod will not start where it is; `max_starts` is how many attempts a reservation has in all."""
+    """A pod can't start on its node; `max_starts` is the number of attempts that a reservation has."""
 
     reason: Reason
     max_starts: int
@@ -82,7 +82,7 @@ class PodsGone:
 
 @dataclass(frozen=True, slots=True)
 class EndReached:
-    """The clock has passed the reservation's end."""
+    """The clock has passed the end of the reservation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class WarningDue:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """Its owner or an administrator wants it to end; `why`, where there is more to say than that."""
+    """The owner or an administrator cancels the reservation, with an optional reason `why`."""
 
     actor: str
     by_admin: bool = False
@@ -103,7 +103,7 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class ExtendRequested:
-    """Its owner or an administrator wants it to last longer; `longest` is what the operators allow in all."""
+    """The owner or an administrator extends the reservation; `longest` is the allowed total."""
 
     actor: str
     by: timedelta
@@ -112,7 +112,7 @@ class ExtendRequested:
 
 @dataclass(frozen=True, slots=True)
 class NodeFenced:
-    """An administrator's word that a node of its pods is without power; `max_starts` as in StartFailed."""
+    """An administrator states that a node of its pods has no power; `max_starts` as in StartFailed."""
 
     node: str
     actor: str
@@ -122,7 +122,7 @@ class NodeFenced:
 
 @dataclass(frozen=True, slots=True)
 class HeldCard:
-    """One card that a pod says it holds; `rank` is the pod's."""
+    """One GPU that a pod claims to hold; `rank` is the pod's."""
 
     node: str
     index: int
@@ -131,7 +131,7 @@ class HeldCard:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Pods of an attempt that the ledger has forgotten (it comes from a backup, say) hold these cards."""
+    """Pods of an attempt that the ledger does not know (it was restored from a backup, say) hold these GPUs."""
 
     attempt: int
     cards: tuple[HeldCard, ...]
@@ -140,7 +140,7 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class BookingOver:
-    """The booking that a job waits or runs within is over: `outcome` is what becomes of the job, `reason` says why."""
+    """The booking around a waiting or running job is over; the job ends with `outcome` and `reason`."""
 
     outcome: JobStatus
     reason: Reason
@@ -149,7 +149,7 @@ class BookingOver:
 
 @dataclass(frozen=True, slots=True)
 class DrainBefore:
-    """An administrator needs some of its GPUs in [at, until); its pods need `grace` to end. `why` says what for."""
+    """An administrator needs some of its GPUs in [at, until), for the reason `why`; its pods need `grace` to end."""
 
     at: datetime
     until: datetime
@@ -180,29 +180,29 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Ask the cluster to end and remove the pods."""
+    """Ask the cluster to end and delete the pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveDeadline:
-    """Tell the cluster that its second belt moves with the end."""
+    """Tell the cluster the new deadline of the pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetRangeEnd:
-    """The ledger's range now ends at `to` (earlier: the rest goes back; later: may meet somebody else's range)."""
+    """The ledger's range now ends at `to`: earlier frees the rest, later may meet another reservation's range."""
 
     to: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseGpus:
-    """Close the ledger's rows: the hold ends now, and so does the range."""
+    """Close the ledger's rows: hold and range end now."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeGpus:
-    """Write into the ledger that these cards are held from now on; the range ends at `until`."""
+    """Write into the ledger that these GPUs are held from now on, with a range until `until`."""
 
     cards: tuple[HeldCard, ...]
     until: datetime
@@ -210,22 +210,22 @@ class TakeGpus:
 
 @dataclass(frozen=True, slots=True)
 class AvoidNodes:
-    """The nodes of this attempt are used again only if there are no others."""
+    """Use the nodes of this attempt again only if no others exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAnew:
-    """It asks for something else than before: what it was promised no longer holds, and it gets a new slot."""
+    """The request changed: the promised start is void, and the job gets a new slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class WakePlanner:
-    """What the planner knows of this reservation is no longer true."""
+    """The planner's knowledge of this reservation is stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line for the append-only record."""
+    """One line for the audit log."""
 
     kind: EventKind
     actor: str = SYSTEM
@@ -233,11 +233,13 @@ class Record:
 
 
 Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | AvoidNodes | PlanAnew | WakePlanner | Record
+Decision = tuple[Reservation, tuple[Effect, ...]]
+"""The reservation after a transition, and the effects to carry out."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedChange:
-    """A transition that was decided and is to be written: the row before and after, and what else must happen."""
+    """A decided transition to be written: the row before and after, and the effects."""
 
     before: Reservation
     after: Reservation

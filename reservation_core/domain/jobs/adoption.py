@@ -1,20 +1,20 @@
-"""Pods that exist and that the ledger has forgotten: whose they are, and what it takes to know them again.
+"""Orphans: pods that run although the ledger, restored from a backup, does not know their attempt.
 
-A ledger that was restored from a backup knows less than the cluster: a job may wait in it whose pods run. Every pod
-carries what the ledger would have to know (see PodHolding), so the job is taken up where it is, not started again.
+Every pod carries what the ledger needs to know about it (see PodHolding), so its job is adopted where it runs, not
+started again.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reservation_core.domain.changes import Adopted, Effect, HeldCard, Record, ReleaseGpus, TakeGpus, WakePlanner
+from reservation_core.domain.changes import Adopted, Decision, HeldCard, Record, ReleaseGpus, TakeGpus, WakePlanner
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodStatus, Reason, ReasonCode, Reservation
 
 
 class PodStanding(StrEnum):
-    """What a pod is to the ledger's row of its reservation."""
+    """What a pod is to its reservation's row."""
 
     KNOWN = "known"
     LEFT_OVER = "left_over"
@@ -24,32 +24,32 @@ class PodStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unadoptable:
-    """The pods can't be taken up as they are; `detail` says why."""
+    """The pods can't be adopted as they are; `detail` says why."""
 
     detail: str
 
 
 def standing(reservation: Reservation | None, attempt: int) -> PodStanding:
-    """What a pod of this attempt is to its row: the row's own, of a past that is over, forgotten, or unknown."""
+    """What a pod of this attempt is to its row: known, left over from the past, forgotten, or unknown."""
     if reservation is None:
         return PodStanding.UNKNOWN
     if reservation.status in FINAL_STATUSES or attempt < reservation.attempt:
         return PodStanding.LEFT_OVER
     if attempt == reservation.attempt:
-        # What waits again has let go of the pods of its last attempt.
+        # A waiting job has let go of the pods of its last attempt.
         return PodStanding.LEFT_OVER if reservation.status is JobStatus.QUEUED else PodStanding.KNOWN
-    return PodStanding.FORGOTTEN if _may_be_taken_up(reservation) else PodStanding.UNKNOWN
+    return PodStanding.FORGOTTEN if _may_be_adopted(reservation) else PodStanding.UNKNOWN
 
 
-def _may_be_taken_up(reservation: Reservation) -> bool:
-    """Only what waits, starts, or is to wait again can have gone on to another attempt."""
+def _may_be_adopted(reservation: Reservation) -> bool:
+    """Only a job that waits, starts, or will wait again can have begun a newer attempt."""
     if reservation.status is JobStatus.ENDING:
         return reservation.outcome is JobStatus.QUEUED
     return reservation.status in (JobStatus.QUEUED, JobStatus.STARTING)
 
 
 def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted | Unadoptable:
-    """What the pods of a newer attempt say of themselves, if it is whole and agrees with the reservation."""
+    """Read an adoption from the pods of a newer attempt, if they are complete and match the reservation."""
     attempts = {pod.name.attempt for pod in pods}
     if len(attempts) != 1:
         return Unadoptable(f"There are pods of {len(attempts)} attempts at once.")
@@ -75,12 +75,12 @@ def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted 
     return Adopted(attempts.pop(), tuple(cards), max(ends))
 
 
-def adopted(reservation: Reservation, event: Adopted) -> tuple[Reservation, tuple[Effect, ...]]:
-    """The reservation at the attempt of its pods, holding their cards; what they do meanwhile is observed after that.
+def adopted(reservation: Reservation, event: Adopted) -> Decision:
+    """Take the reservation to the attempt of its pods, holding their GPUs; later changes are observed after that.
 
-    The ledger's ranges begin now: what it was told to have been before can't be changed any more.
+    The ledger's ranges begin now: earlier ones can't be changed.
     """
-    if not _may_be_taken_up(reservation) or event.attempt <= reservation.attempt:
+    if not _may_be_adopted(reservation) or event.attempt <= reservation.attempt:
         return reservation, ()
     after = replace(
         reservation,
@@ -95,6 +95,6 @@ def adopted(reservation: Reservation, event: Adopted) -> tuple[Reservation, tupl
         warned_s=None,
     )
     former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(),)
-    said = {"attempt": event.attempt, "gpus": [f"{card.node}/{card.index}" for card in event.cards]}
+    data = {"attempt": event.attempt, "gpus": [f"{card.node}/{card.index}" for card in event.cards]}
     taken = TakeGpus(event.cards, event.range_end)
-    return after, (*former, taken, WakePlanner(), Record(JobEventKind.ADOPTED, data=said))
+    return after, (*former, taken, WakePlanner(), Record(JobEventKind.ADOPTED, data=data))

@@ -1,4 +1,4 @@
-"""Jobs that end before their time because what they run on is taken away: a booking that is over, or maintenance."""
+"""Jobs that end early because their GPUs are taken away: their booking is over, or maintenance begins."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -6,9 +6,9 @@ from typing import assert_never
 
 from reservation_core.domain.changes import (
     BookingOver,
+    Decision,
     DeletePods,
     DrainBefore,
-    Effect,
     MoveDeadline,
     Record,
     SetRangeEnd,
@@ -18,8 +18,8 @@ from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 
 
-def booking_over(reservation: Reservation, event: BookingOver, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
-    """End what waits or runs within a booking that is over; its range ends now, so that the booking's may."""
+def booking_over(reservation: Reservation, event: BookingOver, now: datetime) -> Decision:
+    """End a job in a booking that is over; its range ends now, so that the booking's can."""
     if reservation.status in FINAL_STATUSES:
         return reservation, ()
     record = Record(JobEventKind.BOOKING_OVER, event.actor)
@@ -35,10 +35,10 @@ def booking_over(reservation: Reservation, event: BookingOver, now: datetime) ->
     return after, (*cut, DeletePods(), record)
 
 
-def drain_before(reservation: Reservation, event: DrainBefore, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
-    """Let a job that holds GPUs end early enough for its pods to be gone at `event.at`; at once if that is too near.
+def drain_before(reservation: Reservation, event: DrainBefore, now: datetime) -> Decision:
+    """End a job early enough for its pods to be gone at `event.at`, or at once if that is too near.
 
-    What only starts and can't be let run goes back to its place in line.
+    A starting job that can't run first is requeued.
     """
     if reservation.range_end is None or reservation.range_end <= event.at:
         return reservation, ()
@@ -56,19 +56,19 @@ def drain_before(reservation: Reservation, event: DrainBefore, now: datetime) ->
             assert_never(reservation.status)
 
 
-def _run_until(reservation: Reservation, event: DrainBefore, last: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _run_until(reservation: Reservation, event: DrainBefore, last: datetime) -> Decision:
     ends_at = None if reservation.ends_at is None else min(reservation.ends_at, last)
     reason = reservation.reason
     if ends_at is not None:
         detail = f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest. {event.why}"
         reason = Reason(ReasonCode.RUNNING, detail)
-    # Warnings are about the end, and the end is another one.
+    # The end has moved, so its warnings are due again.
     after = replace(reservation, range_end=event.at, ends_at=ends_at, reason=reason, warned_s=None)
     record = _record(event, last)
     return after, (SetRangeEnd(event.at), MoveDeadline(), WakePlanner(), record)
 
 
-def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> Decision:
     after, cut = _range_until(reservation, max(event.at, now))
     if reservation.status is JobStatus.STARTING:
         detail = f"{event.why} It goes back to its place in line; there is nothing to do."
@@ -80,19 +80,19 @@ def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> tup
 
 
 def _record(event: DrainBefore, last: datetime) -> Record:
-    """The window, and by when the job ends."""
+    """The audit log's line: the window, and when the job ends."""
     times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat(), "job_ends_by": last.isoformat()}
     return Record(JobEventKind.MAINTENANCE_AFFECTS, event.actor, {"why": event.why, **times})
 
 
 def _ends_now(reservation: Reservation, now: datetime) -> Reservation:
-    """It ends, and this is its end: how its pods end after it is our doing."""
+    """Set the end to now: how the pods end afterwards is our doing."""
     ends_at = None if reservation.ends_at is None else min(reservation.ends_at, now)
     return replace(reservation, status=JobStatus.ENDING, ends_at=ends_at)
 
 
-def _range_until(reservation: Reservation, at: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
-    """The rest of a range goes back, while a pod may still be there: whoever is next waits for it, visibly."""
+def _range_until(reservation: Reservation, at: datetime) -> Decision:
+    """Shorten the range, even if a pod may still run: the next holder waits for it visibly."""
     if reservation.range_end is None or reservation.range_end <= at:
         return reservation, ()
     return replace(reservation, range_end=at), (SetRangeEnd(at), WakePlanner())

@@ -1,11 +1,11 @@
-"""The life of a reservation: which events move it where, and what has to be done about it (see `changes`).
+"""The life of a reservation: its transitions, and the effects of each (see `changes`).
 
-`queued → starting → running → ending → succeeded | failed | cancelled | expired`; what could not start goes back from
+`queued → starting → running → ending → succeeded | failed | cancelled | expired`; a failed start goes back from
 `ending` to `queued` (see `starts`).
 
-`transition` is the only place where a status changes. It decides; use cases carry the effects out. What the cluster
-or the clock reports late, twice or out of order changes nothing (no effects); a vain request is a typed error. GPUs go
-back only on `PodsGone`: an allocation is closed when its pods are known to be gone, not when that was asked for.
+`transition` is the only place where a status changes. It decides; use cases carry the effects out. A late, repeated or
+out-of-order report of the cluster or the clock changes nothing (no effects); an impossible request is a typed error.
+GPUs are released only on `PodsGone`: when the pods are known to be gone, not when their end was requested.
 """
 
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ from reservation_core.domain.changes import (
     BookingOver,
     CancelRequested,
     DecidedChange,
+    Decision,
     DeletePods,
     DrainBefore,
-    Effect,
     EndReached,
     Event,
     ExtendRequested,
@@ -51,7 +51,7 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, Rea
 
 @dataclass(frozen=True, slots=True)
 class BulkTransition:
-    """A transition that a batch statement makes for many rows at once: the statement takes its words from here."""
+    """A transition that one statement makes for many rows; the statement takes its values from here."""
 
     before: JobStatus
     after: JobStatus
@@ -60,22 +60,28 @@ class BulkTransition:
 
 
 ALLOCATION = BulkTransition(JobStatus.QUEUED, JobStatus.STARTING, ReasonCode.ALLOCATED, JobEventKind.ALLOCATED)
-"""The planner's transition. It also counts `attempt` up and sets `range_end`."""
+"""The planner's transition. It also increments `attempt` and sets `range_end`."""
 
 
-def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def transition(reservation: Reservation, event: Event, now: datetime) -> Decision:  # noqa: C901 - one arm an event
     """Decide what an event does to a reservation.
 
-    Returns the reservation afterwards and the effects to carry out; the same reservation and no effects when the event
-    says nothing new. Raises AlreadyFinalError, NotExtendableError or LimitExceededError for what a user asks in vain.
+    Returns the reservation afterwards and the effects to carry out; the same reservation and no effects if nothing
+    changes. Raises AlreadyFinalError, NotExtendableError or LimitExceededError for impossible requests of a user.
     """
     match event:
-        case PodsRunning() | PodsFinished() | PodsLost() | PodsGone():
-            return _of_pods(reservation, event, now)
+        case PodsRunning():
+            return _run(reservation, event, now)
+        case PodsFinished():
+            return _finish(reservation, event, now)
+        case PodsLost():
+            return _fail(reservation, Reason(event.code, event.detail), JobEventKind.POD_LOST)
+        case PodsGone():
+            return _close(reservation, now)
         case StartRefused() | StartDelayed() | StartFailed() | StartTimedOut():
-            return _of_start(reservation, event)
+            return _change_start(reservation, event)
         case EndReached():
-            return _end_reached(reservation, now)
+            return _expire(reservation, now)
         case WarningDue():
             return _warn(reservation, event, now)
         case CancelRequested():
@@ -83,7 +89,7 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[R
         case ExtendRequested():
             return _extend(reservation, event)
         case NodeFenced():
-            return _fenced(reservation, event)
+            return _lose_node(reservation, event)
         case Adopted():
             return adopted(reservation, event)
         case BookingOver():
@@ -95,59 +101,43 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> tuple[R
 
 
 def decide(reservation: Reservation, event: Event, now: datetime) -> DecidedChange | None:
-    """Like `transition`, as a change to write; None when there is nothing to do."""
+    """Like `transition`, as a change to write; None if nothing changes."""
     after, effects = transition(reservation, event, now)
     if after is reservation and not effects:
         return None
     return DecidedChange(reservation, after, effects, now)
 
 
-def _of_pods(
-    reservation: Reservation, event: PodsRunning | PodsFinished | PodsLost | PodsGone, now: datetime
-) -> tuple[Reservation, tuple[Effect, ...]]:
-    match event:
-        case PodsRunning():
-            return _running(reservation, event, now)
-        case PodsFinished():
-            return _finished(reservation, event, now)
-        case PodsLost():
-            return _broken(reservation, Reason(event.code, event.detail), JobEventKind.POD_LOST)
-        case PodsGone():
-            return _gone(reservation, now)
-        case _:
-            assert_never(event)
-
-
-def _of_start(
+def _change_start(
     reservation: Reservation, event: StartRefused | StartDelayed | StartFailed | StartTimedOut
-) -> tuple[Reservation, tuple[Effect, ...]]:
+) -> Decision:
     if reservation.status is not JobStatus.STARTING:
         return reservation, ()
     match event:
         case StartRefused():
-            return _broken(reservation, event.reason, JobEventKind.START_FAILED)
+            return _fail(reservation, event.reason, JobEventKind.START_FAILED)
         case StartDelayed():
-            return _delayed(reservation, event)
+            return _delay(reservation, event)
         case StartFailed():
-            return _take_back(reservation, event.reason, event.max_starts, JobEventKind.START_FAILED)
+            return _give_start_up(reservation, event.reason, event.max_starts, JobEventKind.START_FAILED)
         case StartTimedOut():
             cause = timed_out(reservation, int(event.allowance.total_seconds()))
-            return _take_back(reservation, cause, event.max_starts, JobEventKind.START_TIMED_OUT)
+            return _give_start_up(reservation, cause, event.max_starts, JobEventKind.START_TIMED_OUT)
         case _:
             assert_never(event)
 
 
-def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _run(reservation: Reservation, event: PodsRunning, now: datetime) -> Decision:
     started_at = min(event.at, now)
     if reservation.outcome is JobStatus.QUEUED and reservation.started_at is None:
-        # It was taken back, and yet it runs: its pods are being ended, and it will not wait again (see `_gone`).
+        # Its start was given up, and it runs after all: its pods are being ended, and it fails (see `_close`).
         return replace(reservation, started_at=started_at), (Record(JobEventKind.STARTED_LATE),)
     if reservation.status is not JobStatus.STARTING:
         return reservation, ()
     ends_at = started_at + reservation.duration
     range_end = ends_at + event.turnaround
     if reservation.range_end is not None:
-        # What follows begins when the range is over: by then the pods have to be gone.
+        # The next reservation begins at the end of the range: by then the pods have to be gone.
         in_time = reservation.range_end - event.turnaround
         ends_at = min(ends_at, in_time if in_time > started_at else reservation.range_end)
         range_end = min(range_end, reservation.range_end)
@@ -159,50 +149,48 @@ def _running(reservation: Reservation, event: PodsRunning, now: datetime) -> tup
         ends_at=ends_at,
         range_end=range_end,
     )
-    # What the start did not need goes back to the calendar, and the planner may have a use for it.
+    # The unused part of the start allowance is free again, and the planner may use it.
     return after, (SetRangeEnd(range_end), WakePlanner(), Record(JobEventKind.STARTED))
 
 
-def _finished(reservation: Reservation, event: PodsFinished, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _finish(reservation: Reservation, event: PodsFinished, now: datetime) -> Decision:
     if reservation.status is JobStatus.ENDING:
-        return _finished_while_ending(reservation, event, now)
+        return _finish_while_ending(reservation, event, now)
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
     outcome, reason = _outcome(event)
-    # What never ran has no start: it would count as a run of no length.
-    began = None if reason.code is ReasonCode.START_FAILED else event.started_at
+    # Without a run there is no start: a run of no length would count.
+    started_at = None if reason.code is ReasonCode.START_FAILED else event.started_at
     after = replace(
         reservation,
         status=JobStatus.ENDING,
         outcome=outcome,
         reason=reason,
         exit_code=event.exit_code,
-        started_at=reservation.started_at or began,
+        started_at=reservation.started_at or started_at,
     )
     return after, (DeletePods(), Record(JobEventKind.FINISHED, data={"exit_code": event.exit_code}))
 
 
-def _finished_while_ending(
-    reservation: Reservation, event: PodsFinished, now: datetime
-) -> tuple[Reservation, tuple[Effect, ...]]:
+def _finish_while_ending(reservation: Reservation, event: PodsFinished, now: datetime) -> Decision:
     if reservation.exit_code is not None or event.exit_code is None:
         return reservation, ()
     outcome, reason = _outcome(event)
     if reservation.outcome is JobStatus.QUEUED:
-        # It was taken back, and yet it ran. A gang's work is all its pods'.
+        # Its start was given up, and it ran after all. A gang's work needs all its pods.
         if reservation.nodes > 1 or (outcome is not JobStatus.SUCCEEDED and event.started_at is None):
             return reservation, ()
         if outcome is not JobStatus.SUCCEEDED:
-            return _running(reservation, PodsRunning(event.started_at or now), now)
+            return _run(reservation, PodsRunning(event.started_at or now), now)
         after = replace(reservation, outcome=outcome, reason=reason)
         after = replace(after, started_at=reservation.started_at or event.started_at)
     elif (
         reservation.outcome is JobStatus.EXPIRED
-        and _was_over_in_time(reservation, event)
-        # What was taken away while ending was taken away by us.
+        and _ended_in_time(reservation, event)
+        # An eviction while ending is our own doing.
         and reason.code not in TAKEN_AWAY
     ):
-        # It was over before its end; only nobody had looked before the clock did.
+        # It ended before the clock did; the cluster's report came later.
         after = replace(reservation, outcome=outcome, reason=reason)
     else:
         after = reservation
@@ -210,11 +198,11 @@ def _finished_while_ending(
     return after, (Record(JobEventKind.EXITED, data={"exit_code": event.exit_code}),)
 
 
-def _was_over_in_time(reservation: Reservation, event: PodsFinished) -> bool:
-    """Whether pods were over before their end. Some clusters tell whole seconds: within one, nothing comes before.
+def _ended_in_time(reservation: Reservation, event: PodsFinished) -> bool:
+    """Whether pods ended before their time. Some clusters report whole seconds: then an end within the same one is not.
 
-    For how long they ran says more than when they ended: their node's clock may differ from ours, and ours may have
-    been set meanwhile. But what a signal ended after their end was ended by us, however short it was.
+    The run time is more reliable than the end, since the node's clock may differ from ours and ours may have been set
+    meanwhile. But a pod that a signal ended after its time was ended by us, however short it ran.
     """
     if reservation.ends_at is None:
         return False
@@ -243,58 +231,58 @@ def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:
     return JobStatus.FAILED, Reason(ReasonCode.COMMAND_FAILED, detail)
 
 
-def _broken(reservation: Reservation, reason: Reason, kind: JobEventKind) -> tuple[Reservation, tuple[Effect, ...]]:
-    """The pods can't go on: clean up, then fail."""
+def _fail(reservation: Reservation, reason: Reason, kind: JobEventKind) -> Decision:
+    """Delete the pods, which can't go on, then fail."""
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
     after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.FAILED, reason=reason)
     return after, (DeletePods(), Record(kind))
 
 
-def _delayed(reservation: Reservation, event: StartDelayed) -> tuple[Reservation, tuple[Effect, ...]]:
+def _delay(reservation: Reservation, event: StartDelayed) -> Decision:
     if reservation.reason == event.reason:
         return reservation, ()
     return replace(reservation, reason=event.reason), (Record(JobEventKind.START_DELAYED),)
 
 
-def _take_back(
-    reservation: Reservation, cause: Reason, max_starts: int, kind: JobEventKind
-) -> tuple[Reservation, tuple[Effect, ...]]:
-    """What could not start here is tried elsewhere, a bounded number of times."""
+def _give_start_up(reservation: Reservation, cause: Reason, max_starts: int, kind: JobEventKind) -> Decision:
+    """Try a failed start again on other nodes, a bounded number of times."""
     after = taken_back(reservation, cause, max_starts)
     record = Record(kind, data={"attempt": reservation.attempt, "cause": cause.code.value})
     avoid = (AvoidNodes(),) if after.outcome is JobStatus.QUEUED else ()
     return after, (DeletePods(), *avoid, record)
 
 
-def _gone(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _close(reservation: Reservation, now: datetime) -> Decision:
     if reservation.status is not JobStatus.ENDING or reservation.outcome is None:
         return reservation, ()
     if reservation.unsettled_until is not None and now < reservation.unsettled_until:
-        return reservation, ()  # none is there, and yet one may come: its cards wait for that
+        return reservation, ()  # no pod exists, but one may still be created: keep its GPUs until then
     if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:
-        return _gone(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
+        return _close(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
     if reservation.outcome is JobStatus.QUEUED:
         return queued_again(reservation), (ReleaseGpus(), WakePlanner(), Record(JobEventKind.REQUEUED))
     after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
     return after, (ReleaseGpus(), WakePlanner(), Record(JobEventKind(reservation.outcome.value)))
 
 
-def _fenced(reservation: Reservation, event: NodeFenced) -> tuple[Reservation, tuple[Effect, ...]]:
-    """What ran there is lost; what was only starting there may start elsewhere."""
+def _lose_node(reservation: Reservation, event: NodeFenced) -> Decision:
+    """Fail a running job; a starting one may start elsewhere."""
     why = "" if event.why is None else f" ({event.why})"
     reason = Reason(
         ReasonCode.NODE_LOST,
         f"The node {event.node} was fenced by {event.actor}{why}: it is without power. Submit the job again.",
     )
     if reservation.status is JobStatus.STARTING:
-        after, effects = _take_back(reservation, reason, event.max_starts, JobEventKind.NODE_FENCED)
+        after, effects = _give_start_up(reservation, reason, event.max_starts, JobEventKind.NODE_FENCED)
     else:
-        after, effects = _broken(reservation, reason, JobEventKind.NODE_FENCED)
-    return after, tuple(replace(e, actor=event.actor) if isinstance(e, Record) else e for e in effects)
+        after, effects = _fail(reservation, reason, JobEventKind.NODE_FENCED)
+    return after, tuple(
+        replace(effect, actor=event.actor) if isinstance(effect, Record) else effect for effect in effects
+    )
 
 
-def _end_reached(reservation: Reservation, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _expire(reservation: Reservation, now: datetime) -> Decision:
     if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None or now < reservation.ends_at:
         return reservation, ()
     seconds = int(reservation.duration.total_seconds())
@@ -308,7 +296,7 @@ def _end_reached(reservation: Reservation, now: datetime) -> tuple[Reservation, 
     return after, (DeletePods(), Record(JobEventKind.END_REACHED))
 
 
-def _warn(reservation: Reservation, event: WarningDue, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _warn(reservation: Reservation, event: WarningDue, now: datetime) -> Decision:
     if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None:
         return reservation, ()
     if reservation.warned_s is not None and reservation.warned_s <= event.before_s:
@@ -320,7 +308,7 @@ def _warn(reservation: Reservation, event: WarningDue, now: datetime) -> tuple[R
     return replace(reservation, warned_s=event.before_s), (Record(JobEventKind.END_WARNING, data=data),)
 
 
-def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> tuple[Reservation, tuple[Effect, ...]]:
+def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> Decision:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(
             f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."
@@ -336,18 +324,16 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
             return after, (DeletePods(), Record(JobEventKind.CANCEL_REQUESTED, event.actor))
         case _:
             if reservation.outcome is JobStatus.QUEUED:
-                return replace(reservation, outcome=JobStatus.CANCELLED, reason=reason), (
-                    Record(JobEventKind.CANCEL_REQUESTED, event.actor),
-                )
-            # It is ending already, for whatever reason: the first reason stands.
-            return reservation, ()
+                after = replace(reservation, outcome=JobStatus.CANCELLED, reason=reason)
+                return after, (Record(JobEventKind.CANCEL_REQUESTED, event.actor),)
+            return reservation, ()  # it is ending already, and the first reason stands
 
 
-def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservation, tuple[Effect, ...]]:
+def _extend(reservation: Reservation, event: ExtendRequested) -> Decision:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
-    comes_back = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
-    if reservation.status is JobStatus.ENDING and not comes_back:
+    will_requeue = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
+    if reservation.status is JobStatus.ENDING and not will_requeue:
         raise NotExtendableError(f"{reservation.id} is ending and can't be extended; submit a new job instead.")
     duration = reservation.duration + event.by
     if duration > event.longest:
@@ -356,7 +342,7 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> tuple[Reservati
             f"{int(event.longest.total_seconds())} s are allowed. Extend it by less."
         )
     record = Record(JobEventKind.EXTENDED, event.actor, {"by_s": int(event.by.total_seconds())})
-    if reservation.status is JobStatus.QUEUED or comes_back:
+    if reservation.status is JobStatus.QUEUED or will_requeue:
         return replace(reservation, duration=duration), (PlanAnew(), WakePlanner(), record)
     range_end = None if reservation.range_end is None else reservation.range_end + event.by
     ends_at = None if reservation.ends_at is None else reservation.ends_at + event.by

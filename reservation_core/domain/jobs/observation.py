@@ -1,7 +1,6 @@
 """What an observation of one pod means for its reservation.
 
-Of some observations that can't be said without a look at all its pods: whether a gang runs as a whole, and whether what
-is not seen any more is really gone.
+Some observations need all pods of the reservation: whether a gang runs as a whole, and whether a missing pod is gone.
 """
 
 from collections.abc import Sequence
@@ -26,18 +25,18 @@ LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."
 
 
 def told_whole(status: PodStatus) -> list[PodStatus]:
-    """A short pod may be seen only when it has finished, or is gone; that it ran before is part of the truth."""
+    """Split a short pod's observation: it may be seen only when finished or gone, and it ran before that."""
     if status.phase is PodPhase.GONE and status.exit_code is not None:
         return [*told_whole(replace(status, phase=PodPhase.FINISHED)), status]
     failed_to_start = status.reason is not None and status.reason.code is ReasonCode.START_FAILED
     if status.phase is not PodPhase.FINISHED or status.started_at is None or failed_to_start:
         return [status]
-    begun = PodStatus(status.name, PodPhase.RUNNING, started_at=status.started_at, holding=status.holding)
-    return [begun, status]
+    running = PodStatus(status.name, PodPhase.RUNNING, started_at=status.started_at, holding=status.holding)
+    return [running, status]
 
 
 def needs_look(row: Reservation, status: PodStatus) -> bool:
-    """Whether `event_of` has to know all pods of this reservation."""
+    """Whether `event_of` needs all pods of this reservation."""
     match status.phase:
         case PodPhase.PENDING:
             return False
@@ -55,9 +54,9 @@ def needs_look(row: Reservation, status: PodStatus) -> bool:
 def event_of(
     row: Reservation, status: PodStatus, pods: Sequence[PodStatus], now: datetime, max_starts: int
 ) -> Event | None:
-    """The lifecycle's event, if any. `pods` are all of the reservation, where `needs_look` says that they matter.
+    """The event that an observation means, if any. `pods` are the reservation's, where `needs_look` requires them.
 
-    A `GONE` pod was looked for under the pod lock, so that no create was under way.
+    A `GONE` pod was searched for under the pod lock, so that no create was in flight.
     """
     own = [pod for pod in pods if pod.name.attempt == row.attempt]
     match status.phase:
@@ -88,7 +87,7 @@ def _is_taken_away(status: PodStatus) -> bool:
 
 
 def _taken_away(row: Reservation, status: PodStatus, max_starts: int) -> Event | None:
-    """A pod that is not over, and that somebody else is ending: nobody of us asks for the end of what should run."""
+    """The event of an unfinished pod that another party is ending: we never end a pod that should run."""
     if status.reason is None or not _is_taken_away(status):
         return None
     reason = _of_pod(row, status, status.reason)
@@ -98,7 +97,7 @@ def _taken_away(row: Reservation, status: PodStatus, max_starts: int) -> Event |
 
 
 def _of_pod(row: Reservation, status: PodStatus, reason: Reason) -> Reason:
-    """Of a gang, it is said which pod it was."""
+    """Name the pod in the reason if it is one of a gang."""
     return reason if row.nodes == 1 else Reason(reason.code, f"Pod {status.name}: {reason.detail}")
 
 
@@ -107,15 +106,15 @@ def _running(row: Reservation, status: PodStatus, own: Sequence[PodStatus], now:
         return None
     at = began(status) or now
     if row.nodes > 1:
-        begun = [pod for pod in own if pod.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
-        if len(begun) < row.nodes:
+        running = [pod for pod in own if pod.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
+        if len(running) < row.nodes:
             return None
-        at = max((start for pod in begun if (start := began(pod)) is not None), default=at)
+        at = max((start for pod in running if (start := began(pod)) is not None), default=at)
     return PodsRunning(at)
 
 
 def began(status: PodStatus) -> datetime | None:
-    """When a pod began to run: not before it was given its cards, whatever its node's clock says."""
+    """When a pod began to run: not before its GPUs' range, whatever its node's clock says."""
     if status.started_at is None or status.holding is None:
         return status.started_at
     return max(status.started_at, status.holding.starts_at)
@@ -128,7 +127,7 @@ def _failed(status: PodStatus) -> bool:
 def _finished(row: Reservation, status: PodStatus, own: Sequence[PodStatus], now: datetime) -> Event | None:
     ended = [status]
     if row.nodes > 1 and not _failed(status):
-        # A gang has succeeded when its last pod has; one failure ends it at once.
+        # A gang succeeds when its last pod does; one failure ends it at once.
         ended = [pod for pod in own if pod.phase is PodPhase.FINISHED]
         if len(ended) < row.nodes:
             return None

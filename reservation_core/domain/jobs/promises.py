@@ -1,4 +1,4 @@
-"""Promised starts that are missed: from when on one is, and what the notification says of it."""
+"""Missed promised starts: when a start is late, and what the notification says."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,10 +7,10 @@ from reservation_core.domain.changes import DecidedChange
 from reservation_core.domain.model import JobStatus
 
 SLACK = timedelta(seconds=2)
-"""GPUs that are given until so long after the promise are given in time: pods take a moment to go."""
+"""GPUs given this long after the promised start are in time: pods take a moment to go."""
 
 PODS_SLACK = timedelta(seconds=5)
-"""Pods that begin until so long after the promise, on GPUs that were given in time, begin in time."""
+"""Pods that begin this long after the promised start, on GPUs given in time, are in time."""
 
 GIVEN_LATE = "Nothing planned when its time came, so it got its GPUs late."
 RAN_LATE = "It had its GPUs in time, but its pods began to run late."
@@ -21,7 +21,7 @@ _BEFORE_RUNNING = (JobStatus.QUEUED, JobStatus.STARTING)
 
 @dataclass(frozen=True, slots=True)
 class WaitEnd:
-    """When a job stopped waiting for its start, and whether it `started` then."""
+    """When a job stopped waiting for its start, and whether it had `started` then."""
 
     id: str
     at: datetime
@@ -29,7 +29,7 @@ class WaitEnd:
 
 
 def wait_end(change: DecidedChange) -> WaitEnd | None:
-    """The end of a job's wait, if a change is one: it runs since, or is over without having run."""
+    """The end of a job's wait, if the change is one: the job runs, or ended without running."""
     before, after = change.before, change.after
     if before.status not in _BEFORE_RUNNING or after.status in _BEFORE_RUNNING:
         return None

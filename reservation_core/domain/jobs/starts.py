@@ -1,7 +1,7 @@
-"""Starts that fail: which are worth another try on other nodes, how often, and what is said of it.
+"""Failed starts: which are tried again on other nodes, and how often.
 
-A job whose pods could not start is taken back: it ends like any other, with the outcome `queued`, and waits again when
-its pods are gone. Only what never ran is tried again: a workload that has begun may have left traces.
+A failed start ends like any other job, with the outcome `queued`, and is requeued when its pods are gone. Only a
+workload that never ran is tried again: one that has begun may have left traces.
 """
 
 from dataclasses import replace
@@ -18,14 +18,13 @@ MAY_START_ELSEWHERE = frozenset(
         ReasonCode.NODE_LOST,
     }
 )
-"""Why a pod did not start that may start on another node, or later."""
+"""Reasons of a failed start that may succeed on another node, or later."""
 
 HOPELESS_STARTS = 2
-"""How often a pod is made that its node says it can't start on any account: two nodes that agree are believed."""
+"""The attempts for a pod that its node says can't start at all: two nodes that agree are believed."""
 
 TAKEN_AWAY = frozenset({ReasonCode.EVICTED, ReasonCode.NODE_LOST, ReasonCode.POD_DELETED})
-"""Why a pod that is not over yet can't go on: somebody else takes it away."""
-
+"""Reasons of an unfinished pod that another party removes."""
 
 TOO_LATE = Reason(
     ReasonCode.START_TIMEOUT,
@@ -35,11 +34,11 @@ TOO_LATE = Reason(
 
 
 def never_started(status: PodStatus) -> bool:
-    """Whether a finished pod never ran anything, for a reason that another node may not have."""
+    """Whether a finished pod never ran, for a reason that another node may not have."""
     return (
         status.phase is PodPhase.FINISHED
         and status.started_at is None
-        # With an exit code something was run, or could not be found in the image: it would be the same elsewhere.
+        # An exit code means that a command ran or is not in the image, which is the same elsewhere.
         and status.exit_code is None
         and status.reason is not None
         and status.reason.code in MAY_START_ELSEWHERE
@@ -47,7 +46,7 @@ def never_started(status: PodStatus) -> bool:
 
 
 def timed_out(reservation: Reservation, seconds: int) -> Reason:
-    """Why the pods did not run in time: what the cluster last said of them, if it said anything."""
+    """The reason of a start timeout: the cluster's last one, if it gave any."""
     if reservation.reason.code in MAY_START_ELSEWHERE:
         return reservation.reason
     detail = (
@@ -57,7 +56,7 @@ def timed_out(reservation: Reservation, seconds: int) -> Reason:
 
 
 def taken_back(reservation: Reservation, cause: Reason, max_starts: int) -> Reservation:
-    """A starting reservation whose start failed: ending, to be queued again or, after `max_starts` attempts, failed."""
+    """End a reservation whose start failed: requeued later or, after `max_starts` attempts, failed."""
     attempt = reservation.attempt
     if attempt < max_starts:
         detail = (
@@ -72,7 +71,7 @@ def taken_back(reservation: Reservation, cause: Reason, max_starts: int) -> Rese
 
 
 def queued_again(reservation: Reservation) -> Reservation:
-    """A reservation that was taken back, with nothing left of its attempt but the count."""
+    """Requeue a reservation; only the attempt's number stays."""
     return replace(
         reservation,
         status=JobStatus.QUEUED,
