@@ -1,8 +1,8 @@
-"""Requests that name no type of GPU: which types' rules hold for them.
+"""The rules for requests that name no type of GPU.
 
-A booking is on one type, and may be on any whose rules have it. A job gets whichever type it fits first, and is held to
-the quotas of that type then. How long it may last, and with which priority, is asked once and before: so both must be
-allowed on every type.
+A booking is on one type, and may be on any that its rules allow. A job gets the first type that it fits, and is then
+held to the quotas of that type. Its duration and priority are checked only once, before that, so they must be allowed
+on every type.
 """
 
 from collections.abc import Collection, Iterable
@@ -27,7 +27,7 @@ _NEVER = datetime(MAXYEAR, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class TypeVerdict:
-    """What the rules say of a request, on the type on which they say the least against it (None: none is known)."""
+    """The rules' verdict on a request, on the type with the fewest broken rules (None: none is known)."""
 
     gpu_type: str | None
     broken: tuple[RuleBreach, ...]
@@ -35,7 +35,7 @@ class TypeVerdict:
 
 
 def never_on_any(request: RuleRequest, policy: Policy, now: datetime) -> list[RuleBreach]:
-    """The rules that a job breaks whatever else is held, on whichever type that it would take."""
+    """The rules that a job breaks regardless of what is held, on any type that it could take."""
     if request.gpu_type is not None:
         return never_possible(request, policy, now)
     verdicts = _verdicts(request, policy, now)
@@ -46,35 +46,35 @@ def never_on_any(request: RuleRequest, policy: Policy, now: datetime) -> list[Ru
 def judged(
     request: RuleRequest, policy: Policy, usage: UsageView, now: datetime, types: Collection[str]
 ) -> TypeVerdict:
-    """Hold a request against the rules; `types` are those that there are, of which one without a type takes any."""
+    """Check a request against the rules; one without a type may take any of the existing `types`."""
     if request.gpu_type is not None or not types:
         broken = check(request, policy, usage, now)
         return TypeVerdict(request.gpu_type, tuple(broken), possible_from(request, policy, usage, now))
     everywhere = _asked_once(_verdicts(request, policy, now)) if request.kind is ReservationKind.JOB else []
     known = {rule.code for rule in everywhere}
-    found = []
+    verdicts = []
     for gpu_type in sorted(types):
-        asked = replace(request, gpu_type=gpu_type)
-        broken = [rule for rule in check(asked, policy, usage, now) if rule.code not in known]
-        earliest = None if everywhere else possible_from(asked, policy, usage, now)
-        found.append(TypeVerdict(gpu_type, tuple(_in_order([*broken, *everywhere])), earliest))
-    return min(found, key=lambda verdict: (len(verdict.broken), verdict.possible_from or _NEVER))
+        typed = replace(request, gpu_type=gpu_type)
+        broken = [rule for rule in check(typed, policy, usage, now) if rule.code not in known]
+        earliest = None if everywhere else possible_from(typed, policy, usage, now)
+        verdicts.append(TypeVerdict(gpu_type, tuple(_in_order([*broken, *everywhere])), earliest))
+    return min(verdicts, key=lambda verdict: (len(verdict.broken), verdict.possible_from or _NEVER))
 
 
 def _verdicts(request: RuleRequest, policy: Policy, now: datetime) -> list[tuple[str | None, list[RuleBreach]]]:
-    """What a job would never be allowed, on a type of which no rule speaks (None) and on each of the others."""
+    """What a job would never be allowed, on a type that no rule names (None) and on each of the others."""
     types = (None, *sorted(policy.gpu_types))
     return [(gpu_type, never_possible(replace(request, gpu_type=gpu_type), policy, now)) for gpu_type in types]
 
 
 def _asked_once(verdicts: Iterable[tuple[str | None, list[RuleBreach]]]) -> list[RuleBreach]:
-    found: dict[str, RuleBreach] = {}
+    breaches: dict[str, RuleBreach] = {}
     for gpu_type, broken in verdicts:
         for rule in broken:
-            if rule.code in _ASKED_ONCE and rule.code not in found:
+            if rule.code in _ASKED_ONCE and rule.code not in breaches:
                 advice = "" if gpu_type is None else " A job for any type may get one of these: name another type."
-                found[rule.code] = replace(rule, detail=rule.detail + advice)
-    return list(found.values())
+                breaches[rule.code] = replace(rule, detail=rule.detail + advice)
+    return list(breaches.values())
 
 
 def _in_order(broken: Iterable[RuleBreach]) -> list[RuleBreach]:

@@ -1,6 +1,6 @@
-"""Effects of a change of the policy: what is there already and would break a rule that it keeps now.
+"""The effects of a policy change: existing reservations that would break a rule that they keep now.
 
-Nothing is taken from anybody by a new rule; this says of whom it would not be permitted any more.
+A new rule takes nothing away; this lists what would no longer be permitted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,9 +23,9 @@ from reservation_core.domain.policy.rules import (
 
 @dataclass(frozen=True, slots=True)
 class OpenReservation:
-    """A job or booking that is not over; what runs within a booking is the booking's, and none of these.
+    """An unfinished job or booking; jobs within a booking are not listed.
 
-    `gpus` is the sum over all nodes. `start` is None while a job waits; of what runs it is where its range begins.
+    `gpus` is the sum over all nodes. `start` is None while a job waits; a running job's is the start of its range.
     """
 
     id: str
@@ -41,7 +41,7 @@ class OpenReservation:
 
 @dataclass(frozen=True, slots=True)
 class AffectedByPolicy:
-    """One of these, and the rules that it would break and does not break now."""
+    """A reservation, and the rules that it would break and does not break now."""
 
     reservation: OpenReservation
     broken: tuple[RuleBreach, ...]
@@ -50,14 +50,13 @@ class AffectedByPolicy:
 def affected_by(
     before: Policy, after: Policy, opened: Sequence[OpenReservation], holdings: Sequence[Holding], now: datetime
 ) -> list[AffectedByPolicy]:
-    """Those of `opened` that break a rule of `after` which they keep by `before`, in the order given.
+    """Those of `opened` that break a rule of `after` which they keep by `before`, in the given order.
 
-    `holdings` are what everybody holds and has held this week. A job that waits is affected when it would wait for
-    ever: a quota that is only used up at the moment lets it start later, and how long it may last and with which
-    priority it is not asked again.
+    `holdings` are what everybody holds and has held this week. A waiting job is affected if it would wait for ever: a
+    quota that is only used up now lets it start later, and its duration and priority are not checked again.
     """
     usages = _Usages(opened, holdings)
-    found = []
+    affected = []
     for reservation in opened:
         limits = [
             policy.limits(reservation.user, reservation.project, reservation.gpu_type) for policy in (before, after)
@@ -73,60 +72,61 @@ def affected_by(
             if rule.code not in kept and (reservation.start is not None or rule.code in QUOTAS)
         )
         if broken:
-            found.append(AffectedByPolicy(reservation, broken))
-    return found
+            affected.append(AffectedByPolicy(reservation, broken))
+    return affected
 
 
-def _request(each: OpenReservation) -> RuleRequest:
+def _request(reservation: OpenReservation) -> RuleRequest:
     return RuleRequest(
-        kind=each.kind,
-        user=each.user,
-        gpus=each.gpus,
-        duration=each.duration,
-        gpu_type=each.gpu_type,
-        project=each.project,
-        start=each.start,
-        priority=each.priority,
-        replaces=each.id,
+        kind=reservation.kind,
+        user=reservation.user,
+        gpus=reservation.gpus,
+        duration=reservation.duration,
+        gpu_type=reservation.gpu_type,
+        project=reservation.project,
+        start=reservation.start,
+        priority=reservation.priority,
+        replaces=reservation.id,
         keeps_start=True,
     )
 
 
 class _Usages:
-    """What counts against each: by user and by project, so that nobody looks through what everybody holds."""
+    """Everybody's holdings and bookings, indexed by user and by project."""
 
     def __init__(self, opened: Iterable[OpenReservation], holdings: Iterable[Holding]) -> None:
         self._holdings: dict[tuple[str, str], list[Holding]] = {}
         self._bookings: dict[tuple[str, str], list[OpenBooking]] = {}
         for holding in holdings:
-            for whose in _whose(holding.user, holding.project):
-                self._holdings.setdefault(whose, []).append(holding)
+            for owner in _owners(holding.user, holding.project):
+                self._holdings.setdefault(owner, []).append(holding)
         for reservation in opened:
             if reservation.kind is ReservationKind.BOOKING and reservation.start is not None:
                 end = reservation.start + reservation.duration
                 booking = OpenBooking(reservation.id, reservation.user, reservation.project, reservation.gpu_type, end)
-                for whose in _whose(reservation.user, reservation.project):
-                    self._bookings.setdefault(whose, []).append(booking)
+                for owner in _owners(reservation.user, reservation.project):
+                    self._bookings.setdefault(owner, []).append(booking)
 
-    def of(self, each: OpenReservation, limits: Iterable[Limits]) -> UsageView:
-        """Usage at its time, or in its weeks, or within the longest cool-down before it."""
-        start = each.start
+    def of(self, reservation: OpenReservation, limits: Iterable[Limits]) -> UsageView:
+        """The usage in the weeks of a reservation, or within the longest cooldown around it."""
+        start = reservation.start
         if start is None:
             return NOTHING_HELD
+        end = start + reservation.duration
         cooldowns = [limit.cooldown.value for limit in limits if limit.cooldown is not None]
         longest = max((value for value in cooldowns if value is not None), default=timedelta(0))
         since = min(week_start(start), start - longest)
-        until = max(week_start(start + each.duration) + WEEK, start + each.duration + longest)
-        whose = _whose(each.user, each.project)
-        held = {
-            id(one): one
-            for key in whose
-            for one in self._holdings.get(key, ())
-            if one.start < until and since < one.end
+        until = max(week_start(end) + WEEK, end + longest)
+        owners = _owners(reservation.user, reservation.project)
+        holdings = {
+            id(holding): holding
+            for owner in owners
+            for holding in self._holdings.get(owner, ())
+            if holding.start < until and since < holding.end
         }
-        bookings = {one.reservation_id: one for key in whose for one in self._bookings.get(key, ())}
-        return UsageView(tuple(held.values()), tuple(bookings.values()))
+        bookings = {booking.reservation_id: booking for owner in owners for booking in self._bookings.get(owner, ())}
+        return UsageView(tuple(holdings.values()), tuple(bookings.values()))
 
 
-def _whose(user: str, project: str | None) -> list[tuple[str, str]]:
+def _owners(user: str, project: str | None) -> list[tuple[str, str]]:
     return [("user", user)] if project is None else [("user", user), ("project", project)]

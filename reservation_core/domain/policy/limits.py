@@ -1,12 +1,12 @@
-"""Policy as data: which limits hold for a user, in a project, on a type of GPU, and where each comes from.
+"""The policy as data: which limits apply to a user, a project and a type of GPU, and which scope sets each.
 
-A policy is a set of rules, each for one scope: a user or a project or everybody, on one type of GPU or on all. For
-every field the most specific scope that says something wins: user and type, user, project and type, project, type,
-everybody. A field that nobody sets is no limit; `UNLIMITED` lifts what a less specific scope would say. A quota of a
-project is its members' together: what a user's own rule says holds beside it, and does not lift it.
+A policy is a set of rules, one per scope: a user, a project or everybody, on one type of GPU or on all. For every
+field the most specific scope that sets it wins: user and type, user, project and type, project, type, everybody. An
+unset field is no limit; `UNLIMITED` removes the limit of a less specific scope. A project's quota is shared by its
+members: a user's own rule applies beside it and does not remove it.
 
-What a limit counts follows from the scope that sets it: one that names a type counts GPUs of this type, others all
-GPUs; one that names a project counts what all its members hold for the project, others what the user holds.
+A limit counts by the scope that sets it: with a type it counts GPUs of this type, else all GPUs; with a project it
+counts what all members hold for the project, else what the user holds.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Unlimited(Enum):
-    """The value of a field that lifts what a less specific scope says."""
+    """The value of a field that removes the limit of less specific scopes."""
 
     UNLIMITED = "unlimited"
 
@@ -51,10 +51,10 @@ LIFTABLE = frozenset(
         RuleName.COOLDOWN,
     }
 )
-"""What an exception for bookings that start soon may lift."""
+"""The fields that an exception for bookings that start soon may lift."""
 
 QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK, RuleName.MAX_OPEN_BOOKINGS)
-"""The fields that count what is held already: of a project, by all its members."""
+"""The fields that count what is already held: for a project, by all its members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Scope:
     def parse(cls, text: str) -> "Scope":
         """Read `str(scope)` back: `default`, or `user:`, `project:` and `gpu_type:` with a name, joined by commas.
 
-        Raises ValueError for what is none; names are not looked at.
+        Raises ValueError for a malformed scope; names are not checked.
         """
         if text == "default":
             return cls()
@@ -98,21 +98,10 @@ class Scope:
         """Greater is more specific."""
         return (self.user is not None, self.project is not None, self.gpu_type is not None)
 
-    def covers(self, user: str, project: str | None, gpu_type: str | None) -> bool:
-        """Whether a request of this user, for this project and type, falls under it."""
-        return (
-            self.user in (None, user)
-            and (self.project is None or self.project == project)
-            and (self.gpu_type is None or self.gpu_type == gpu_type)
-        )
-
-
-EVERYBODY = Scope()
-
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """An exception for bookings that start within `starts_within` of now: the fields in `lifts` don't bind them."""
+    """An exception: the fields in `lifts` don't apply to bookings that start within `starts_within` of now."""
 
     starts_within: timedelta
     lifts: frozenset[RuleName]
@@ -120,12 +109,11 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What one scope says. None: nothing. GPU-hours are per week from Monday 00:00 UTC.
+    """The fields of one scope; None: not set. GPU-hours are per week from Monday 00:00 UTC.
 
-    `priority` is the highest that a job may have. `no_show_grace` is how long a booking waits to be used; UNLIMITED is
-    for ever. `cooldown` lies between the end of one's booking of a type and the start of the next of that type.
-    `booking_required` false: GPUs of clusters that ask (see `usecases.pods.schedulability`) may be used without a
-    booking.
+    `priority` is the highest that a job may have. `no_show_grace` is how long a booking may stay unused (UNLIMITED: for
+    ever). `cooldown` is the time between a user's bookings of one type. Without `booking_required`, GPUs of clusters
+    that ask (see `usecases.pods.schedulability`) may be used without a booking.
     """
 
     max_gpus: int | Unlimited | None = None
@@ -142,13 +130,13 @@ class Rules:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing at all."""
+        """Whether no field is set."""
         return all(getattr(self, field.name) is None for field in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
 class Limit(Generic[V]):
-    """A field as it holds for a request, and the scope that says so. `value` None is without limit."""
+    """A field as it applies to a request, and the scope that sets it. `value` None is unlimited."""
 
     value: V | None
     scope: Scope
@@ -156,9 +144,9 @@ class Limit(Generic[V]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """All fields as they hold for a request; None where no scope says anything.
+    """All fields as they apply to a request; None where no scope sets them.
 
-    `of_project`: the project's quotas, where those above are the user's own. Both hold.
+    `of_project`: the project's quotas, where those above are the user's own. Both apply.
     """
 
     max_gpus: Limit[int] | None = None
@@ -184,16 +172,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One row of the policy."""
+    """One rule of the policy."""
 
     scope: Scope
     rules: Rules
 
 
 class Policy:
-    """Every rule there is; at most one a scope. Raises ValueError when two have the same scope.
+    """All rules, at most one per scope. Raises ValueError when two have the same scope.
 
-    `gpu_types` are those that rules name.
+    `gpu_types` are the types that rules name.
     """
 
     __slots__ = ("_by_scope", "gpu_types", "rules")
@@ -207,11 +195,11 @@ class Policy:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no rule at all."""
+        """Whether there are no rules."""
         return not self.rules
 
     def limits(self, user: str, project: str | None, gpu_type: str | None) -> Limits:
-        """What holds for a request of this user, for this project and type, field by field."""
+        """The limits that apply to a request of this user, for this project and type."""
         chosen: dict[str, Limit[Any]] = {}
         of_project: dict[RuleName, Limit[Any]] = {}
         for scope in _scopes(user, project, gpu_type):
@@ -224,12 +212,12 @@ class Policy:
                     chosen[field.name] = Limit(None if value is UNLIMITED else value, scope)
             if scope.project is not None:
                 of_project |= _quotas(scope, rules, but=of_project)
-        # Where the user has no rule of their own, the project's is the most specific and among those that were chosen.
+        # Without a rule of the user's own, the project's is the most specific and already among those chosen.
         beside = tuple((name, limit) for name, limit in of_project.items() if chosen[name.value].scope.user is not None)
         return Limits(**chosen, of_project=beside) if chosen else _NO_LIMITS
 
     def binds(self, user: str, project: str | None) -> bool:
-        """Whether any rule could bind this user's requests for this project, of whatever type."""
+        """Whether any rule could apply to this user's requests for this project, of any type."""
         return any(rule.scope.user in (None, user) and rule.scope.project in (None, project) for rule in self.rules)
 
 
@@ -238,10 +226,10 @@ _NO_LIMITS = Limits()
 
 
 def _quotas(scope: Scope, rules: Rules, *, but: Container[RuleName]) -> dict[RuleName, Limit[Any]]:
-    """What a rule says about quotas, without those that are known."""
-    said = {name: getattr(rules, name.value) for name in QUOTAS if name not in but}
+    """The quotas that a rule sets, except those that are known."""
+    quotas = {name: getattr(rules, name.value) for name in QUOTAS if name not in but}
     return {
-        name: Limit(None if value is UNLIMITED else value, scope) for name, value in said.items() if value is not None
+        name: Limit(None if value is UNLIMITED else value, scope) for name, value in quotas.items() if value is not None
     }
 
 

@@ -1,8 +1,7 @@
-"""What everybody has under their quotas, and from when on a waiting job of theirs would stay within them.
+"""What everybody has under their quotas, and from when on a waiting job would stay within them.
 
-What counts is everything in the common calendar: what runs, what is booked, and the slots of all who wait. So whoever
-is given a time finds it free when it comes, whatever is asked for later: that has to fit beside it. Times and lengths
-are ints of microseconds.
+Everything in the common calendar counts: what runs, what is booked, and the slots of waiting jobs. So a promised start
+holds when it comes, since later requests must fit beside it. Times and lengths are ints of microseconds.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ _HOUR = length_micros(timedelta(hours=1))
 
 
 class QuotaClaim(NamedTuple):
-    """What somebody has of a type of GPU."""
+    """What a user or project has of a type of GPU."""
 
     user: str
     project: str | None
@@ -31,7 +30,7 @@ class QuotaClaim(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What a meter counts: of a user or a project, of one type or all."""
+    """What a meter counts: the GPUs of a user or a project, of one type or all."""
 
     at_once: bool
     user: str | None
@@ -40,7 +39,7 @@ class _Key(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """A quota as it holds for an asker, in the meter's unit."""
+    """A quota of an asker, in the meter's unit."""
 
     meter: Meter
     key: _Key
@@ -49,7 +48,7 @@ class _Bound(NamedTuple):
 
 
 class QuotaBook:
-    """The quotas of one policy. `names` are those of users by id; who has none in it is bound by nothing."""
+    """The quotas of one policy. `names` are users' names by id; a user without a name is not bound."""
 
     def __init__(self, policy: Policy, names: Mapping[int, str]) -> None:
         self._policy = policy
@@ -60,11 +59,11 @@ class QuotaBook:
         self._ids: dict[tuple[str | None, str | None], set[str]] = {}
 
     def binds(self, asker: Asker) -> bool:
-        """Whether any quota holds for them."""
+        """Whether any quota applies."""
         return bool(self._bounds_of(asker))
 
     def earliest(self, asker: Asker, gpus: int, length: int, start: int, own: str = "") -> int | None:
-        """The first time from `start` on at which so much more stays within every quota; None when there is none.
+        """The first time from `start` on at which this much more stays within every quota; None when there is none.
 
         What the reservation `own` has does not count.
         """
@@ -72,28 +71,28 @@ class QuotaBook:
         with self._without(own, bounds):
             at = start
             while True:
-                before = at
+                previous = at
                 for bound in bounds:
-                    found = bound.meter.earliest(gpus, length, at, bound.limit)
-                    if found is None:
+                    earliest = bound.meter.earliest(gpus, length, at, bound.limit)
+                    if earliest is None:
                         return None
-                    at = found
-                if at == before:
+                    at = earliest
+                if at == previous:
                     return at
 
     def why_not(self, asker: Asker, gpus: int, length: int, start: int, own: str = "") -> Reason | None:
-        """Which quotas so much more from `start` on would break; None when it may be."""
+        """The quotas that this much more from `start` on would break; None if it is allowed."""
         bounds = self._bounds_of(asker)
         with self._without(own, bounds):
             broken = [
-                _told(bound, gpus, start, length)
+                _explain(bound, gpus, start, length)
                 for bound in bounds
                 if bound.meter.earliest(gpus, length, start, bound.limit) != start
             ]
         return Reason(ReasonCode.QUOTA_REACHED, " ".join(broken)) if broken else None
 
     def put(self, reservation_id: str, claims: tuple[QuotaClaim, ...]) -> bool:
-        """This is what a reservation has from now on; true when somebody may have more than before."""
+        """Set what a reservation has from now on; true when others may have more than before."""
         before = self._claims.get(reservation_id, ())
         if before == claims:
             return False
@@ -114,15 +113,15 @@ class QuotaBook:
         return not all(any(_covers(after, claim) for after in claims) for claim in before)
 
     def put_for(self, reservation_id: str, asker: Asker, amount: Amount) -> bool:
-        """The same of a job that waits or starts."""
+        """The same for a job that waits or starts."""
         user = self._names.get(asker.owner)
         claims = () if user is None else (QuotaClaim(user, asker.project, asker.gpu_type, amount),)
         return self.put(reservation_id, claims)
 
     def note_held(self, holdings: Iterable[Holding], waiting: Collection[str] = ()) -> bool:
-        """All that is held and booked, and what was given back in this week; true when somebody has less than before.
+        """Note all that is held and booked, and this week's returned time; true when others may have more than before.
 
-        Of those who are `waiting` it is known already.
+        The claims of `waiting` reservations are known already.
         """
         claims: dict[str, list[QuotaClaim]] = {}
         for holding in holdings:
@@ -130,9 +129,9 @@ class QuotaBook:
         freed = False
         for gone in [claim for claim in self._claims if claim not in claims and claim not in waiting]:
             freed |= self.put(gone, ())
-        for reservation_id, its in claims.items():
+        for reservation_id, held in claims.items():
             if reservation_id not in waiting:
-                freed |= self.put(reservation_id, tuple(sorted(its, key=_in_order)))
+                freed |= self.put(reservation_id, tuple(sorted(held, key=_claim_order)))
         return freed
 
     def _bounds_of(self, asker: Asker) -> tuple[_Bound, ...]:
@@ -150,7 +149,7 @@ class QuotaBook:
                 continue
             at_once = name is RuleName.MAX_GPUS
             scope = limit.scope
-            # What a quota counts follows from the scope that sets it, see `limits`.
+            # A quota counts by the scope that sets it, see `limits`.
             key = _Key(at_once, user if scope.project is None else None, scope.project, scope.gpu_type)
             allowed = limit.value if at_once else length_micros(limit.value * timedelta(hours=1))
             yield _Bound(self._meter(key), key, allowed, scope)
@@ -166,7 +165,7 @@ class QuotaBook:
         return self._meters[key]
 
     def _counting(self, claim: QuotaClaim) -> Iterator[Meter]:
-        """The meters that count it."""
+        """The meters that count a claim."""
         owners: list[tuple[str | None, str | None]] = [(claim.user, None)]
         if claim.project is not None:
             owners.append((None, claim.project))
@@ -185,18 +184,19 @@ class QuotaBook:
 
     @contextmanager
     def _without(self, own: str, bounds: Sequence[_Bound]) -> Iterator[None]:
-        aside = [
+        """Leave out what the reservation `own` has."""
+        removed = [
             (bound.meter, claim.amount)
             for claim in self._claims.get(own, ())
             for bound in bounds
             if bound.key.gpu_type in (None, claim.gpu_type) and _is_of(claim, bound.key)
         ]
-        for meter, amount in aside:
+        for meter, amount in removed:
             meter.remove(amount)
         try:
             yield
         finally:
-            for meter, amount in aside:
+            for meter, amount in removed:
                 meter.add(amount)
 
 
@@ -205,7 +205,7 @@ def _claim(holding: Holding) -> QuotaClaim:
     return QuotaClaim(holding.user, holding.project, holding.gpu_type, amount)
 
 
-def _in_order(claim: QuotaClaim) -> tuple[str, str, str, Amount]:
+def _claim_order(claim: QuotaClaim) -> tuple[str, str, str, Amount]:
     return (claim.user, claim.project or "", claim.gpu_type, claim.amount)
 
 
@@ -222,13 +222,13 @@ def _is_of(claim: QuotaClaim, key: _Key) -> bool:
     return claim.user == key.user if key.project is None else claim.project == key.project
 
 
-def _told(bound: _Bound, gpus: int, start: int, length: int) -> str:
+def _explain(bound: _Bound, gpus: int, start: int, length: int) -> str:
     most = bound.meter.most(start, start + length)
-    whose = of_scope(bound.scope)
+    scope = of_scope(bound.scope)
     if bound.key.at_once:
         beside = f" while {most} are held at that time" if most else ""
-        return f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {bound.limit} at once are allowed ({whose})."
+        return f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {bound.limit} at once are allowed ({scope})."
     asked, used, limit = (
         said_hours(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)
     )
-    return f"{asked} GPU-hours are asked for in a week where {used} are taken; {limit} are allowed ({whose})."
+    return f"{asked} GPU-hours are asked for in a week where {used} are taken; {limit} are allowed ({scope})."

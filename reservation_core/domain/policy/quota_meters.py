@@ -1,11 +1,10 @@
-"""How much somebody has under one quota at each time, and from when on so much more stays within a limit.
+"""How much is used under one quota at each time, and from when on a request stays within a limit.
 
-A meter counts what it is told; the limit comes with the question, for it may differ from job to job. Times and lengths
-are ints of microseconds as in `calendar`; GPU-time is GPUs times microseconds. A week goes from Monday 00:00 UTC to the
-next.
+A meter counts amounts; the limit comes with the question, since it may differ from job to job. Times and lengths are
+ints of microseconds as in `calendar`; GPU-time is GPUs times microseconds. A week begins on Monday 00:00 UTC.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,35 +17,15 @@ _REMEMBERED = 256
 
 
 class Amount(NamedTuple):
-    """So many GPUs in [start, end)."""
+    """Some GPUs in [start, end)."""
 
     gpus: int
     start: int
     end: int
 
 
-class Meter(Protocol):
-    """What counts under one quota."""
-
-    def add(self, amount: Amount) -> None:
-        """This counts, too."""
-        ...
-
-    def remove(self, amount: Amount) -> None:
-        """This, which was added, does not count any more."""
-        ...
-
-    def earliest(self, gpus: int, length: int, start: int, limit: int) -> int | None:
-        """The first time from `start` on at which so much more stays within the limit; None when it never does."""
-        ...
-
-    def most(self, start: int, end: int) -> int:
-        """The most there is in [start, end): GPUs at an instant, or GPU-time in one of its weeks."""
-        ...
-
-
 class AtOnce:
-    """GPUs at each instant. Limits are numbers of GPUs."""
+    """A meter of GPUs at each instant. Limits are numbers of GPUs."""
 
     __slots__ = ("_count", "_known", "_levels", "_table", "_times")
 
@@ -55,15 +34,14 @@ class AtOnce:
         self._times, self._levels = self._table
         self._times[0] = -FOREVER
         self._count = 1
-        # (limit - GPUs, length): between these times so many more for so long can't begin, until something is removed.
+        # (limit - GPUs, length): no such request fits between these times, until something is removed.
         self._known: dict[tuple[int, int], tuple[int, int]] = {}
 
     def add(self, amount: Amount) -> None:
-        """From `start` to `end` there are more."""
         self._change(amount.start, amount.end, amount.gpus)
 
     def remove(self, amount: Amount) -> None:
-        """There are as many as before it was added."""
+        """Remove an amount that was added."""
         self._known.clear()
         self._change(amount.start, amount.end, -amount.gpus)
 
@@ -73,14 +51,14 @@ class AtOnce:
         first = self._edge(start)
         last = self._edge(end)
         self._levels[first:last] += gpus
-        # A time at which nothing changes any more would only be looked at in vain.
+        # Drop times without a change.
         for index in (last, first):
             if self._levels[index] == self._levels[index - 1]:
                 self._table[:, index : self._count - 1] = self._table[:, index + 1 : self._count]
                 self._count -= 1
 
     def _edge(self, at: int) -> int:
-        """The index of a time, which is put in if it is not there."""
+        """The index of a time, which is inserted if missing."""
         index = int(self._times[: self._count].searchsorted(at))
         if index < self._count and self._times[index] == at:
             return index
@@ -94,18 +72,18 @@ class AtOnce:
         return index
 
     def earliest(self, gpus: int, length: int, start: int, limit: int) -> int | None:
-        """The first time from `start` on from which `gpus` more for `length` stay within `limit` at every instant."""
+        """The first time from `start` on from which `gpus` more for `length` stay within `limit`; None: never."""
         if gpus > limit:
             return None
-        asked = (limit - gpus, length)
-        since, until = self._known.get(asked, (start, start))
+        key = (limit - gpus, length)
+        since, until = self._known.get(key, (start, start))
         if not since <= start <= until:
             return self._search(limit - gpus, length, start)
-        found = self._search(limit - gpus, length, until)
+        earliest = self._search(limit - gpus, length, until)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
-        self._known[asked] = (since, found)
-        return found
+        self._known[key] = (since, earliest)
+        return earliest
 
     def _search(self, room: int, length: int, start: int) -> int:
         times = self._times[: self._count]
@@ -117,13 +95,13 @@ class AtOnce:
         begins = times[full]
         if begins[0] >= start + length:
             return start
-        # The last step is that of nobody, for ever: there always is one after those that are full.
+        # The last step has no GPUs and never ends, so one always follows those that are full.
         ends = times[full + 1]
         wide = np.append(begins[1:] - ends[:-1] >= length, True)
         return int(ends[wide.argmax()])
 
     def most(self, start: int, end: int) -> int:
-        """The most GPUs at one instant of [start, end)."""
+        """The most GPUs at an instant of [start, end)."""
         times = self._times[: self._count]
         first = int(times.searchsorted(start, side="right")) - 1
         last = int(times.searchsorted(end))
@@ -131,21 +109,20 @@ class AtOnce:
 
 
 class InWeeks:
-    """GPU-time in each week. Limits are GPU-time."""
+    """A meter of GPU-time in each week. Limits are GPU-time."""
 
     __slots__ = ("_full", "_used")
 
     def __init__(self) -> None:
         self._used: dict[int, int] = {}
-        # (limit, GPUs): all weeks from the one to before the other are full, until something is removed.
+        # (limit, GPUs): all weeks from the first to before the second are full, until something is removed.
         self._full: dict[tuple[int, int], tuple[int, int]] = {}
 
     def add(self, amount: Amount) -> None:
-        """Each week has its part of it."""
         self._change(amount, 1)
 
     def remove(self, amount: Amount) -> None:
-        """There is as much as before it was added."""
+        """Remove an amount that was added."""
         self._full.clear()
         self._change(amount, -1)
 
@@ -160,13 +137,13 @@ class InWeeks:
     def earliest(self, gpus: int, length: int, start: int, limit: int) -> int | None:
         """The first time from `start` on from which `gpus` more for `length` keep every week within `limit`."""
         at = self._after_full(gpus, start, limit)
-        # Beyond the last week in which there is anything all are alike: two starts tell for all.
+        # Beyond the last used week all weeks are alike: two starts are enough.
         last = max(max(self._used, default=at), at) + 2 * _WEEK
         while at <= last:
             for week in _weeks(at, at + length):
                 room = max(limit - self._used.get(week, 0), 0) // gpus
                 if _part(week, at, at + length) > room:
-                    # From here on less of it lies in this week only as the start comes nearer to the week's end.
+                    # A later start helps only if less of the request lies in this week.
                     at = week + _WEEK - room
                     break
             else:
@@ -174,7 +151,7 @@ class InWeeks:
         return None
 
     def _after_full(self, gpus: int, start: int, limit: int) -> int:
-        """`start`, or the end of the weeks from it on that have no room at all."""
+        """`start`, or the end of the full weeks from it on."""
         week = _week_of(start)
         since, until = self._full.get((limit, gpus), (week, week))
         known = since <= week <= until
@@ -190,6 +167,9 @@ class InWeeks:
     def most(self, start: int, end: int) -> int:
         """The most GPU-time in one of the weeks that [start, end) touches."""
         return max((self._used.get(week, 0) for week in _weeks(start, end)), default=0)
+
+
+Meter = AtOnce | InWeeks
 
 
 def _week_of(at: int) -> int:

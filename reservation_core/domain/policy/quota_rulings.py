@@ -1,9 +1,8 @@
-"""Which quotas bound what runs, and what they say of starts and slots.
+"""What the quotas say about starts and slots, one after the other.
 
-A slot is given beside all that counts at its time, and counts itself from then on. What comes later has to fit beside
-it, or a rule excepts it, or no rule bounds it: either way it takes nothing from the slot. So what was given, moved or
-lengthened after a slot was given does not count as it is used, nor does what was given back: who knows since when it
-was there.
+A slot was given beside all that counted at that time, and counts itself from then on. Later requests must fit beside
+it, or are excepted by a rule or bound by none: they take nothing from the slot. So amounts that were added, moved or
+extended after a slot was given don't count when the slot is used; nor does returned time, whose beginning is unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,27 +20,24 @@ _QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK)
 
 
 def limits_starts(policy: Policy) -> bool:
-    """Whether any rule bounds what may run at once or in a week."""
+    """Whether any rule limits GPUs at once or GPU-hours per week."""
     return any(getattr(rule.rules, name.value) is not None for rule in policy.rules for name in _QUOTAS)
 
 
 def counts_hours(policy: Policy) -> bool:
-    """Whether any rule bounds GPU-hours: then what was given back counts, too."""
+    """Whether any rule limits GPU-hours, so that returned time counts, too."""
     return any(rule.rules.max_gpu_hours_per_week is not None for rule in policy.rules)
 
 
 def spent(user: str, project: str | None, gpu_type: str, time: timedelta, since: datetime, now: datetime) -> Holding:
-    """So much GPU-time of the past as one holding within [since, now): for sums of a week it is the same."""
+    """Past GPU-time as one holding within [since, now), which gives the same sum of the week."""
     span = max(now - since, timedelta(microseconds=1))
     gpus = max(1, -(-time // span))
     return Holding("", ReservationKind.JOB, user, project, gpu_type, gpus, since, since + time / gpus)
 
 
 class Ruling:
-    """What the quotas of a policy say of starts and slots, one after the other, from all that counts for their owners.
-
-    What was allowed counts for the next.
-    """
+    """The quotas' decisions on starts and slots in order; what was allowed counts for the next."""
 
     def __init__(self, policy: Policy, names: Mapping[int, str], holdings: Sequence[Holding]) -> None:
         self._policy = policy
@@ -51,12 +47,12 @@ class Ruling:
         self._book = self._book_of(holdings)
 
     def in_slot(self, start: Start) -> bool:
-        """Whether a job starts in a slot that has come."""
+        """Whether a job starts in its slot."""
         slot = self._slots.get(start.id)
         return slot is not None and slot.start <= start.start
 
     def refuses_start(self, start: Start) -> Reason | None:
-        """Which quotas don't allow a start; None when it is allowed."""
+        """The quotas that refuse a start; None if it is allowed."""
         if start.asker is None:
             return None
         asked = (start.asker, len(start.gpus), length_micros(start.end - start.start), to_micros(start.start), start.id)
@@ -70,7 +66,7 @@ class Ruling:
         return reason
 
     def refuses_slot(self, slot: PlannedSlot) -> Reason | None:
-        """Which quotas don't allow a slot; None when it is allowed."""
+        """The quotas that refuse a slot; None if it is allowed."""
         if slot.asker is None:
             return None
         length = length_micros(slot.end - slot.start)

@@ -1,6 +1,6 @@
-"""How much is held when: the most at an instant, the sum in a week, and from when on a request would fit beside it.
+"""How much is held when: the peak, the sum in a week, and from when on a request would fit.
 
-Amounts in weeks are GPU-time: one GPU for an hour is an hour. A week goes from Monday 00:00 UTC to the next.
+Amounts in weeks are GPU-time: one GPU for an hour is an hour. A week begins on Monday 00:00 UTC.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ A_MONDAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """So many GPUs in [start, end)."""
+    """Some GPUs in [start, end)."""
 
     gpus: int
     start: datetime
@@ -22,12 +22,12 @@ class Held:
 
 
 def week_start(moment: datetime) -> datetime:
-    """The Monday 00:00 UTC at or before it."""
+    """The Monday 00:00 UTC at or before a time."""
     return A_MONDAY + (moment - A_MONDAY) // WEEK * WEEK
 
 
 def whole_minute(moment: datetime) -> datetime:
-    """The first whole minute at or after it: where a booking can start."""
+    """The first whole minute at or after a time, when a booking can start."""
     return A_MONDAY - (A_MONDAY - moment) // _MINUTE * _MINUTE
 
 
@@ -37,21 +37,21 @@ def overlap(start: datetime, end: datetime, first: datetime, last: datetime) -> 
 
 
 def levels(held: Sequence[Held]) -> list[tuple[datetime, int]]:
-    """(from when on, GPUs held) at each moment at which it changes, in order. Before the first it is 0."""
+    """(time, GPUs held from then on) at each change, in order; 0 before the first."""
     steps: dict[datetime, int] = {}
     for holding in held:
         if holding.end > holding.start:
             steps[holding.start] = steps.get(holding.start, 0) + holding.gpus
             steps[holding.end] = steps.get(holding.end, 0) - holding.gpus
-    found, level = [], 0
+    changes, level = [], 0
     for moment in sorted(steps):
         level += steps[moment]
-        found.append((moment, level))
-    return found
+        changes.append((moment, level))
+    return changes
 
 
 def peak(held: Sequence[Held], start: datetime, end: datetime) -> int:
-    """The most GPUs held at one instant of [start, end)."""
+    """The most GPUs held at an instant of [start, end)."""
     return max((level[1] for level in levels([_clipped(holding, start, end) for holding in held])), default=0)
 
 
@@ -62,10 +62,10 @@ def gpu_time(held: Sequence[Held], first: datetime, last: datetime) -> timedelta
 
 def weeks_of(start: datetime, end: datetime) -> list[datetime]:
     """The starts of the weeks that [start, end) touches."""
-    found = [week_start(start)]
-    while found[-1] + WEEK < end:
-        found.append(found[-1] + WEEK)
-    return found
+    weeks = [week_start(start)]
+    while weeks[-1] + WEEK < end:
+        weeks.append(weeks[-1] + WEEK)
+    return weeks
 
 
 def earliest_at_once(
@@ -73,13 +73,13 @@ def earliest_at_once(
 ) -> datetime | None:
     """The first whole minute from `start` on at which `gpus` more for `length` stay within `limit` at every instant.
 
-    `start` itself counts whether it is a whole minute or not. None when it is never possible.
+    `start` itself need not be a whole minute. None if it is never possible.
     """
     if gpus > limit:
         return None
     steps = levels(held)
     at = start
-    # The run of every step that is too high ends the attempt that reaches it; the next begins where that step ends.
+    # Each step that is too high and overlaps the attempt moves it to the step's end.
     for index, (moment, level) in enumerate(steps):
         ends = steps[index + 1][0] if index + 1 < len(steps) else moment
         if level + gpus > limit and moment < at + length and ends > at:
@@ -92,7 +92,7 @@ def earliest_in_weeks(
 ) -> datetime | None:
     """The first whole minute from `start` on at which `gpus` more for `length` keep every week within `limit`.
 
-    `start` itself counts whether it is a whole minute or not. None when it is never possible.
+    `start` itself need not be a whole minute. None if it is never possible.
     """
     used: dict[datetime, timedelta] = {}
     for holding in held:
@@ -100,12 +100,12 @@ def earliest_in_weeks(
             used[week] = used.get(week, timedelta(0)) + gpu_time([holding], week, week + WEEK)
     last = max((holding.end for holding in held), default=start)
     at = start
-    # Beyond the last week in which anything is held all weeks are alike: two starts tell for all.
+    # Beyond the last used week all weeks are alike: two starts are enough.
     while at <= max(last, start) + 2 * WEEK:
         for week in weeks_of(at, at + length):
             room = max(limit - used.get(week, timedelta(0)), timedelta(0)) // gpus
             if overlap(at, at + length, week, week + WEEK) > room:
-                # From here on less of it lies in this week only as the start comes nearer to the week's end.
+                # A later start helps only if less of the request lies in this week.
                 at = whole_minute(week + WEEK - room)
                 break
         else:

@@ -1,4 +1,4 @@
-"""How limits, times and amounts are told to people."""
+"""Limits, times and amounts in messages."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ _HOUR = timedelta(hours=1)
 
 
 def of_scope(scope: Scope) -> str:
-    """Where a limit comes from, for a person."""
+    """The scope of a limit, in a message."""
     owner = (
         f"user {scope.user}" if scope.user is not None else f"project {scope.project}" if scope.project else "everybody"
     )
@@ -16,17 +16,17 @@ def of_scope(scope: Scope) -> str:
 
 
 def said_moment(moment: datetime) -> str:
-    """To the minute, in UTC."""
+    """A time to the minute, in UTC."""
     return f"{moment:%Y-%m-%dT%H:%MZ}"
 
 
 def said_hours(time: timedelta) -> str:
-    """As hours, to the hundredth."""
+    """A length in hours, to the hundredth."""
     return f"{time / _HOUR:.2f}".rstrip("0").rstrip(".")
 
 
 def said_length(length: timedelta) -> str:
-    """In the largest unit that it is a whole number of."""
+    """A length in its largest whole unit."""
     seconds = int(length.total_seconds())
     for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if seconds and seconds % size == 0:
@@ -35,5 +35,5 @@ def said_length(length: timedelta) -> str:
 
 
 def counted(number: int, word: str) -> str:
-    """A number and what it is a number of."""
+    """A number with its noun."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

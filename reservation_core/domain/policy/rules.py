@@ -1,8 +1,8 @@
-"""May this be, by the policy? Every rule that a request breaks, at once, and from when on each would hold.
+"""The check of a request against the policy: every broken rule at once, and from when on each would hold.
 
-A request is checked against what holds already (`UsageView`): jobs by their ranges in the ledger, bookings by their
-slots; what runs within a booking is the booking's and does not count again. Starts that are proposed are whole minutes.
-An exception for bookings that start soon lifts what it names; what is booked under it counts for later requests.
+A request is checked against what is held (`UsageView`): jobs by their ranges in the ledger, bookings by their slots;
+what runs within a booking does not count again. Proposed starts are whole minutes. An exception for bookings that start
+soon lifts the rules that it names; bookings made under it count for later requests.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,15 @@ from reservation_core.domain.policy.rule_words import counted, of_scope, said_ho
 _HOUR = timedelta(hours=1)
 _TRIES = 1000
 _NAMED = 3
-"""How many waiting jobs a refusal names."""
+"""How many waiting jobs a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleRequest:
-    """A request that rules are applied to. `gpus` is the sum over all nodes; `gpu_type` None is any type.
+    """A request to check. `gpus` is the sum over all nodes; `gpu_type` None is any type.
 
-    A booking has a `start`; a job starts when it can, and is checked as if that were `now`. `replaces` is the
-    reservation that this request changes: what it holds now does not count. `keeps_start`: it changes without being
-    moved, so how far off its start is does not matter any more.
+    A booking has a `start`; a job starts when it can, and is checked as if that were `now`. `replaces` is the changed
+    reservation, whose holdings don't count. `keeps_start`: its start does not move, so the notice does not matter.
     """
 
     kind: ReservationKind
@@ -56,8 +55,7 @@ class RuleRequest:
 class Holding:
     """What a reservation holds of one type of GPU in [start, end), by the ledger.
 
-    `planned`: it is the slot of a job that waits. `made_at` is when it was
-    given, moved or lengthened last, where that is known.
+    `planned`: the slot of a waiting job. `made_at` is when it was given, moved or extended last, if known.
     """
 
     reservation_id: str
@@ -74,7 +72,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class OpenBooking:
-    """A booking that is not over: waiting, offered, confirmed or active. `gpu_type` None while it may be any."""
+    """An unfinished booking: waiting, offered, confirmed or active. `gpu_type` None: any, not chosen yet."""
 
     reservation_id: str
     user: str
@@ -96,9 +94,9 @@ NOTHING_HELD = UsageView()
 
 @dataclass(frozen=True, slots=True)
 class RuleBreach:
-    """A rule that says no: a stable code, and what it means here and what to do.
+    """A broken rule: a stable code, and a message that says what to do.
 
-    `possible_from` is the earliest start at which this rule would hold, if another start helps; `ask_from` is when the
+    `possible_from` is the earliest start at which the rule would hold, if a later start helps; `ask_from` is when the
     same request can be made, if waiting helps.
     """
 
@@ -109,14 +107,14 @@ class RuleBreach:
 
 
 def not_in_project(project: str, who: str = "You are") -> RuleBreach:
-    """Only members may ask for GPUs for a project; to others it is all the same whether there is such a project."""
+    """The breach of a non-member's request for a project, whether or not it exists."""
     detail = f"{who} in no project {project}. Leave `project` out, or ask to be made a member."
     return RuleBreach("no_such_project", detail)
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request at its start, with what bears on it."""
+    """A request at its start, with the facts that decide it."""
 
     request: RuleRequest
     limits: Limits
@@ -129,11 +127,11 @@ class _Question:
         return self.start + self.request.duration
 
     def counted(self, scope: Scope) -> list[Held]:
-        """What counts against a quota that this scope sets."""
+        """What counts against a quota of this scope."""
         return [Held(held.gpus, held.start, held.end) for held in self.usage.holdings if self.counts(held, scope)]
 
     def counts(self, holding: Holding, scope: Scope) -> bool:
-        """Whether it counts against a quota that this scope sets."""
+        """Whether a holding counts against a quota of this scope."""
         return (
             holding.reservation_id != self.request.replaces
             and _counts(scope, self.request, holding.user, holding.project)
@@ -141,7 +139,7 @@ class _Question:
         )
 
     def open_bookings(self, scope: Scope) -> list[OpenBooking]:
-        """The open bookings that count against a limit that this scope sets."""
+        """The open bookings that count against a limit of this scope."""
         return [
             booking
             for booking in self.usage.open_bookings
@@ -152,24 +150,24 @@ class _Question:
 
 
 def check(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> list[RuleBreach]:
-    """Every rule that the request breaks, in the order of RuleName; empty when it may be."""
+    """Every rule that the request breaks, in the order of RuleName; empty if it is allowed."""
     limits = policy.limits(request.user, request.project, request.gpu_type)
     start = now if request.start is None else request.start
     question = _Question(request, limits, usage, start, now)
     lifted = _lifted(question)
-    found = []
+    breaches = []
     for name, limit in limits:
         rule = _RULES.get(name)
         if rule is None or limit.value is None or name in lifted or not _concerns(name, request):
             continue
-        broken = rule(question, limit.value, limit.scope)
-        if broken is not None:
-            found.append(broken)
-    return found
+        breach = rule(question, limit.value, limit.scope)
+        if breach is not None:
+            breaches.append(breach)
+    return breaches
 
 
 def possible_from(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime) -> datetime | None:
-    """The earliest start, not before the one asked for, at which no rule is broken; None when there is none."""
+    """The earliest start, from the requested one on, at which no rule is broken; None when there is none."""
     start = now if request.start is None else request.start
     for _ in range(_TRIES):
         broken = check(replace(request, start=start), policy, usage, now)
@@ -184,15 +182,15 @@ def possible_from(request: RuleRequest, policy: Policy, usage: UsageView, now: d
 
 
 def never_possible(request: RuleRequest, policy: Policy, now: datetime) -> list[RuleBreach]:
-    """The rules that a job breaks whatever else is held: it would wait for ever."""
+    """The rules that a job breaks regardless of what is held, so that it would wait for ever."""
     return check(request, policy, NOTHING_HELD, now)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitUse:
-    """A limit that holds for a request, and what counts against it already; `used` None where nothing does.
+    """A limit that applies to a request, and the current use; `used` None for limits without one.
 
-    GPUs are those held at the fullest moment of the request's time, GPU-hours those of its fullest week.
+    GPUs are the peak in the request's time, GPU-hours those of its fullest week.
     """
 
     name: RuleName
@@ -224,7 +222,7 @@ def _used(q: _Question, name: RuleName, scope: Scope) -> float | None:
 
 
 def known_from(request: RuleRequest, limits: Limits, now: datetime) -> datetime:
-    """From when on `check` and `possible_from` need to know the ledger: the week's begin, or the cool-down's."""
+    """The earliest time that `check` and `possible_from` need to know the ledger from."""
     start = now if request.start is None else request.start
     cooldown = None if limits.cooldown is None else limits.cooldown.value
     return min(week_start(start), start - (cooldown or timedelta(0)))
@@ -237,7 +235,7 @@ def _concerns(name: RuleName, request: RuleRequest) -> bool:
 
 
 def _counts(scope: Scope, request: RuleRequest, user: str, project: str | None) -> bool:
-    """Whether what somebody holds counts against a quota of this scope."""
+    """Whether a user's holding counts against a quota of this scope."""
     return project == scope.project if scope.project is not None else user == request.user
 
 
@@ -271,7 +269,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
 
 
 def _promised(q: _Question, scope: Scope) -> str:
-    """The owner whose waiting jobs' slots are part of what is held in the request's time."""
+    """Say whose waiting jobs' slots are part of what is held in the request's time."""
     slots = [
         holding
         for holding in q.usage.holdings
@@ -279,10 +277,10 @@ def _promised(q: _Question, scope: Scope) -> str:
     ]
     if not slots:
         return ""
-    # Within a project they can be other members', whose jobs are not everybody's to know.
-    named = [slot.reservation_id for slot in slots if slot.user == q.request.user][:_NAMED]
-    whose = filter(None, (", ".join(named), "others" if len(slots) > len(named) else ""))
-    return f", {sum(slot.gpus for slot in slots)} of them promised to {' and '.join(whose)}"
+    # Within a project the jobs may be other members', which the user may not know.
+    own = [slot.reservation_id for slot in slots if slot.user == q.request.user][:_NAMED]
+    owners = filter(None, (", ".join(own), "others" if len(slots) > len(own) else ""))
+    return f", {sum(slot.gpus for slot in slots)} of them promised to {' and '.join(owners)}"
 
 
 def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | None:
@@ -354,8 +352,8 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | N
 
 
 def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None:
-    """It lies after one's booking of a type: between the last one and this one, and between this one and the next."""
-    mine = sorted(
+    """Check the time between a user's bookings of a type: after the last one, and before the next."""
+    bookings = sorted(
         (holding.start, holding.end)
         for holding in q.usage.holdings
         if holding.kind is ReservationKind.BOOKING
@@ -364,7 +362,7 @@ def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None
         and q.request.gpu_type in (None, holding.gpu_type)
     )
     at = q.start
-    for start, end in mine:
+    for start, end in bookings:
         if start < at + q.request.duration + limit and end + limit > at:
             at = max(at, whole_minute(end + limit))
     if at == q.start:

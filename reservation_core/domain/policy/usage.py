@@ -1,11 +1,9 @@
-"""What a report of usage says: GPU-time held, used, idle and wasted, by user, project or type of GPU.
+"""Usage reports: GPU-time held, used, idle and wasted, by user, project or type of GPU.
 
-*Held* is what the ledger gave: the range of every row of a job or booking in the common layer of the calendar, cut to
-the time asked for and to now. *Used* is the part of it in which a pod of ours ran, in a booking that of its jobs; and
-of pods of others that were admitted under it, as far as its jobs leave cards for them.
-*Idle* is held and not used. *Wasted* is the part of idle that can't come to anything any more: of bookings that are
-over and in which nothing ever ran, and of attempts of jobs that never came to run. What runs within a booking is
-counted once, as the booking's.
+*Held* is what the ledger gave: the ranges of jobs and bookings in the common calendar, cut to the report's time and to
+now. *Used* is the part in which a pod ran; in a booking, its jobs' pods and, as far as these leave GPUs, admitted pods
+of other systems. *Idle* is held and not used. *Wasted* is the part of idle that is lost for good: finished bookings in
+which nothing ran, and attempts of jobs that never ran. What runs within a booking counts once, as the booking's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +14,11 @@ from enum import StrEnum
 from typing import assert_never
 
 SUMMED_AFTER = timedelta(minutes=2)
-"""What was given back is told row by row for so long: no question asked now is about the time before that."""
+"""For how long returned time is reported row by row, so that no report can reach back before it."""
 
 
 class UsageBy(StrEnum):
-    """What a report has a line for."""
+    """What each line of a report is about."""
 
     USER = "user"
     PROJECT = "project"
@@ -37,7 +35,6 @@ class GpuTime:
 
     @property
     def idle(self) -> Decimal:
-        """Held and not used."""
         return self.held - self.used
 
     def __add__(self, other: "GpuTime") -> "GpuTime":
@@ -46,7 +43,7 @@ class GpuTime:
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """One user, project or type; `key` None is what was for no project."""
+    """The usage of one user, project or type; `key` None: without a project."""
 
     key: str | None
     time: GpuTime
@@ -54,19 +51,18 @@ class UsageLine:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """Lines in the order of their keys; what has no key comes last."""
+    """Lines in the order of their keys; `key` None comes last."""
 
     lines: Sequence[UsageLine]
 
     @property
     def total(self) -> GpuTime:
-        """The sum of all lines."""
         return sum((line.time for line in self.lines), GpuTime())
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSeries:
-    """GPU-time step by step, by key in order (what has no key comes last); each list has one entry for each step."""
+    """GPU-time per step, by key in order (None comes last); each list has one entry per step."""
 
     lines: Sequence[tuple[str | None, Sequence[GpuTime]]]
 
@@ -78,7 +74,7 @@ def steps_of(start: datetime, end: datetime, step: timedelta) -> list[tuple[date
 
 
 class SumSpan(StrEnum):
-    """Over what usage is summed: hours, days and months of UTC."""
+    """The spans of sums: hours, days and months of UTC."""
 
     HOUR = "hour"
     DAY = "day"
@@ -87,7 +83,7 @@ class SumSpan(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A part of a step that is no whole hour."""
+    """A part of a step that is not a whole hour."""
 
     step: int
     start: datetime
@@ -96,7 +92,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class SummedPart:
-    """Whole hours, days or months that are added to a step (`sign` 1) or taken from it (-1)."""
+    """Whole hours, days or months to add to a step (`sign` 1) or subtract from it (-1)."""
 
     step: int
     span: SumSpan
@@ -106,9 +102,9 @@ class SummedPart:
 
 
 def partition_steps(steps: Sequence[tuple[datetime, datetime]]) -> tuple[list[Edge], list[SummedPart]]:
-    """Make steps of the longest spans that sums have, and of what is left beside them.
+    """Split steps into the longest spans that have sums, and the rest.
 
-    A step that begins in the first half of a day is made of that day less the hours before; and likewise at its end.
+    A step that begins in the first half of a day is that day minus the hours before it; likewise at the end.
     """
     edges: list[Edge] = []
     summed: list[SummedPart] = []
@@ -123,11 +119,11 @@ def partition_steps(steps: Sequence[tuple[datetime, datetime]]) -> tuple[list[Ed
 
 
 _A_DAY_COSTS = timedelta(hours=2)
-"""A day has about as many sums as so many hours: somebody who had GPUs in any of its hours is in the day."""
+"""A day costs about as many sums as this: a user of any of its hours has a sum for the day."""
 
 
 def _hours(start: datetime, end: datetime) -> Iterator[tuple[SumSpan, datetime, datetime, int]]:
-    """Make [start, end), which is whole hours, of hours, days and months."""
+    """Split [start, end), which is whole hours, into hours, days and months."""
     first, last = _nearest_day(start), _nearest_day(end)
     if first >= last or abs(first - start) + abs(last - end) + _A_DAY_COSTS >= end - start:
         yield SumSpan.HOUR, start, end, 1
@@ -146,7 +142,7 @@ def _nearest_day(at: datetime) -> datetime:
 
 
 def _days(start: datetime, end: datetime) -> Iterator[tuple[SumSpan, datetime, datetime]]:
-    """Cut [start, end), which is whole days, into days and months."""
+    """Split [start, end), which is whole days, into days and months."""
     first, last = _ceil(start, SumSpan.MONTH), _floor(end, SumSpan.MONTH)
     if first >= last:
         yield SumSpan.DAY, start, end

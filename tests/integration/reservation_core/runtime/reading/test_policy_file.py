@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.policy.limits import EVERYBODY, UNLIMITED, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.policy.limits import UNLIMITED, Relaxation, RuleName, Rules, Scope
 from reservation_core.runtime.reading.policy_file import parse, take_over
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime
@@ -38,7 +38,7 @@ max_gpus = 0
 def test_what_it_says() -> None:
     found = {rule.scope: rule.rules for rule in parse(EXAMPLE.encode(), "policy.toml")}
     assert found == {
-        EVERYBODY: Rules(
+        Scope(): Rules(
             max_gpus=8,
             max_duration=timedelta(days=7),
             relaxed_if_starts_within=(Relaxation(timedelta(hours=2), frozenset({RuleName.MAX_GPUS})),),
@@ -101,7 +101,7 @@ async def test_it_is_taken_over_when_it_has_changed(runtime: Runtime, tmp_path: 
     # What an administrator sets stays for as long as the file stays as it is.
     async with runtime.uow() as uow:
         now = runtime.clock.now()
-        await uow.policies.put_rule(EVERYBODY, Rules(max_gpus=3), by="root", from_file=False, now=now)
+        await uow.policies.put_rule(Scope(), Rules(max_gpus=3), by="root", from_file=False, now=now)
         await uow.policies.put_rule(Scope(user="bob"), Rules(max_gpus=1), by="root", from_file=False, now=now)
     before = await changes(runtime)
     await take_over(runtime, file)
@@ -111,7 +111,7 @@ async def test_it_is_taken_over_when_it_has_changed(runtime: Runtime, tmp_path: 
     await take_over(runtime, file)
     assert await kept(runtime) == {"default": (9, True), "user:bob": (1, False)}
     async with runtime.uow() as uow:
-        assert (await uow.policies.lock_rule(EVERYBODY)).changed_by == "policy file"  # type: ignore[union-attr]
+        assert (await uow.policies.lock_rule(Scope())).changed_by == "policy file"  # type: ignore[union-attr]
 
 
 async def test_a_file_that_is_not_there_is_told(runtime: Runtime, tmp_path: Path) -> None:
