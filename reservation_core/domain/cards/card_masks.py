@@ -1,4 +1,4 @@
-"""Sets of cards on one node as bit masks, and which of them make the best set."""
+"""Sets of GPUs on one node as bit masks."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -14,9 +14,9 @@ def bits(mask: int) -> Iterator[int]:
 
 @lru_cache(maxsize=65_536)
 def pick_cards(free: int, gpus: int) -> int:
-    """Which `gpus` of the `free` cards (bit masks): neighbours if possible, from the shortest run that is long enough.
+    """Pick `gpus` of the `free` GPUs (bit masks): neighbours if possible, from the shortest run that is long enough.
 
-    Without such a run the longest runs come first, so that the job is in as few pieces as can be.
+    Without such a run the longest runs come first, so that the set has as few pieces as possible.
     """
     runs: list[tuple[int, int]] = []  # (length, lowest bit's number)
     position = 0

@@ -1,14 +1,14 @@
-"""One word for each model of card: what drivers call `NVIDIA H100 80GB HBM3` people ask for as `h100`.
+"""A short name for each GPU model: drivers say `NVIDIA H100 80GB HBM3`, users ask for `h100`.
 
-Labels of nodes hold the same names without spaces (`NVIDIA-H100-80GB-HBM3`). A part of a card or a shared card is
-another type than the whole: who asks for an `h100` gets all of one.
+Node labels hold the same names without spaces (`NVIDIA-H100-80GB-HBM3`). A slice of a GPU or a shared GPU is another
+type than a whole one: an `h100` is always whole.
 """
 
 import re
 from collections.abc import Mapping
 
 GPU_TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-"""What a normalised type looks like: the same as in requests and in the ledger."""
+"""The form of a normalised type, as in requests and in the ledger."""
 
 UNKNOWN = "unknown"
 
@@ -72,20 +72,19 @@ _MEMORY_GIB = {
 
 
 def normalised_gpu_type(name: str) -> str:
-    """The type of a card from its driver's name for it; an unknown model becomes a slug of its name.
+    """The type of a GPU from its driver's name; a slug of the name for an unknown model.
 
     Always matches GPU_TYPE; `unknown` for a name without a letter or digit.
     """
     spaced = re.sub(r"[\s_-]+", " ", name)
     for pattern, model in _MODELS:
-        match = pattern.search(spaced)
-        if match:
-            return _slug(model.format(*match.groups()) + _part_of_a_card(spaced))
+        if match := pattern.search(spaced):
+            return _slug(model.format(*match.groups()) + _slice_suffix(spaced))
     return _slug(_VENDOR.sub(" ", name.lower())) or _slug(name) or UNKNOWN
 
 
 class TypeWords:
-    """The words for types: the administrators' for a product (in any spelling that labels allow), else our own."""
+    """Names of types: the administrators' for a product (in any spelling that labels allow), else our own."""
 
     def __init__(self, words: Mapping[str, str]) -> None:
         self._words = {_as_label(product): word for product, word in words.items() if GPU_TYPE.fullmatch(word)}
@@ -99,18 +98,18 @@ OUR_WORDS = TypeWords({})
 
 
 def _as_label(product: str) -> str:
-    """A product as labels have it, which hold no spaces: the driver's own name for it is the same."""
+    """A product as a label value, which has no spaces; drivers' names become the same."""
     return re.sub(r"[\s_-]+", "-", product.strip().lower())
 
 
-def _part_of_a_card(spaced: str) -> str:
-    slice_of_it = _SLICE.search(spaced)
-    part = "" if slice_of_it is None else f"-mig-{slice_of_it[1]}"
-    return part + ("-shared" if _SHARED.search(spaced) else "")
+def _slice_suffix(spaced: str) -> str:
+    mig_slice = _SLICE.search(spaced)
+    suffix = "" if mig_slice is None else f"-mig-{mig_slice[1]}"
+    return suffix + ("-shared" if _SHARED.search(spaced) else "")
 
 
 def usual_memory_bytes(gpu_type: str) -> int | None:
-    """How much memory such a card has, in bytes, for cards that are only simulated; None for models not listed here."""
+    """The memory of a model in bytes, for simulated GPUs; None for models not listed here."""
     size = _MEMORY_GIB.get(gpu_type)
     return None if size is None else size * _GIB
 

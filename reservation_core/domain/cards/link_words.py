@@ -1,19 +1,19 @@
-"""How well the cards of a node are joined, as people and programs write it, and as numbers to compare.
+"""How well the GPUs of a node are linked, as text and as numbers to compare.
 
-Two forms are read. The matrix that `nvidia-smi topo -m` shows, one row a card, apart by `;` or a new line, words by
-spaces or tabs: `X NV4 SYS;NV4 X SYS;SYS SYS X`. Or groups of cards that are joined better with each other than with the
-rest, indices with `,` and `-`, groups apart by spaces: `0-3 4-7`. There the first word may say how cards are joined
-within a group (`NV4 0-1 2-3`), else it is taken for `PIX`; between groups it is `SYS`.
+Two forms of text are read. The matrix of `nvidia-smi topo -m`: one row per GPU, separated by `;` or a new line, words
+by spaces or tabs: `X NV4 SYS;NV4 X SYS;SYS SYS X`. Or groups of GPUs that are linked better with each other than with
+the rest: indices with `,` and `-`, groups separated by spaces: `0-3 4-7`. There the first word may name the links
+within a group (`NV4 0-1 2-3`; default `PIX`); between groups the link is `SYS`.
 """
 
 import re
 from functools import lru_cache
 
 Links = tuple[tuple[int, ...], ...]
-"""`links[i][j]`: how well the cards with the indices i and j are joined, larger is better; 0 for a card and itself."""
+"""`links[i][j]`: how well the GPUs with the indices i and j are linked, larger is better; 0 for a GPU and itself."""
 
 MOST_LINKED_CARDS = 64
-"""Of nodes with more cards than this nobody says how they are joined."""
+"""Links of nodes with more GPUs than this are not read."""
 
 LONGEST_TEXT = 32 * 1024
 
@@ -21,13 +21,13 @@ SELF = "X"
 APART = "SYS"
 TOGETHER = "PIX"
 _STEPS = (APART, "NODE", "PHB", "PXB", TOGETHER)
-"""Over what a card reaches another without NVLink, the longest way first."""
+"""The path between two GPUs without NVLink, the longest first."""
 _NVLINK = re.compile(r"NV([1-9][0-9]?)")
 _GROUP = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*")
 
 
 class BadLinksError(ValueError):
-    """A text does not say how cards are joined; says why."""
+    """A text does not describe links; the message says why."""
 
 
 @lru_cache(maxsize=4096)
@@ -38,11 +38,11 @@ def read_links(text: str) -> Links:
     rows = [row.split() for row in re.split(r"[;\n]", text.strip().rstrip(";"))]
     if not rows[0]:
         raise BadLinksError("it is empty")
-    return _matrix(rows) if any(SELF in row for row in rows) else _groups(rows)
+    return _read_matrix(rows) if any(SELF in row for row in rows) else _read_groups(rows)
 
 
 def written_links(links: Links) -> str:
-    """The matrix as text: the same for the same links, and read back as these."""
+    """The matrix as text, which `read_links` reads back; equal links give equal text."""
     return ";".join(" ".join(map(link_word, row)) for row in links)
 
 
@@ -70,7 +70,7 @@ def link_strength(word: str) -> int:
     return len(_STEPS) + int(nvlink[1])
 
 
-def _matrix(rows: list[list[str]]) -> Links:
+def _read_matrix(rows: list[list[str]]) -> Links:
     if len(rows) > MOST_LINKED_CARDS:
         raise BadLinksError(f"it has {len(rows)} rows, and at most {MOST_LINKED_CARDS} are read")
     if any(len(row) != len(rows) for row in rows):
@@ -85,12 +85,12 @@ def _matrix(rows: list[list[str]]) -> Links:
     return links
 
 
-def _groups(rows: list[list[str]]) -> Links:
+def _read_groups(rows: list[list[str]]) -> Links:
     words = [word for row in rows for word in row]
     within = link_strength(TOGETHER)
     if not words[0][0].isdigit():
         within = link_strength(words.pop(0))
-    groups = [_indices(word) for word in words]
+    groups = [_read_indices(word) for word in words]
     cards = sorted(index for group in groups for index in group)
     if not cards or cards != list(range(len(cards))):
         raise BadLinksError("its groups must have each card from 0 on, and each once")
@@ -101,14 +101,14 @@ def _groups(rows: list[list[str]]) -> Links:
     )
 
 
-def _indices(word: str) -> list[int]:
+def _read_indices(word: str) -> list[int]:
     if not _GROUP.fullmatch(word):
         raise BadLinksError(f"{word[:20]!r} is no group of indices; write it like 0-3 or 0,2")
-    found: list[int] = []
+    indices: list[int] = []
     for part in word.split(","):
         first, _, last = part.partition("-")
         end = int(last or first)
         if end < int(first) or end >= MOST_LINKED_CARDS:
             raise BadLinksError(f"{part!r} is no range of indices up to {MOST_LINKED_CARDS - 1}")
-        found += range(int(first), end + 1)
-    return found
+        indices += range(int(first), end + 1)
+    return indices

@@ -1,13 +1,13 @@
-"""The placement policies by name: what settings speak of, without what a policy needs to work."""
+"""The names of the placement policies, as settings use them."""
 
 from enum import StrEnum
 
 
 class PlacementPolicy(StrEnum):
-    """How nodes and cards are chosen.
+    """How nodes and GPUs are chosen.
 
-    `binpack` fills the fullest node; `spread` the emptiest. `fgd` leaves the fewest cards that the usual tasks can't
-    use. `priced`, the default, gives away what is worth least to the usual tasks.
+    `binpack` fills the fullest node; `spread` the emptiest. `fgd` leaves the fewest GPUs that typical tasks can't use.
+    `priced`, the default, gives away what is worth least to typical tasks.
     """
 
     BINPACK = "binpack"

@@ -1,9 +1,8 @@
-"""When everybody who waits will start: who has a slot then, all others in line order at their earliest fit.
+"""The estimated starts of waiting jobs: by their slot, else at their earliest fit in queue order.
 
-The forecast for those without a slot (they have just come, or stand far behind) is conservative: it reserves a place
-for each given those before it, and lets nobody pass. The real line moves at least as fast for the first, as long as
-nothing lasts longer than was thought and nobody comes in before it; how long a pod lasts that should have ended
-already is a guess.
+The forecast for jobs without a slot (new ones, or far behind) is conservative: it reserves a place for each after those
+before it, and lets no job pass. The real queue is at least as fast for the first, unless a job runs longer than
+expected or a new one goes first; the end of an overrunning pod is a guess.
 """
 
 from collections import Counter
@@ -30,18 +29,18 @@ _CACHE_SIZE = 64
 
 
 class PoolForecast:
-    """The calendar of one pool from `now` on, and the places reserved in it so far."""
+    """The calendar of one pool from `now` on, with the places reserved so far."""
 
     def __init__(self, pool: Pool, now: int) -> None:
         self.gpu_type = pool.gpu_type
         self._now = now
         self._busy: list[list[list[Range]]] = [[card.calendar.busy(now) for card in node.cards] for node in pool.nodes]
-        # For each number of GPUs: (a time before which the node can't have so many free, node position).
+        # For each number of GPUs: (a lower bound of the earliest start, node position).
         self._bounds: dict[int, list[tuple[int, int]]] = {}
         self._windows: dict[tuple[int, int], list[list[Range] | None]] = {}
 
     def earliest(self, gpus: int, nodes: int, length: int, never: int = 0) -> tuple[int, list[int]] | None:
-        """The earliest start of such a job, and the positions of its nodes; None when it could never be.
+        """The earliest start of such a job, and the positions of its nodes; None when there is none.
 
         Nodes in the mask `never` are not used.
         """
@@ -76,22 +75,22 @@ class PoolForecast:
             ]
             heapify(bounds)
         best: tuple[int, int] | None = None
-        looked_at: list[tuple[int, int]] = []
-        # A bound only ever grows as places are reserved, so an old one is still a bound.
+        tried: list[tuple[int, int]] = []
+        # A bound only grows as places are reserved, so an old one is still a lower bound.
         while bounds and (best is None or bounds[0] < best):
             bound, position = heappop(bounds)
             actual = self._bound(position, gpus)
             if actual > bound:
                 heappush(bounds, (actual, position))
                 continue
-            looked_at.append((bound, position))
+            tried.append((bound, position))
             if never >> position & 1:
                 continue
             start = node_windows(self._busy[position], gpus, length, self._now)[0][0]
             if best is None or (start, position) < best:
                 best = (start, position)
-        for seen_bound in looked_at:
-            heappush(bounds, seen_bound)
+        for entry in tried:
+            heappush(bounds, entry)
         return None if best is None else (best[0], [best[1]])
 
     def _bound(self, position: int, gpus: int) -> int:
@@ -99,7 +98,7 @@ class PoolForecast:
         return windows[0][0] if windows else FOREVER
 
     def reserve(self, start: int, length: int, gpus: int, positions: list[int]) -> None:
-        """Take `gpus` cards on each of these nodes for [start, start + length)."""
+        """Reserve `gpus` GPUs on each of these nodes for [start, start + length)."""
         end = start + length
         for position in positions:
             wanted = gpus
@@ -119,17 +118,17 @@ def forecast(
     slots: Mapping[str, tuple[str, int]],
     now: int,
 ) -> list[WaitEstimate]:
-    """What waiting jobs, given in the order of the line from its start, are told at `now` (microseconds).
+    """The estimates for waiting jobs, given in queue order, at `now` (microseconds).
 
-    `slots` has the type and the start of those that have a slot: that is what they are told.
+    `slots` has the type and the start of jobs with a slot, which are their estimates.
     """
     forecasts: dict[str, PoolForecast] = {}
     refusals: dict[tuple[int, int, str | None], Reason | None] = {}
     headed: set[str] = set()
-    answer: list[WaitEstimate] = []
+    estimates: list[WaitEstimate] = []
     places: Counter[str | None] = Counter()
     for job in jobs:
-        # A place in the line of the requested type: who waits for other cards is not before anybody here.
+        # Positions count per requested type: jobs for other types are not ahead.
         places[job.gpu_type] += 1
         position = places[job.gpu_type]
         shape = (job.gpus, job.nodes, job.gpu_type)
@@ -137,14 +136,14 @@ def forecast(
             refusals[shape] = capacity.unplaceable(*shape)
         refusal = refusals[shape]
         if refusal is not None:
-            answer.append(WaitEstimate(job.id, position, refusal, None))
+            estimates.append(WaitEstimate(job.id, position, refusal, None))
             continue
         able = reach.pools_for(job.gpu_type, job.shape)
         types = [pool.gpu_type for pool in able]
         slot = slots.get(job.id)
         for gpu_type in types if slot is None else ():
             if gpu_type not in forecasts:
-                # A large pool's calendar takes tens of milliseconds to copy, and those who start at once wait for it.
+                # Copying a large pool's calendar takes tens of milliseconds, which starting jobs wait for.
                 forecasts[gpu_type] = PoolForecast(pools[gpu_type], now)
         if slot is None:
             chosen, start = _reserve(job, [(forecasts[pool.gpu_type], reach.avoided(pool, job).never) for pool in able])
@@ -154,17 +153,17 @@ def forecast(
         if headless:
             headed.add(chosen if chosen in headless else headless[0])
         reason = waiting_for_gpus(*shape) if headless else behind_in_line(job.gpu_type)
-        answer.append(WaitEstimate(job.id, position, reason, to_moment(start)))
-    return answer
+        estimates.append(WaitEstimate(job.id, position, reason, to_moment(start)))
+    return estimates
 
 
 def _reserve(job: Waiting, forecasts: list[tuple[PoolForecast, int]]) -> tuple[str, int]:
-    """Reserve a job's place where it starts first; answers the type and the start."""
+    """Reserve a job's place where it starts first; returns the type and the start."""
     length = length_micros(job.length)
     fits = [
-        (found, forecast)
+        (place, forecast)
         for forecast, never in forecasts
-        if (found := forecast.earliest(job.gpus, job.nodes, length, never)) is not None
+        if (place := forecast.earliest(job.gpus, job.nodes, length, never)) is not None
     ]
     (start, positions), chosen = min(fits, key=lambda fit: (fit[0][0], fit[1].gpu_type))
     chosen.reserve(start, length, job.gpus, positions)

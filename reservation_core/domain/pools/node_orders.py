@@ -1,8 +1,7 @@
-"""In which order a policy takes nodes with whole cards of one type: by how many of a node's cards are free.
+"""The order in which a policy takes nodes of one type, by the number of their free GPUs.
 
-The more of a node's free cards the usual jobs could use, the more these are worth. The usual jobs are those that wait
-and those that run: `Demand` says of them how many pieces of each size there are, where a piece is what a job asks for
-on one node.
+Free GPUs are worth more the more of them typical jobs could use. Typical jobs are those that wait and those that run:
+`Demand` counts their pieces of each size, where a piece is what a job asks for on one node.
 """
 
 from collections.abc import Mapping
@@ -12,15 +11,15 @@ from typing import assert_never
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 
 Demand = Mapping[int, int]
-"""How many pieces are asked for, by their number of cards."""
+"""The number of pieces by their number of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """`counts` are the numbers of free cards that are enough for a piece, those to be taken first in front.
+    """`counts` are the numbers of free GPUs that are enough for a piece, in the order of preference.
 
-    `cost[count]` is what a piece costs there: less is better, and comparable between types of cards. Of counts at which
-    it costs the same, the smaller goes first.
+    `cost[count]` is the cost of a piece there: less is better, and comparable between types. Of equal costs the smaller
+    count goes first.
     """
 
     counts: tuple[int, ...]
@@ -28,7 +27,7 @@ class NodeOrder:
 
 
 def node_order(policy: PlacementPolicy, gpus: int, largest: int, demand: Demand) -> NodeOrder:
-    """The order for a piece of `gpus` cards where no node has more than `largest`."""
+    """The order for a piece of `gpus` GPUs where no node has more than `largest`."""
     demand = {size: pieces for size, pieces in demand.items() if size <= largest}
     cost = tuple(_cost(policy, gpus, free, demand) for free in range(largest + 1))
     return NodeOrder(tuple(sorted(range(gpus, largest + 1), key=lambda free: (cost[free], free))), cost)
@@ -53,14 +52,14 @@ def _cost(policy: PlacementPolicy, gpus: int, free: int, demand: Demand) -> floa
 
 
 def _fragments(free: int, demand: Demand) -> int:
-    """Free cards that the usual piece can't use: all of them, for those that are larger (see `fgd`)."""
+    """Free GPUs that the typical piece can't use: all of them, for larger pieces (see `fgd`)."""
     return free * sum(pieces for size, pieces in demand.items() if size > free)
 
 
 def _worth(free: int, demand: Demand) -> int:
-    """Free cards that pieces of each size could use if they came alone, by the cards asked for in that size.
+    """Free GPUs that pieces of each size could use alone, weighted by the GPUs demanded in that size.
 
-    The rest counts in part, for the rest of a piece may come free beside it: by the square of how much of a piece it
-    is, so that what lacks little is dearer by the card than what lacks much.
+    A remainder counts in part, since more GPUs may become free beside it: by the square of its share of a piece, so
+    that a GPU of a nearly complete piece is worth more.
     """
     return sum(size * pieces * (free - free % size) + pieces * (free % size) ** 2 for size, pieces in demand.items())

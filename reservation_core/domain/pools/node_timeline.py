@@ -1,7 +1,7 @@
-"""When the cards of one node are free, as one line of time for all of them.
+"""When the GPUs of one node are free, as one timeline for all of them.
 
-From each of `times` until the next, exactly the cards in the mask beside it are free; the last lasts for ever. So that
-enough cards are free together is a question to few small ints, however it came about.
+From each of `times` until the next, exactly the GPUs in the mask beside it are free; the last lasts for ever. So the
+question whether enough GPUs are free together needs only few small ints.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,12 +14,12 @@ from reservation_core.domain.pools.pool import PoolCard
 
 
 class Timeline:
-    """Begins at the `now` it was made for, and holds as long as no row of its cards begins, ends, comes or goes."""
+    """Begins at its `now`, and is valid as long as no row of its GPUs begins, ends, is added or removed."""
 
     __slots__ = ("masks", "times")
 
     def __init__(self, cards: Iterable[PoolCard], now: int, without: str | None = None) -> None:
-        """From the calendars of these cards; `without` the rows of one reservation, as if it were not there."""
+        """Read the calendars of these GPUs, `without` the rows of one reservation."""
         changes: dict[int, int] = {}
         mask = 0
         for card in cards:
@@ -44,17 +44,17 @@ class Timeline:
                 self.masks.append(mask)
 
     def windows(self, gpus: int) -> list[Range]:
-        """For every length, the first range in which `gpus` cards are free together for so long is among these.
+        """Ranges that contain, for every length, the first one in which `gpus` GPUs are free together.
 
-        In order of start and of end, and of length but for the first, which may have begun before it is asked for. The
-        last never ends; there is none when there are fewer cards.
+        In order of start and of end, and of length but for the first, which may have begun before `now`. The last never
+        ends; there is none if the node has fewer GPUs.
         """
         times, masks = self.times, self.masks
-        found: list[Range] = []
+        windows: list[Range] = []
         before = longest = latest = 0
         count = len(masks)
         for index, mask in enumerate(masks):
-            # The earliest start of anything is at a time at which a card becomes free.
+            # The earliest start of any request is when a GPU becomes free.
             if mask & ~before and mask.bit_count() >= gpus:
                 start = times[index]
                 end = FOREVER
@@ -67,17 +67,17 @@ class Timeline:
                             break
                         free = left
                 if end - start > longest and end > latest:
-                    found.append((start, end))
+                    windows.append((start, end))
                     if end == FOREVER:
                         break
                     latest = end
                     if index:
                         longest = end - start
             before = mask
-        return found
+        return windows
 
     def _until(self, free: int, gpus: int, index: int) -> int:
-        """Until when `gpus` of these cards are free together, from the time at `index` on."""
+        """Until when `gpus` of these GPUs are free together, from the time at `index` on."""
         masks = self.masks
         for after in range(index + 1, len(masks)):
             left = free & masks[after]
@@ -88,9 +88,9 @@ class Timeline:
         return FOREVER
 
     def first_window(self, gpus: int, length: int, at: int) -> Range | None:
-        """The first start from `at` on at which `gpus` cards are free for `length`, and until when it can begin.
+        """The first start from `at` on at which `gpus` GPUs are free for `length`, and a lower bound of the last one.
 
-        None when there are not so many cards. The end is a bound: it may be that one can begin later still.
+        None if the node has fewer GPUs.
         """
         times, masks = self.times, self.masks
         first = max(0, bisect_right(times, at) - 1)
@@ -104,18 +104,18 @@ class Timeline:
         return None
 
     def cut(self, mask: int, start: int, end: int) -> None:
-        """These cards are taken for [start, end)."""
+        """Mark these GPUs as taken for [start, end)."""
         masks = self.masks
         first, last = self._edge(start), self._edge(end)
         for index in range(first, last):
             masks[index] &= ~mask
-        # A time at which nothing changes any more would only be looked at in vain.
+        # Drop times without a change.
         for index in (last, first):
             if index and masks[index] == masks[index - 1]:
                 del masks[index], self.times[index]
 
     def _edge(self, at: int) -> int:
-        """The index of a time, which is put in if it is not there."""
+        """The index of a time, which is inserted if missing."""
         index = bisect_left(self.times, at)
         if index == len(self.times) or self.times[index] != at:
             self.times.insert(index, at)
@@ -123,10 +123,10 @@ class Timeline:
         return index
 
     def pick(self, gpus: int, start: int, end: int, sets: CardSets | None = None) -> int:
-        """Which cards to take for [start, end), as a mask: those of least use to others, by what is left of their time.
+        """Choose GPUs for [start, end), as a mask: those whose remaining free time is of least use to others.
 
         First those that are not free for long afterwards, then those that have not been free for long before. With
-        `sets`, those that are joined best, and of sets that are joined alike the one with most of these cards.
+        `sets`, the best-linked set, and of equal ones that with most of these GPUs.
         """
         times, masks = self.times, self.masks
         first = max(0, bisect_right(times, start) - 1)
@@ -152,7 +152,7 @@ class Timeline:
 
 
 def _busy(rows: list[Row], now: int) -> list[Range]:
-    """What `GpuCalendar.busy` says; quicker where the rows are in order and don't overlap, as nearly all do."""
+    """The same as `GpuCalendar.busy`, faster for rows in order without overlap, as nearly all are."""
     busy: list[Range] = []
     latest = -FOREVER
     for row in rows:

@@ -1,10 +1,9 @@
-"""The choice of nodes and cards for one job in the GPUs of one type, so that large gaps survive.
+"""The choice of nodes and GPUs of one type for a job, so that large gaps survive.
 
-Of the nodes that can take it, the policy has some taken first by how many of their cards are free (see `node_orders`);
-of those with as many, the ones whose free cards are joined best. On a node the set of cards that is joined best, where
-that is known and makes a difference, else the smallest run of neighbouring cards that is long enough; and where some
-free cards are promised to others later, those first, as long as the job ends before. Sets of cards and of nodes are int
-bit masks, which keeps a choice among thousands of nodes to a few operations.
+The policy orders the nodes by their number of free GPUs (see `node_orders`); among equal ones, those with the
+best-linked free GPUs go first. On a node: the best-linked set, where links are known and differ, else the smallest run
+of neighbours that is long enough; GPUs that are promised later go first if the job ends before that. Sets of GPUs and
+of nodes are int bit masks, so that a choice among thousands of nodes takes a few operations.
 """
 
 from collections import Counter
@@ -22,14 +21,14 @@ from reservation_core.domain.plan import PlacedGpu
 from reservation_core.domain.pools.node_orders import Demand, NodeOrder, node_order
 
 _WINDOW_CACHE_SIZE = 8
-"""For how many (gpus, length) a pool remembers its nodes' windows: there is one head of the line, seldom more."""
+"""For how many (gpus, length) a pool keeps its nodes' windows: there is one head of the queue, seldom more."""
 
 _COMPARED = 16
-"""Of so many nodes that are alike to the policy the one is sought whose free cards are joined best."""
+"""Of how many nodes that are equal to the policy the best-linked one is searched."""
 
 
 class PoolCard:
-    """One usable card in a pool: its bit on its node, its calendar, and what a start says of it at rank 0."""
+    """One usable GPU in a pool: its bit on its node, its calendar, and its placement at rank 0."""
 
     __slots__ = ("bit", "calendar", "placed")
 
@@ -39,17 +38,16 @@ class PoolCard:
         self.placed = PlacedGpu(gpu.id, gpu.node, gpu.index, 0)
 
     def placed_at(self, rank: int) -> PlacedGpu:
-        """What a start says of this card at a rank."""
-        here = self.placed
-        return here if rank == 0 else PlacedGpu(here.gpu_id, here.node, here.index, rank)
+        """The placement of this GPU at a rank."""
+        placed = self.placed
+        return placed if rank == 0 else PlacedGpu(placed.gpu_id, placed.node, placed.index, rank)
 
 
 class NodeCards:
-    """The usable cards of one type on one node, and which of them are free now.
+    """The usable GPUs of one type on one node, and which of them are free now.
 
-    `upcoming` holds, for the cards that are free now and promised to somebody later, their bit and that start; `near`
-    the waiting jobs among those whom they are promised to. `sets` is there where it makes a difference which cards are
-    together.
+    `upcoming` holds, for GPUs that are free now and promised later, their bit and that start; `near` the waiting jobs
+    that they are promised to. `sets` is None where all sets of GPUs are equal.
     """
 
     __slots__ = ("by_bit", "cards", "free", "links", "near", "position", "sets", "upcoming")
@@ -58,7 +56,7 @@ class NodeCards:
         self, position: int, gpus: list[Gpu], calendars: dict[int, GpuCalendar], links: Links | None = None
     ) -> None:
         gpus = sorted(gpus, key=lambda gpu: gpu.index)
-        # Neighbouring indices get neighbouring bits; any larger step leaves one bit out, however large it is.
+        # Neighbouring indices get neighbouring bits; any larger step skips exactly one bit.
         number = 0
         numbers = [number]
         for left, right in pairwise(gpus):
@@ -74,20 +72,20 @@ class NodeCards:
         self.near: list[str] = []
 
     def pick(self, free: int, gpus: int, preferred: int = 0) -> int:
-        """Which `gpus` of these free cards to take; of cards that are as good, the `preferred` ones."""
+        """Choose `gpus` of these free GPUs, `preferred` ones first among equals."""
         if self.sets is not None:
             return self.sets.pick(free, gpus, preferred)
         preferred &= free
         return pick_cards(preferred if preferred.bit_count() >= gpus else free, gpus)
 
     def quality(self, free: int, gpus: int) -> Quality:
-        """How well the best `gpus` of these free cards are joined."""
+        """How well the best `gpus` of these free GPUs are linked."""
         return quality_alike(self.links, gpus) if self.sets is None else self.sets.best_quality(free, gpus)
 
 
 @dataclass(slots=True)
 class Shadow:
-    """Where and when the head of the line will start at the latest: `cards` maps node positions to masks of cards."""
+    """The reservation of the head of the queue: its latest start, and masks of GPUs by node position."""
 
     start: int
     cards: dict[int, int]
@@ -99,7 +97,7 @@ class Shadow:
 
 @dataclass(frozen=True, slots=True)
 class Avoided:
-    """Nodes that a job is better off without, as masks of positions: those not used, and those used last."""
+    """Nodes that a job avoids, as masks of positions: never used, or used last."""
 
     never: int = 0
     last: int = 0
@@ -108,19 +106,18 @@ class Avoided:
 NOTHING = Avoided()
 
 Spots = list[tuple[NodeCards, int]]
-"""A choice: for each node, in the order of ranks, the mask of its cards."""
+"""A choice: for each node, in the order of ranks, the mask of its GPUs."""
 
 Cost = tuple[float, int]
-"""What a choice costs by the policy, and how many free cards its nodes have left; less is better."""
+"""The cost of a choice by the policy, and how many free GPUs its nodes have left; less is better."""
 
 
 class Pool:
-    """All usable cards of one type on available nodes, kept ready for the question «who can start now».
+    """All usable GPUs of one type on available nodes, prepared for the question which job can start now.
 
-    The cards that are free now are kept by node in `_buckets`: the mask of the nodes with exactly so many free cards.
-    `refresh` must be called for every node whose calendars changed or where time has passed an edge. `near` counts the
-    nodes on which a card is free now that the next is one of `slots`: a waiting job, which may have it sooner. `links`
-    are by the names of nodes.
+    `_buckets` has, for each number of free GPUs, the mask of the nodes with exactly that many. `refresh` must be called
+    for every node whose calendars changed or where time has passed an edge. `near` counts the nodes on which a free GPU
+    is next promised to one of `slots`: a waiting job, which may get it sooner. `links` are by node name.
     """
 
     def __init__(
@@ -139,11 +136,15 @@ class Pool:
         self._orders: dict[int, NodeOrder] = {}
         self.near: Counter[str] = Counter()
         self._slots = slots
-        said = links or {}
+        links = links or {}
         self.nodes = [
-            NodeCards(position, gpus, calendars, said.get(gpus[0].node)) for position, gpus in enumerate(nodes)
+            NodeCards(position, gpus, calendars, links.get(gpus[0].node)) for position, gpus in enumerate(nodes)
         ]
-        self._uneven = any(node.sets is not None for node in self.nodes) or self._joined_otherwise()
+        # Whether it matters which of several nodes, or which of a node's GPUs, are taken.
+        self._uneven = (
+            any(node.sets is not None for node in self.nodes)
+            or len({quality_alike(node.links, 2) for node in self.nodes}) > 1
+        )
         self._places = {gpus[0].node: 1 << position for position, gpus in enumerate(nodes)}
         self.free = 0
         self.version = 0
@@ -155,12 +156,8 @@ class Pool:
         self._upcoming = 0
         self._windows: dict[tuple[int, int], list[list[Range] | None]] = {}
 
-    def _joined_otherwise(self) -> bool:
-        """Whether two nodes differ in how their cards are joined, each alike."""
-        return len({quality_alike(node.links, 2) for node in self.nodes}) > 1
-
     def refresh(self, now: int) -> None:
-        """Look again at the nodes in `stale`."""
+        """Update the nodes in `stale`."""
         if self.stale:
             for position in self.stale:
                 self._refresh_node(self.nodes[position], now)
@@ -177,7 +174,7 @@ class Pool:
                 free |= card.bit
             elif calendar.is_free(now):
                 free |= card.bit
-                # No row is held here, and those that cover no time from now on never matter again.
+                # No row is held here, and those that have ended never matter again.
                 following = calendar.next_row(now)
                 if following is not None:
                     upcoming.append((card.bit, following[0]))
@@ -214,16 +211,16 @@ class Pool:
             windows[node.position] = None
 
     def positions_of(self, names: Iterable[str]) -> int:
-        """The mask of the nodes with these names; names of others are nothing."""
+        """The mask of the nodes with these names; unknown names are ignored."""
         return sum(self._places.get(name, 0) for name in names)
 
     def could_run(self, gpus: int, nodes: int, avoided: int) -> bool:
-        """Whether the nodes that are not `avoided` would be enough if nobody held anything."""
+        """Whether the nodes that are not `avoided` would be enough if nothing were held."""
         able = sum(len(node.cards) >= gpus for node in self.nodes if not avoided >> node.position & 1)
         return able >= nodes
 
     def has_room(self, gpus: int, nodes: int, never: int = 0) -> bool:
-        """Whether enough nodes, none of them in `never`, have enough free cards now, whatever is promised for later."""
+        """Whether enough nodes outside `never` have enough free GPUs now, ignoring later promises."""
         if self.free < gpus * nodes:
             return False
         for members in self._buckets[gpus:]:
@@ -234,7 +231,7 @@ class Pool:
         return False
 
     def set_demand(self, demand: Demand) -> None:
-        """Set the usual demand from now on."""
+        """Set the typical demand from now on."""
         if demand != self._demand:
             self._demand = demand
             self._orders.clear()
@@ -248,10 +245,7 @@ class Pool:
     def place(
         self, gpus: int, nodes: int, end: int, shadow: Shadow | None, avoided: Avoided = NOTHING
     ) -> tuple[Cost, Spots] | None:
-        """Where a job can start now and run until `end` without touching `shadow`; None when it can't.
-
-        Answers what that costs, and the cards.
-        """
+        """Where a job can start now and run until `end` without touching `shadow`, and its cost; None if nowhere."""
         order = self._order(gpus)
         tiers = (~(avoided.never | avoided.last), avoided.last) if avoided.last else (~avoided.never,)
         limited = self._upcoming
@@ -264,7 +258,7 @@ class Pool:
         left = 0
         for tier, count in product(tiers, order.counts):
             members = self._buckets[count] & tier
-            # Promised cards first: a job that ends in time is best put where a long one can't go.
+            # Promised GPUs first: a job that ends in time fits where a long one does not.
             for node in self._in_order(members & limited, gpus) if limited else ():
                 mask = _pick_limited(node, gpus, end, shadow)
                 if mask:
@@ -282,18 +276,14 @@ class Pool:
         return None
 
     def _in_order(self, members: int, gpus: int) -> Iterator[NodeCards]:
-        """These nodes, of some of them first the one whose free cards are joined best."""
-        found = (self.nodes[place.bit_length() - 1] for place in bits(members))
+        """These nodes; of the first few the best-linked ones go first."""
+        nodes = (self.nodes[place.bit_length() - 1] for place in bits(members))
         if gpus > 1 and self._uneven:
-            yield from sorted(
-                islice(found, _COMPARED),
-                key=lambda node: node.quality(node.free, gpus),
-                reverse=True,
-            )
-        yield from found
+            yield from sorted(islice(nodes, _COMPARED), key=lambda node: node.quality(node.free, gpus), reverse=True)
+        yield from nodes
 
     def occupy(self, spots: Spots, row: Row) -> tuple[PlacedGpu, ...]:
-        """Write a start into the calendars of its cards; answers them in the order of rank and index."""
+        """Add a start to the calendars of its GPUs; returns them in the order of rank and index."""
         placed: list[PlacedGpu] = []
         for rank, (node, mask) in enumerate(spots):
             for bit in bits(mask):
@@ -308,11 +298,11 @@ class Pool:
         return tuple(placed)
 
     def earliest(self, gpus: int, nodes: int, length: int, now: int, never: int = 0) -> int | None:
-        """The earliest start of a job on these cards by their calendars alone; None when it could never be."""
+        """The earliest start of a job by the calendars alone; None when there is none."""
         return earliest_start(self._windows_for(gpus, length, now, never), nodes, now)
 
     def shadow(self, gpus: int, nodes: int, length: int, now: int, never: int = 0) -> Shadow | None:
-        """The earliest fit as concrete cards, chosen so that little of what is free now is kept from others."""
+        """The earliest fit as concrete GPUs, chosen so that few of those free now are kept from others."""
         windows = self._windows_for(gpus, length, now, never)
         start = earliest_start(windows, nodes, now)
         if start is None:
@@ -344,17 +334,17 @@ class Pool:
             windows = known[node.position]
             if windows is None:
                 windows = node_windows([card.calendar.busy(now) for card in node.cards], gpus, length, now)
-                # What an overrun is thought to last moves with `now`, so that is never remembered.
+                # The expected end of an overrun moves with `now`, so it is never cached.
                 if not self.overrun >> node.position & 1:
                     known[node.position] = windows
             answer.append(windows)
         if never:
-            return [[] if never >> position & 1 else found_windows for position, found_windows in enumerate(answer)]
+            return [[] if never >> position & 1 else node for position, node in enumerate(answer)]
         return answer
 
 
 def _pick_limited(node: NodeCards, gpus: int, end: int, shadow: Shadow | None) -> int:
-    """The choice on a node where some cards are promised to others later; 0 when not enough are free until `end`."""
+    """Choose GPUs on a node where some are promised later; 0 if too few are free until `end`."""
     free = node.free
     promised = 0
     for bit, start in node.upcoming:

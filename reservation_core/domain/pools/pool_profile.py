@@ -1,9 +1,8 @@
-"""When cards of one pool are free from now on, kept ready for the question «when is the earliest fit».
+"""The free time of one pool's GPUs from now on, prepared for the question when the earliest fit is.
 
-For each number of cards that is asked for, the first windows of all nodes are kept in arrays: one look over these says
-for every node before when it certainly can't take something of some length. That is a *bound*: what was taken since it
-was noted is looked at only on the nodes with the least bounds, for windows only ever shrink while places are taken.
-Where something is given back, nothing is known of the node until it is looked at.
+For each requested number of GPUs, arrays hold the first windows of all nodes: one pass over them gives a lower bound of
+each node's earliest start. Since windows only shrink while places are taken, only the nodes with the least bounds are
+checked exactly. When GPUs are freed, nothing is known of their node until it is checked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,24 +18,24 @@ from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import NodeCards, Pool
 
 _KEPT = 3
-"""How many windows of a node the arrays have; the last of them stands for all after it, too."""
+"""How many windows of a node the arrays hold; the last one stands for all after it, too."""
 
 _NONE: list[Range] = [(FOREVER, FOREVER)] * _KEPT
 
 _LEARNED = 64
-"""How many nodes are looked at for the first time at once."""
+"""How many nodes are checked for the first time at once."""
 
 _TIED = 8
-"""How many nodes more than needed are looked at when several could start at the same time."""
+"""How many extra nodes are checked when several could start at the same time."""
 
 Times = NDArray[np.int64]
 
 
 class _Firsts:
-    """The first windows of all nodes for one number of cards: in row r of the arrays those that are r-th on their node.
+    """The first windows of all nodes for one number of GPUs; row r of the arrays holds each node's r-th window.
 
-    `windows` has all of a node's; None where its calendars have changed since. Nodes from `unseen` on were never looked
-    at.
+    `windows` has all windows of a node; None if its calendars have changed since. Nodes from `unseen` on were never
+    checked.
     """
 
     __slots__ = ("_lengths", "_starts", "_table", "unseen", "windows")
@@ -53,13 +52,13 @@ class _Firsts:
                 self.forget(position)
 
     def forget(self, position: int) -> None:
-        """Nothing is known of a node that has enough cards."""
+        """Forget the windows of a node that has enough GPUs."""
         self.windows[position] = None
         self._starts[0, position] = 0
         self._lengths[0, position] = FOREVER
 
     def note(self, position: int, windows: list[Range]) -> None:
-        """The windows of a node are these."""
+        """Store the windows of a node."""
         self.windows[position] = windows
         kept = (windows + _NONE)[:_KEPT]
         if len(windows) > _KEPT:
@@ -67,21 +66,21 @@ class _Firsts:
         self._table[:, position] = [start for start, _ in kept] + [end - start for start, end in kept]
 
     def bounds(self, length: int) -> Times:
-        """For each node a time before which it can't take something of this length."""
+        """For each node a time before which nothing of this length fits."""
         answer: Times = np.minimum.reduce(np.where(self._lengths >= length, self._starts, FOREVER))
         return answer
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A place: from `start` on, these cards of these nodes."""
+    """A place: the GPUs of each node, from `start` on."""
 
     start: int
     spots: tuple[tuple[NodeCards, int], ...]
 
 
 class PoolProfile:
-    """One pool's free time. `forget` must be called for each node whose calendars have changed."""
+    """The free time of one pool. `forget` must be called for each node whose calendars have changed."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -90,7 +89,7 @@ class PoolProfile:
         self._firsts: dict[int, _Firsts] = {}
 
     def forget(self, position: int, *, freed: bool) -> None:
-        """The calendars of this node have changed; `freed`: something may be free sooner than before."""
+        """Note changed calendars of a node; `freed`: a GPU may be free sooner than before."""
         self._timelines[position] = None
         for gpus, firsts in self._firsts.items():
             if gpus <= len(self.nodes[position].cards):
@@ -100,23 +99,22 @@ class PoolProfile:
                     firsts.windows[position] = None
 
     def refresh(self) -> None:
-        """Look again where a pod overruns: how long it is thought to last moves with time."""
+        """Forget nodes with overrunning pods, whose expected end moves with time."""
         for place in bits(self._pool.overrun):
             self.forget(place.bit_length() - 1, freed=False)
 
     def timeline(self, position: int, now: int) -> Timeline:
-        """When a node's cards are free."""
         known = self._timelines[position]
         if known is None:
             known = self._timelines[position] = Timeline(self.nodes[position].cards, now)
         return known
 
     def without(self, position: int, reservation_id: str, now: int) -> Timeline:
-        """When a node's cards would be free, were this reservation not there."""
+        """When a node's GPUs would be free without this reservation."""
         return Timeline(self.nodes[position].cards, now, reservation_id)
 
     def take(self, spots: Sequence[tuple[NodeCards, int]], start: int, end: int) -> None:
-        """Note that these cards are taken for [start, end); their calendars say so, too."""
+        """Note that these GPUs are taken for [start, end), which their calendars say already."""
         for node, mask in spots:
             position = node.position
             for gpus, firsts in self._firsts.items():
@@ -127,16 +125,16 @@ class PoolProfile:
                 timeline.cut(mask, start, end)
 
     def firsts(self, gpus: int) -> _Firsts:
-        """The first windows for so many cards."""
+        """The first windows for this number of GPUs."""
         known = self._firsts.get(gpus)
         if known is None:
             known = self._firsts[gpus] = _Firsts([len(node.cards) >= gpus for node in self.nodes])
         return known
 
     def learn(self, gpus: int, now: int) -> bool:
-        """Look at some of the nodes that were never looked at for so many cards; true when there are none left.
+        """Check some nodes that were never checked for this number of GPUs; true when none are left.
 
-        The first search would have to look at all at once.
+        Otherwise the first search would have to check all at once.
         """
         firsts = self.firsts(gpus)
         first, firsts.unseen = firsts.unseen, min(firsts.unseen + _LEARNED, len(self.nodes))
@@ -159,8 +157,7 @@ class PoolProfile:
     ) -> Fit | None:
         """The earliest fit that starts at `after` or later, and before `before`; None when there is none.
 
-        Nodes in the mask `never` are not used. `instead` says for some nodes that they are to be taken for others than
-        they are.
+        Nodes in the mask `never` are not used. `instead` replaces the timelines of some nodes.
         """
         search = _Search(self, gpus, length, now, max(now, after), never, instead or {})
         start, positions = search.one(before) if nodes == 1 else search.several(nodes, before)
@@ -172,7 +169,7 @@ class PoolProfile:
 
 
 class _Search:
-    """One question for the earliest fit: nodes are taken up in the order of their bounds."""
+    """One search for the earliest fit, which checks nodes in the order of their bounds."""
 
     __slots__ = ("_after", "_bounds", "_firsts", "_gpus", "_instead", "_length", "_now", "_pending", "_profile")
 
@@ -203,29 +200,29 @@ class _Search:
             self._await(position, after)
 
     def timeline(self, position: int) -> Timeline:
-        """A node's time, as it is to be taken for."""
+        """A node's timeline, or its replacement."""
         return self._instead.get(position) or self._profile.timeline(position, self._now)
 
     def one(self, before: int) -> tuple[int, list[int]]:
-        """The earliest start on a single node, and that node; no node when there is none before `before`."""
+        """The earliest start on one node, and that node; no node when there is none before `before`."""
         bounds = self._bounds
-        found: list[int] = []
+        nodes: list[int] = []
         if self._pending and self._pending[0][0] < before:
-            before, found = self._pending[0][0], [self._pending[0][1]]
+            before, nodes = self._pending[0][0], [self._pending[0][1]]
         while True:
             position = int(bounds.argmin())
             bound = max(bounds.item(position), self._after)
             if bound >= before:
-                return before, found
+                return before, nodes
             start = self._first(position)[0]
             if start <= bound:
                 return start, [position]
             bounds[position] = start
 
     def several(self, nodes: int, before: int) -> tuple[int, list[int]]:
-        """The earliest start on so many nodes together, and these; no nodes when there is none before `before`."""
+        """The earliest start on several nodes together, and these; no nodes when there is none before `before`."""
         pending, bounds = self._pending, self._bounds
-        opened: dict[int, tuple[int, int]] = {}  # node: its window, now that time has come to it
+        opened: dict[int, tuple[int, int]] = {}  # node: its open window
         at = FOREVER
         nearest = -FOREVER
         while True:
@@ -234,7 +231,7 @@ class _Search:
                 nearest = max(bounds.item(position), self._after)
             upcoming = pending[0][0] if pending else FOREVER
             if at < FOREVER and (min(nearest, upcoming) > at or len(opened) >= nodes + _TIED):
-                # A card that has been free for long is of more use to others meanwhile.
+                # Prefer GPUs that became free last: those free for long are of more use to others meanwhile.
                 return at, sorted(sorted(opened, key=lambda at_node: (-opened[at_node][0], at_node))[:nodes])
             if min(upcoming, nearest) >= before:
                 return before, []
@@ -253,7 +250,7 @@ class _Search:
                 nearest = -FOREVER
 
     def _first(self, position: int) -> Range:
-        """The first window of a node that has enough cards, from `after` on, that is as long as is asked for."""
+        """The first window from `after` on, of a node with enough GPUs, that is long enough."""
         windows = self._firsts.windows[position]
         if windows is None:
             windows = self._profile.timeline(position, self._now).windows(self._gpus)
@@ -267,12 +264,12 @@ class _Search:
         return FOREVER, FOREVER
 
     def _first_after(self, position: int, end: int) -> Range:
-        """The same where the first window, which has this end, begins before `after`."""
+        """The same where the first window, which ends at `end`, begins before `after`."""
         if end - self._after >= self._length:
             return self._after, end
-        # Of the windows only those were noted that are the first of some length.
-        found = self.timeline(position).first_window(self._gpus, self._length, self._after)
-        return (FOREVER, FOREVER) if found is None else (found[0], found[1] + self._length)
+        # The stored windows are only the first ones of some length.
+        window = self.timeline(position).first_window(self._gpus, self._length, self._after)
+        return (FOREVER, FOREVER) if window is None else (window[0], window[1] + self._length)
 
     def _await(self, position: int, at: int) -> None:
         window = self.timeline(position).first_window(self._gpus, self._length, at)

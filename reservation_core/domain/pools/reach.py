@@ -1,7 +1,7 @@
-"""Where a job may go: the pools that could run it, and the nodes in them that it is better off without.
+"""Where a job may run: the pools that could run it, and the nodes in them that it avoids.
 
-A job whose pods could not start somewhere avoids the nodes where that was (see `starts`). As long as other nodes could
-run it, whoever holds them now, it goes only there. Where no others could, it may use all of them, the others first.
+A job avoids the nodes where its pods could not start (see `starts`). If other nodes could run it, whoever holds them
+now, it uses only those; else it uses all nodes, the others first.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class _Place:
 
 
 class Reach:
-    """Answers for one inventory; remembers its answers."""
+    """Answers for one inventory, with a cache."""
 
     def __init__(self, pools: dict[str, Pool], capacity: Capacity) -> None:
         self._pools = pools
@@ -28,11 +28,11 @@ class Reach:
         self._known: dict[tuple[str | None, Shape], _Place] = {}
 
     def pools_for(self, gpu_type: str | None, shape: Shape) -> list[Pool]:
-        """The pools that could run such a job if nobody held anything."""
+        """The pools that could run such a job if nothing were held."""
         return self._place(gpu_type, shape).pools
 
     def avoided(self, pool: Pool, job: Waiting) -> Avoided:
-        """What a job avoids in a pool that it may use."""
+        """The nodes that a job avoids in one of its pools."""
         return self._place(job.gpu_type, job.shape).avoided[pool.gpu_type] if job.avoid_nodes else NOTHING
 
     def _place(self, gpu_type: str | None, shape: Shape) -> _Place:

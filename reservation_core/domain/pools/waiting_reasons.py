@@ -1,4 +1,4 @@
-"""Why a job waits: what the inventory could ever give, and the typed reasons with a sentence that says what to do."""
+"""Why a job waits: what the inventory could ever give, and the reasons, each with a message that says what to do."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
 
 _NAMED = 3
-_SAID = 300
+_LONGEST_DETAIL = 300
 
 
 @dataclass(slots=True)
 class TypeCapacity:
-    """For one type of GPU, how many nodes have at least so many cards: `whole[k]` of all cards, `usable[k]` of those
-    that are usable on available nodes. `away` are the nodes with such cards that get nothing new."""
+    """For one type of GPU, how many nodes have at least k GPUs: `whole[k]` of all GPUs, `usable[k]` of those that are
+    usable on available nodes. `away` are the unavailable nodes with such GPUs."""
 
     whole: list[int] = field(default_factory=lambda: [0])
     usable: list[int] = field(default_factory=lambda: [0])
     away: list[Node] = field(default_factory=list)
 
     def add_node(self, cards: int, usable: int) -> None:
-        """Count one more node."""
+        """Count a node."""
         for counts, number in ((self.whole, cards), (self.usable, usable)):
             counts.extend([0] * (number + 1 - len(counts)))
             for at_least in range(1, number + 1):
@@ -27,7 +27,7 @@ class TypeCapacity:
 
     @property
     def largest(self) -> int:
-        """The most cards of this type on one node."""
+        """The most GPUs of this type on one node."""
         return len(self.whole) - 1
 
 
@@ -36,7 +36,7 @@ def _fits(counts: list[int], gpus: int, nodes: int) -> bool:
 
 
 class Capacity:
-    """What the inventory could give if nobody held anything, by type of GPU."""
+    """What the inventory could give if nothing were held, by type of GPU."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.types: dict[str, TypeCapacity] = {}
@@ -50,12 +50,12 @@ class Capacity:
                     capacity.away.append(node)
 
     def could_run_on(self, gpu_type: str, gpus: int, nodes: int) -> bool:
-        """Whether the usable cards of this type are enough for such a job."""
+        """Whether the usable GPUs of this type are enough for such a job."""
         capacity = self.types.get(gpu_type)
         return capacity is not None and _fits(capacity.usable, gpus, nodes)
 
     def unplaceable(self, gpus: int, nodes: int, gpu_type: str | None) -> Reason | None:
-        """Why no such job could start even if nobody held anything; None when it could."""
+        """Why no such job could start even if nothing were held; None if it could."""
         wanted = self.types if gpu_type is None else {t: c for t, c in self.types.items() if t == gpu_type}
         if not wanted:
             return self._no_such_type(gpu_type)
@@ -67,20 +67,20 @@ class Capacity:
                 ReasonCode.NODE_UNAVAILABLE,
                 f"{_sized(gpus, nodes, of_type)} would fit, but nodes or cards that it needs are unavailable now. "
                 "It starts when they are back; an operator sees them with `gpu-dev gpus`."
-                + _said_of([node for capacity in wanted.values() for node in capacity.away]),
+                + _details_of([node for capacity in wanted.values() for node in capacity.away]),
             )
         able = max(c.whole[gpus] if gpus < len(c.whole) else 0 for c in wanted.values())
         if able:
             fewer = "one node" if able == 1 else f"at most {able} nodes"
             return Reason(
                 ReasonCode.NOT_ENOUGH_NODES,
-                f"It asks for {nodes} nodes with {_cards(gpus, of_type)} each, and there {_nodes_are(able)}. "
+                f"It asks for {nodes} nodes with {_gpus(gpus, of_type)} each, and there {_nodes_are(able)}. "
                 f"Cancel it and submit it for {fewer}, or with fewer GPUs per node.",
             )
         largest = max(capacity.largest for capacity in wanted.values())
         return Reason(
             ReasonCode.LARGER_THAN_ANY_NODE,
-            f"It asks for {_cards(gpus, of_type)} on one node, and the largest node has {largest}. "
+            f"It asks for {_gpus(gpus, of_type)} on one node, and the largest node has {largest}. "
             f"Cancel it and submit it with at most {largest} per node; --nodes takes several nodes.",
         )
 
@@ -98,7 +98,7 @@ class Capacity:
 
 
 def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
-    """The reason of the job that goes next: everything it could use is taken."""
+    """The reason of the next job in the queue: all GPUs that it could use are taken."""
     of_type = "" if gpu_type is None else f"{gpu_type} "
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
@@ -108,7 +108,7 @@ def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
 
 
 def behind_in_line(gpu_type: str | None) -> Reason:
-    """The reason of everybody after that: somebody before it in line goes first."""
+    """The reason of all later jobs: others in the queue go first."""
     pool = "GPUs" if gpu_type is None else f"{gpu_type} GPUs"
     return Reason(
         ReasonCode.BEHIND_IN_LINE,
@@ -117,19 +117,19 @@ def behind_in_line(gpu_type: str | None) -> Reason:
     )
 
 
-def _said_of(away: Sequence[Node]) -> str:
-    """What there is to say about nodes that get nothing new, of the first few."""
-    said = [f"{node.name}: {node.unavailable_detail[:_SAID]}" for node in away if node.unavailable_detail]
-    return "".join(f" {sentence}" for sentence in said[:_NAMED])
+def _details_of(away: Sequence[Node]) -> str:
+    """Why the first few unavailable nodes are so."""
+    details = [f"{node.name}: {node.unavailable_detail[:_LONGEST_DETAIL]}" for node in away if node.unavailable_detail]
+    return "".join(f" {detail}" for detail in details[:_NAMED])
 
 
-def _cards(gpus: int, of_type: str) -> str:
+def _gpus(gpus: int, of_type: str) -> str:
     return f"{gpus} {of_type}{'GPU' if gpus == 1 else 'GPUs'}"
 
 
 def _sized(gpus: int, nodes: int, of_type: str) -> str:
     where = "on one node" if nodes == 1 else f"on each of {nodes} nodes"
-    return f"{_cards(gpus, of_type)} {where}"
+    return f"{_gpus(gpus, of_type)} {where}"
 
 
 def _nodes_are(able: int) -> str:
