@@ -1,8 +1,8 @@
-"""Stops asking who does not answer, and tries again after a while. Times are seconds of a clock that goes forward."""
+"""A circuit breaker. Times are seconds of a monotonic clock."""
 
 
 class Circuit:
-    """Closed until `failures` in a row; then open: one question every `pause_s`, until one is answered."""
+    """Closed until `failures` in a row; then open: one request every `pause_s`, until one is answered."""
 
     def __init__(self, failures: int = 3, pause_s: float = 1.0) -> None:
         self._most = failures
@@ -12,11 +12,11 @@ class Circuit:
 
     @property
     def open(self) -> bool:
-        """Whether hardly anything is asked at present."""
+        """Whether requests are held back."""
         return self._failures >= self._most
 
     def may_ask(self, at_s: float) -> bool:
-        """Whether to ask now. While it is open, who is told yes is the only one for a while, and has to ask."""
+        """Whether to ask now. While open, it says yes once per pause, and that caller has to ask."""
         if not self.open:
             return True
         if at_s < self._next_s:
@@ -25,10 +25,8 @@ class Circuit:
         return True
 
     def answered(self) -> None:
-        """An answer has come."""
         self._failures = 0
 
     def failed(self, at_s: float) -> None:
-        """No answer has come."""
         self._failures = min(self._failures + 1, self._most)
         self._next_s = at_s + self._pause_s

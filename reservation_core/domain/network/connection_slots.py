@@ -1,8 +1,8 @@
-"""Which connections a server keeps: bounded in all and by address, and idle ones make room for new ones.
+"""Which connections a server keeps: bounded in total and per address; idle ones make room for new ones.
 
-Clients that have not sent a complete request head yet are strangers. When the server is full, the stranger that has
-been silent the longest is closed for the new connection, then the connection that has been idle the longest: so nobody
-keeps others out by opening connections and saying nothing. Connections with a request under way are never closed.
+Connections without a complete request head are strangers. When the server is full, a new connection displaces the
+stranger that has been silent the longest, then the connection that has been idle the longest, so that nobody keeps
+others out by opening connections and sending nothing. Connections with a request in progress are never closed.
 """
 
 from collections import OrderedDict
@@ -14,10 +14,10 @@ from typing import Generic, Protocol, TypeVar
 from reservation_core.domain.network.http_limits import Refusal
 
 PATIENCE_S = 1.0
-"""A connection is closed for a new one only after so many idle seconds: an honest client's head needs less."""
+"""How long a connection must be idle before a new one displaces it: an honest client's head takes less."""
 
-_LOOKS = 64
-"""How many connections are looked at for one new connection."""
+_SEARCHED = 64
+"""How many connections are searched for one new connection."""
 
 
 class OpenConnection(Protocol):
@@ -27,8 +27,7 @@ class OpenConnection(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is under way."""
-        ...
+        """Whether a request is in progress."""
 
 
 T = TypeVar("T", bound=OpenConnection)
@@ -36,33 +35,31 @@ T = TypeVar("T", bound=OpenConnection)
 
 @dataclass(frozen=True, slots=True)
 class GrantedSlot(Generic[T]):
-    """There is room for a connection once `instead_of` is closed; it counts no more."""
+    """Room for a connection once `instead_of`, which no longer counts, is closed."""
 
     instead_of: T | None = None
 
 
 class ConnectionSlots(Generic[T]):
-    """At most `most` connections, and `most_of_one` of one source. Times are seconds of a monotonic clock."""
+    """At most `most` connections, and `most_of_one` per source. Times are seconds of a monotonic clock."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._most = most
         self._most_of_one = most_of_one
         self._sources: dict[T, str | None] = {}
         self._counts: dict[str, int] = {}
-        # The connections with the time at which each was put at the end; what was used since is moved when looked at.
+        # Connections with the time at which each was moved to the end; used ones are moved lazily, in `_idlest`.
         self._strangers: OrderedDict[T, float] = OrderedDict()
         self._known: OrderedDict[T, float] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many connections count."""
         return len(self._sources)
 
     def __iter__(self) -> Iterator[T]:
-        """The connections that count."""
         return iter(self._sources)
 
     def room(self, source: str | None, now: float) -> GrantedSlot[T] | Refusal:
-        """Whether one more of a source may come; a source None is bounded only by what all have."""
+        """Whether one more connection of a source fits; for source None only the total counts."""
         if source is not None and self._counts.get(source, 0) >= self._most_of_one:
             displaced = self._idlest(self._strangers, now, source) or self._idlest(self._known, now, source)
             refusal = Refusal.ADDRESS_FULL
@@ -77,19 +74,19 @@ class ConnectionSlots(Generic[T]):
         return GrantedSlot(displaced)
 
     def enter(self, occupant: T, source: str | None) -> None:
-        """A connection of a source has come; it is a stranger's."""
+        """Add a connection of a source, as a stranger."""
         self._sources[occupant] = source
         self._strangers[occupant] = occupant.used_at
         if source is not None:
             self._counts[source] = self._counts.get(source, 0) + 1
 
     def know(self, occupant: T) -> None:
-        """A connection has brought its first complete head."""
+        """Note that a connection has sent its first complete head."""
         if self._strangers.pop(occupant, None) is not None:
             self._known[occupant] = occupant.used_at
 
     def leave(self, occupant: T) -> None:
-        """A connection is over; nothing happens when it counts no more."""
+        """Remove a connection; does nothing if it no longer counts."""
         if occupant not in self._sources:
             return
         source = self._sources.pop(occupant)
@@ -101,9 +98,9 @@ class ConnectionSlots(Generic[T]):
                 del self._counts[source]
 
     def _idlest(self, waiting: "OrderedDict[T, float]", now: float, source: str | None = None) -> T | None:
-        """The connection that has been idle the longest, of one source where one is given."""
+        """The connection, of one source if given, that has been idle the longest."""
         candidates = (occupant for occupant in waiting if source is None or self._sources[occupant] == source)
-        for occupant in list(islice(candidates, _LOOKS)):
+        for occupant in list(islice(candidates, _SEARCHED)):
             if occupant.busy or occupant.used_at > waiting[occupant]:
                 waiting[occupant] = now if occupant.busy else occupant.used_at
                 waiting.move_to_end(occupant)

@@ -1,8 +1,8 @@
-"""Where notices may go: not to the machines around us, whoever asks for it.
+"""Where notifications may be sent: not to the machines around the server.
 
-People choose the addresses that their notices are sent to. What a server can reach and they can't (its own loopback,
-the cluster's services, a cloud's metadata) is out of bounds unless an operator has listed it. What counts is the
-address that is connected to, never the name.
+Users choose the addresses of their notifications. Addresses that a server can reach and they can't (its loopback, the
+cluster's services, a cloud's metadata) are refused unless an operator has listed them. The address that is connected to
+counts, never the name.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _EMBEDDING = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"), ip_network("::/96"))
-"""Networks whose last 32 bits are an IPv4 address that is meant: translated (RFC 6052, 8215), compatible (RFC 4291)."""
+"""Networks whose last 32 bits are an IPv4 address: translated (RFC 6052, 8215) or compatible (RFC 4291)."""
 
 _METADATA = frozenset(
     ip_address(address)
@@ -23,22 +23,21 @@ _METADATA = frozenset(
         "169.254.170.23",  # Amazon EKS
         "169.254.0.23",  # Tencent
         "100.100.100.200",  # Alibaba
-        "168.63.129.16",  # Azure's host, which gives out certificates and extensions' settings; a public address
+        "168.63.129.16",  # Azure's host, which serves certificates and extensions' settings; a public address
         "192.0.0.192",  # Oracle, older
         "fd00:ec2::254",  # Amazon
         "fd00:ec2::23",  # Amazon EKS
         "fd20:ce::254",  # Google
     )
 )
-"""Where clouds give credentials to whoever asks from a machine of theirs, by their own documentation. No notice is ever
-meant for one, so listing the range around it does not let any there."""
+"""Where clouds serve credentials to their machines, by their documentation. These are refused even if the range around
+them is listed, since no notification is meant for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EgressRules:
-    """What may be reached: `hosts` (`hooks.example.org`, or `.example.org` for all below it) and `networks`, even where
-    they are private or without TLS; and every public address over TLS if `public`.
-    """
+    """Allowed destinations: `hosts` (`hooks.example.org`, or `.example.org` for all names below it) and `networks`,
+    even private or without TLS; and every public address over TLS if `public`."""
 
     hosts: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
@@ -46,7 +45,7 @@ class EgressRules:
 
 
 def egress_rules(entries: Sequence[str], *, public: bool) -> EgressRules:
-    """Read what operators write: host names, `.domains`, addresses and CIDR ranges. Raises ValueError."""
+    """Read host names, `.domains`, addresses and CIDR ranges from settings. Raises ValueError."""
     hosts: set[str] = set()
     networks: list[Network] = []
     for entry in entries:
@@ -62,17 +61,18 @@ def egress_rules(entries: Sequence[str], *, public: bool) -> EgressRules:
 
 
 def refused(rules: EgressRules, *, host: str, address: str, tls: bool) -> str | None:
-    """Why a connection to `address`, which is what `host` resolved to, may not be made; None when it may."""
-    found = _meant(address)
-    if found is None:
+    """Why `address`, which `host` resolved to, may not be connected to; None when it may."""
+    target = _final_address(address)
+    if target is None:
         return f"{host} has no address that can be connected to."
-    if found in _METADATA:
+    if target in _METADATA:
         return f"{host} is a cloud's metadata address, which notices never go to."
-    if any(found in network for network in rules.networks if network.version == found.version):
+    if any(target in network for network in rules.networks if network.version == target.version):
         return None
-    if _listed(rules.hosts, host) and not (found.is_link_local or found.is_multicast or found.is_unspecified):
+    if _is_listed(rules.hosts, host) and not (target.is_link_local or target.is_multicast or target.is_unspecified):
         return None
-    if not (found.is_global and not found.is_multicast and not found.is_reserved and not _is_site_local(found)):
+    site_local = isinstance(target, IPv6Address) and target.is_site_local
+    if not target.is_global or target.is_multicast or target.is_reserved or site_local:
         return f"{host} is not a public address; an operator has to allow it (GPU_DEV_NOTICES__ALLOW)."
     if not rules.public:
         return f"{host} is not among the hosts that notices may go to (GPU_DEV_NOTICES__ALLOW)."
@@ -81,28 +81,24 @@ def refused(rules: EgressRules, *, host: str, address: str, tls: bool) -> str | 
     return None
 
 
-def _meant(address: str) -> Address | None:
-    """The address that packets end up at: IPv4 within IPv6 is taken out."""
+def _final_address(address: str) -> Address | None:
+    """The address that packets reach: an IPv4 address embedded in an IPv6 one is extracted."""
     try:
-        found = ip_address(address.split("%", 1)[0])
+        target = ip_address(address.split("%", 1)[0])
     except ValueError:
         return None
-    if isinstance(found, IPv4Address):
-        return found
-    within = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
-    if within is None and any(found in network for network in _EMBEDDING) and int(found) > 1:
-        within = IPv4Address(int(found) & 0xFFFFFFFF)
-    return within or found
+    if isinstance(target, IPv4Address):
+        return target
+    embedded = target.ipv4_mapped or target.sixtofour or (target.teredo[1] if target.teredo else None)
+    if embedded is None and any(target in network for network in _EMBEDDING) and int(target) > 1:
+        embedded = IPv4Address(int(target) & 0xFFFFFFFF)
+    return embedded or target
 
 
-def _is_site_local(found: Address) -> bool:
-    return isinstance(found, IPv6Address) and found.is_site_local
-
-
-def _listed(hosts: frozenset[str], host: str) -> bool:
+def _is_listed(hosts: frozenset[str], host: str) -> bool:
     name = host.lower().rstrip(".")
-    above = name.split(".")
-    return name in hosts or any("." + ".".join(above[i:]) in hosts for i in range(1, len(above)))
+    labels = name.split(".")
+    return name in hosts or any("." + ".".join(labels[i:]) in hosts for i in range(1, len(labels)))
 
 
 def _is_host(entry: str) -> bool:

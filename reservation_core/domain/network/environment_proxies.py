@@ -1,7 +1,7 @@
-"""Which proxy the environment names for an address, and what it excepts from that (`NO_PROXY`).
+"""Which proxy the environment names for an address, and the exceptions (`NO_PROXY`).
 
-With ranges of addresses, as Go's programs have them, kubectl among them: in a cluster services are addressed by number,
-and what is excepted is a range (`10.96.0.0/12`), which urllib takes for a name.
+Exceptions may be ranges of addresses, as in Go programs such as kubectl: in a cluster services have numeric addresses,
+and the exception is a range (`10.96.0.0/12`), which urllib takes for a name.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_network
 
 
 def proxy_for(scheme: str, host: str, port: int | None, proxies: Mapping[str, str]) -> str | None:
-    """The proxy's URL, None for none. `proxies` by scheme, and under `no` what is excepted: `urllib`'s `getproxies()`.
+    """The proxy's URL, or None. `proxies` are by scheme, exceptions under `no`, as in `urllib`'s `getproxies()`.
 
     `host` is a name, or an address without brackets.
     """
@@ -21,15 +21,15 @@ def proxy_for(scheme: str, host: str, port: int | None, proxies: Mapping[str, st
 
 
 def is_excepted(host: str, port: int | None, entries: str) -> bool:
-    """Whether one of the entries, with commas or spaces between them, says so.
+    """Whether one of the entries, separated by commas or spaces, covers the address.
 
-    An entry is an address, a range, a name (with all below it; a dot or `*.` before it means the same), any of these
-    but a range with a port behind it, or `*` for everything.
+    An entry is an address, a range, a name (with all names below it; a leading dot or `*.` changes nothing), any of
+    these but a range with a port, or `*` for everything.
     """
-    return any(_says(entry, host.lower().rstrip("."), port) for entry in entries.replace(",", " ").lower().split())
+    return any(_covers(entry, host.lower().rstrip("."), port) for entry in entries.replace(",", " ").lower().split())
 
 
-def _says(entry: str, host: str, port: int | None) -> bool:
+def _covers(entry: str, host: str, port: int | None) -> bool:
     if entry == "*":
         return True
     if (inside := _is_inside(host, entry)) is not None:
@@ -46,12 +46,12 @@ def _says(entry: str, host: str, port: int | None) -> bool:
 
 
 def _is_inside(host: str, entry: str) -> bool | None:
-    """Whether an address is in a range, None where the entry is none."""
+    """Whether an address is in a range; None if the entry is not one."""
     try:
         network = ip_network(entry, strict=False)
     except ValueError:
         return None
-    with suppress(ValueError):  # a name is in no range: it would have to be looked up
+    with suppress(ValueError):  # a name is in no range, as it is not resolved
         address = ip_address(host)
         return address.version == network.version and address in network
     return False

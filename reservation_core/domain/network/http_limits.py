@@ -1,11 +1,11 @@
-"""What an HTTP server of ours takes from clients before it knows who they are, and why it refuses the rest."""
+"""What an HTTP server accepts from unauthenticated clients, and why it refuses the rest."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Refusal(StrEnum):
-    """Why a request or a connection was refused; the metric `gpu_dev_http_refused_total` counts by these."""
+    """Why a request or connection was refused; the metric `gpu_dev_http_refused_total` counts by it."""
 
     MALFORMED = "malformed"
     HEAD_TOO_LARGE = "head_too_large"
@@ -27,10 +27,10 @@ class Refusal(StrEnum):
 class HttpLimits:
     """Limits of one server. Sizes are in bytes, times in seconds.
 
-    `head_s` counts from the first byte of a request (of a new connection: from its accept) to the head's end; with TLS
-    the handshake has as long. `body_s` bounds a body's time, `body_bytes_per_s` its rate once `body_grace_s` are over;
-    time in which the application does not read counts for neither. A client that takes nothing of its response for
-    `reader_s` is disconnected. `connections` are all of the server's, `connections_per_address` those of one address.
+    `head_s` counts from the first byte of a request (of a new connection: from its accept) to the head's end; a TLS
+    handshake has as long. `body_s` bounds a body's time, `body_bytes_per_s` its rate after `body_grace_s`; time in
+    which the application does not read counts for neither. A client that reads nothing of its response for `reader_s`
+    is disconnected.
     """
 
     connections: int
@@ -45,13 +45,13 @@ class HttpLimits:
     reader_s: float = 60
 
     def body_is_late(self, received: int, elapsed_s: float) -> bool:
-        """Whether a body of which so many bytes have come in so many seconds takes too long."""
+        """Whether a body with this many bytes after this many seconds takes too long."""
         return elapsed_s >= self.body_s or received < (elapsed_s - self.body_grace_s) * self.body_bytes_per_s
 
 
 def connections_that_fit(wanted: int, descriptors: int, reserved: int) -> int:
-    """How many connections a server may hold in a process that may open so many descriptors.
+    """How many connections a server may hold in a process with this many file descriptors.
 
-    What the process needs for the database, the cluster and files stays free: `reserved`, and a quarter at least.
+    The process keeps `reserved` ones, and at least a quarter, for the database, the cluster and files.
     """
     return max(1, min(wanted, descriptors - max(reserved, descriptors // 4)))

@@ -1,4 +1,4 @@
-"""Whether a replica shows all that its primary had a moment ago, so that who reads there misses nothing; its lag."""
+"""Whether a replica shows everything that its primary had a moment ago, and its lag."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 CLOCKS_DIFFER = timedelta(seconds=1)
-"""What a replica answers may rest on its clock: one whose clock is further off is not asked."""
+"""Replicas whose clock differs more are not used, since their answers may depend on it."""
 _MOST_MARKS = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class ServerProgress:
-    """How far a database server was at `at` (its own clock, UTC).
+    """The progress of a database server at `at` (its own clock, UTC).
 
-    `position` counts bytes of its log: for a server that writes, what is on its disk, which is all that was answered
-    for; for one that follows, what it shows. `system` and `timeline` say of which history they are.
+    `position` is a byte position of its log: flushed to disk on a primary, replayed on a replica. `system` and
+    `timeline` identify the history.
     """
 
     follows: bool
@@ -26,18 +26,18 @@ class ServerProgress:
 
 
 class ReplicaStanding(StrEnum):
-    """What a replica is to somebody who wants to read there."""
+    """Whether a replica may be read."""
 
     WHOLE = "whole"
-    """It shows all that the primary had answered for."""
+    """It shows everything that the primary had acknowledged."""
     BEHIND = "behind"
-    """It will, a little later."""
+    """It will soon."""
     OTHER = "other"
-    """It follows nobody (it was promoted, say), or follows another history, or its clock is off."""
+    """It follows no primary (it was promoted, say) or another history, or its clock differs."""
 
 
 def standing(replica: ServerProgress, primary: ServerProgress, elapsed: timedelta) -> ReplicaStanding:
-    """What a replica is, when the primary was asked first and the replica answered `elapsed` after that question."""
+    """Compare a replica with its primary, which was asked first; the replica answered `elapsed` after that."""
     if primary.follows or not replica.follows:
         return ReplicaStanding.OTHER
     if (replica.system, replica.timeline) != (primary.system, primary.timeline):
@@ -50,10 +50,10 @@ def standing(replica: ServerProgress, primary: ServerProgress, elapsed: timedelt
 
 
 class ReplicationLag:
-    """For how many seconds a replica has not shown what the primary had, from looks at both.
+    """For how many seconds a replica has not shown what the primary had.
 
-    Counted from when the primary was seen to have it, so that a primary that writes nothing makes no lag. Times are
-    seconds of any clock that nobody sets.
+    Counted from when the primary was seen to have it, so that an idle primary causes no lag. Times are seconds of a
+    monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -62,25 +62,25 @@ class ReplicationLag:
         self._history: tuple[int, str] | None = None
 
     def primary_seen(self, primary: ServerProgress, at: float) -> None:
-        """The primary was so far at `at`."""
+        """Note the primary's position at `at`."""
         if (primary.system, primary.timeline) != self._history:
-            # Positions of another history say nothing.
+            # Positions of another history can't be compared.
             self._marks.clear()
             self._shown = 0
             self._history = (primary.system, primary.timeline)
         known = self._marks[-1][1] if self._marks else self._shown
         if primary.position is None or primary.position <= known:
             return
-        # Of very many the oldest counts: what comes after it is known to be behind as well.
+        # Of very many marks the oldest count: later ones are known to be behind as well.
         if len(self._marks) < _MOST_MARKS:
             self._marks.append((at, primary.position))
 
     def replica_seen(self, position: int) -> None:
-        """The replica, of the same history, shows what there is up to here."""
+        """Note the replica's position, of the same history."""
         self._shown = max(self._shown, position)
         while self._marks and self._marks[0][1] <= position:
             self._marks.popleft()
 
     def seconds(self, now: float) -> float:
-        """How long the oldest of what it does not show has been there."""
+        """How long the oldest part that the replica does not show has existed."""
         return max(0.0, now - self._marks[0][0]) if self._marks else 0.0

@@ -1,8 +1,8 @@
-"""When a webhook's certificate is made, renewed and taken into use, so that no call ever meets one it can't check.
+"""When a webhook's certificate is made, renewed and used, so that the API server can verify it at any time.
 
-The Secret is the only truth: it holds the certificate in use, perhaps the one to come, and every authority that is to
-be trusted. A new certificate comes with an authority of its own, is trusted everywhere first, and is used only after
-that had time to spread. Each step can be lost, done twice, or done by two replicas at once.
+The Secret is the only truth: it holds the certificate in use, perhaps the next one, and all trusted authorities. A new
+certificate comes with its own authority, which is trusted everywhere first; the certificate is used only after that had
+time to spread. Each step may be lost, repeated, or done by two replicas at once.
 """
 
 from collections.abc import Set as AbstractSet
@@ -13,7 +13,7 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A serving certificate. `authority` is the fingerprint of the one that signed it, `made_at` in UTC."""
+    """A serving certificate. `authority` is the fingerprint of its signer, `made_at` in UTC."""
 
     names: frozenset[str]
     made_at: datetime
@@ -23,7 +23,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A trusted authority, by fingerprint, and until when."""
+    """A trusted authority, by fingerprint, and its expiry."""
 
     fingerprint: str
     ends_at: datetime
@@ -31,7 +31,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What a Secret holds. What others put there (`ours` is false) is never renewed, only trusted."""
+    """The content of a Secret. A certificate of others (`ours` is false) is never renewed, only trusted."""
 
     serving: Serving | None
     coming: Serving | None
@@ -41,7 +41,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class RenewalRules:
-    """`names` that the certificate has to hold; `settle` is how long trust takes to reach every API server."""
+    """`names` that the certificate must have; `settle` is how long trust takes to reach every API server."""
 
     names: frozenset[str]
     valid_for: timedelta
@@ -50,47 +50,47 @@ class RenewalRules:
 
 
 class CertificateStep(Enum):
-    """The next step; after it, look again."""
+    """The next step; after it, decide again."""
 
     CREATE = "create"
-    """Nothing usable is there: make a certificate and use it at once."""
+    """Nothing usable exists: make a certificate and use it at once."""
     STAGE = "stage"
-    """Make the certificate to come, and put its authority beside those that are trusted."""
+    """Make the next certificate, and trust its authority, too."""
     TRUST = "trust"
     """Write the authorities into the webhook configurations."""
     PROMOTE = "promote"
-    """Use the certificate to come."""
+    """Use the next certificate."""
     FORGET = "forget"
-    """Take authorities out that have ended."""
+    """Remove expired authorities."""
     WAIT = "wait"
 
 
 def next_step(holdings: Holdings | None, trusted: bool, rules: RenewalRules, now: datetime) -> CertificateStep:
-    """The step that brings a Secret on. `trusted`: the configurations name exactly its living authorities."""
+    """The step that brings a Secret on. `trusted`: the webhook configurations name exactly its valid authorities."""
     if holdings is None:
         return CertificateStep.CREATE
     if not holdings.ours:
         return CertificateStep.WAIT if trusted or not holdings.authorities else CertificateStep.TRUST
-    living = authorities_alive(holdings, now)
-    if not _usable(holdings.serving, living, now):
+    valid = authorities_alive(holdings, now)
+    if not _usable(holdings.serving, valid, now):
         return CertificateStep.CREATE
-    if len(living) < len(holdings.authorities):
+    if len(valid) < len(holdings.authorities):
         return CertificateStep.FORGET
     if not trusted:
         return CertificateStep.TRUST
     coming = holdings.coming
-    if coming is not None and _usable(coming, living, now) and rules.names <= coming.names:
+    if coming is not None and _usable(coming, valid, now) and rules.names <= coming.names:
         return CertificateStep.PROMOTE if now >= coming.made_at + rules.settle else CertificateStep.WAIT
     return CertificateStep.STAGE if _due(holdings.serving, rules, now) else CertificateStep.WAIT
 
 
 def authorities_alive(holdings: Holdings, now: datetime) -> frozenset[str]:
-    """The fingerprints of the authorities that have not ended."""
+    """The fingerprints of the authorities that have not expired."""
     return frozenset(authority.fingerprint for authority in holdings.authorities if authority.ends_at > now)
 
 
-def _usable(serving: Serving | None, living: AbstractSet[str], now: datetime) -> bool:
-    return serving is not None and serving.ends_at > now and serving.authority in living
+def _usable(serving: Serving | None, authorities: AbstractSet[str], now: datetime) -> bool:
+    return serving is not None and serving.ends_at > now and serving.authority in authorities
 
 
 def _due(serving: Serving | None, rules: RenewalRules, now: datetime) -> bool:
