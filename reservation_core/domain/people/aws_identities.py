@@ -1,4 +1,4 @@
-"""Callers as STS names them: accounts, roles and users in ARNs."""
+"""AWS identities: accounts, roles and users in the ARNs that STS returns."""
 
 import re
 
@@ -9,18 +9,18 @@ _ARN = re.compile(r"arn:aws(?:-[a-z-]{1,20})?:(?P<service>iam|sts)::(?P<account>
 
 
 def aws_identity(account: str, arn: str) -> ProvedIdentity:
-    """What rules can look at: `account`, and `iam_user`, or `iam_role` and `session`.
+    """Attributes for rules: `account`, and `iam_user`, or `iam_role` and `session`.
 
-    Raises NotLetInError for an account's root and for federated users, ProofRefusedError for what is no answer of STS.
+    Raises NotLetInError for an account's root and for federated users, ProofRefusedError for a malformed answer.
     """
-    found = _ARN.fullmatch(arn)
-    if found is None or found["account"] != account:
+    parts = _ARN.fullmatch(arn)
+    if parts is None or parts["account"] != account:
         raise ProofRefusedError("AWS answered with an identity that can't be read. Sign in another way.")
-    match found["service"], found["what"].split("/"):
+    match parts["service"], parts["what"].split("/"):
         case "iam", ["user", *_, name] if name:
-            seen = {"iam_user": (name,)}
+            attributes = {"iam_user": (name,)}
         case "sts", ["assumed-role", role, session] if role and session:
-            seen = {"iam_role": (role,), "session": (session,)}
+            attributes = {"iam_role": (role,), "session": (session,)}
         case _:
             raise NotLetInError(f"{arn} is neither an IAM user nor a role. Sign in as one of these.")
-    return ProvedIdentity(SignInMethod.AWS, arn, {"account": (account,), **seen})
+    return ProvedIdentity(SignInMethod.AWS, arn, {"account": (account,), **attributes})

@@ -1,8 +1,8 @@
-"""Signed requests to AWS's STS that prove who made them (Signature Version 4), as clients send them to us.
+"""Signed requests to AWS's STS that prove a caller's identity (Signature Version 4), as clients send them.
 
-Nothing of what was sent is passed on as it is: it is taken apart, each part is held against a list, and the request
-that goes to STS is put together anew. The signer names us in a signed header, so what was made for another server
-proves nothing here, and what was made for us proves nothing there.
+Nothing is forwarded as it was sent: the request is parsed, each part is checked against a list, and the request to STS
+is built anew. A signed header names this server, so a request that was signed for another server proves nothing here,
+and one for this server proves nothing elsewhere.
 """
 
 import re
@@ -15,12 +15,12 @@ from reservation_core.domain.errors import ProofRefusedError
 
 SERVER_ID_HEADER = "x-gpudev-server-id"
 NONCE_HEADER = "x-gpudev-nonce"
-"""Any word: signatures of one second are otherwise the same, and the second of two is taken for a replay."""
+"""Any value: equal signatures of the same second would be taken for a replay."""
 BODY = "Action=GetCallerIdentity&Version=2011-06-15"
-"""The body of the POST, which nobody needs to send us."""
+"""The body of the POST, which clients need not send."""
 STS_HOST = re.compile(r"sts(?:-fips)?(?:\.[a-z]{2}(?:-[a-z]+){1,3}-[1-9])?\.amazonaws\.com(?:\.cn)?")
 EARLY = timedelta(minutes=1)
-"""So much the client's clock may be ahead of ours."""
+"""How far the client's clock may be ahead of ours."""
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _CREDENTIAL = r"[A-Za-z0-9]{16,128}/(?P<day>[0-9]{8})/[a-z0-9-]{1,32}/sts/aws4_request"
@@ -54,7 +54,7 @@ _OPTIONAL = frozenset({"X-Amz-Security-Token"})
 
 @dataclass(frozen=True, slots=True)
 class AwsRules:
-    """For whom (`server_ids`) and where to (`hosts`) requests must be signed, and how old they may be."""
+    """The accepted `server_ids` and `hosts` of requests, and their maximal age."""
 
     server_ids: frozenset[str]
     hosts: frozenset[str]
@@ -63,7 +63,7 @@ class AwsRules:
 
 @dataclass(frozen=True, slots=True)
 class StsCall:
-    """The request that goes to STS. `signature` is the same for the same proof, and for no other."""
+    """The request to STS. `signature` identifies the proof."""
 
     host: str
     method: str
@@ -75,7 +75,7 @@ class StsCall:
 
 
 def sts_call(method: str, url: str, headers: Mapping[str, str], rules: AwsRules, now: datetime) -> StsCall:
-    """Take a signed request apart and put it together anew. Raises ProofRefusedError."""
+    """Parse a signed request and build the one to STS. Raises ProofRefusedError."""
     if not _URL.fullmatch(url):
         raise _refused("The address must be printable, without spaces.")
     try:
@@ -85,20 +85,21 @@ def sts_call(method: str, url: str, headers: Mapping[str, str], rules: AwsRules,
     if parts.scheme != "https" or parts.netloc not in rules.hosts or parts.path not in ("", "/") or "#" in url:
         allowed = ", ".join(f"https://{host}/" for host in sorted(rules.hosts))
         raise _refused(f"It must be signed for one of {allowed}, without anything else in the address.")
-    sent = _lower(headers)
+    sent = _lower_names(headers)
     if sent.get("host", parts.netloc) != parts.netloc:
         raise _refused("Its Host header is not the host of its address.")
     if sent.get(SERVER_ID_HEADER) not in rules.server_ids:
         ours = " or ".join(sorted(rules.server_ids))
         raise _refused(f"It was not signed for this server. Sign the header X-GpuDev-Server-Id: {ours}.")
-    call = _posted(parts.netloc, parts.query, sent) if method == "POST" else _presigned(parts.netloc, parts.query, sent)
+    read = _read_post if method == "POST" else _read_presigned
+    call = read(parts.netloc, parts.query, sent)
     if not call.signed_at - EARLY <= now <= call.signed_at + rules.max_age:
         minutes = rules.max_age.total_seconds() / 60
         raise _refused(f"It was signed more than {minutes:g} minutes ago, or by a clock that is ahead. Sign a new one.")
     return call
 
 
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     sent = {name.lower(): value for name, value in headers.items()}
     if len(sent) != len(headers):
         raise _refused("A header stands twice in it.")
@@ -107,35 +108,34 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return sent
 
 
-def _posted(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
-    """The signature is in the header Authorization."""
+def _read_post(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
+    """Read a POST, whose signature is in the header Authorization."""
     if query:
         raise _refused("A POST has nothing behind its address.")
-    _only(sent, _POST_HEADERS)
-    found = _AUTHORIZATION.fullmatch(sent.get("authorization", ""))
-    if found is None:
+    _refuse_unknown(sent, _POST_HEADERS)
+    authorization = _AUTHORIZATION.fullmatch(sent.get("authorization", ""))
+    if authorization is None:
         raise _refused(f"Its Authorization header is not one of {_ALGORITHM} for sts.")
     if sent.get("content-type", "application/x-www-form-urlencoded") not in _CONTENT_TYPES:
         raise _refused("Its Content-Type must be application/x-www-form-urlencoded.")
     if sent.get("content-length", str(len(BODY))) != str(len(BODY)):
         raise _refused(f"Its body must be {BODY}.")
-    _check_signed(found["signed"], sent, {"x-amz-date"})
+    _check_signed(authorization["signed"], sent, {"x-amz-date"})
     ours = {"content-type": "application/x-www-form-urlencoded", "content-length": str(len(BODY))}
-    passed_on = {**ours, **sent, "host": host}
     return StsCall(
         host=host,
         method="POST",
         target="/",
-        headers=tuple(passed_on.items()),
+        headers=tuple({**ours, **sent, "host": host}.items()),
         body=BODY.encode(),
-        signature=found["signature"],
-        signed_at=_signed_at(sent.get("x-amz-date", ""), found["day"]),
+        signature=authorization["signature"],
+        signed_at=_signed_at(sent.get("x-amz-date", ""), authorization["day"]),
     )
 
 
-def _presigned(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
-    """The signature is in the address."""
-    _only(sent, _GET_HEADERS)
+def _read_presigned(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
+    """Read a GET, whose signature is in the address."""
+    _refuse_unknown(sent, _GET_HEADERS)
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=len(_PARAMETERS))
     except ValueError as error:
@@ -160,14 +160,14 @@ def _presigned(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
     )
 
 
-def _only(sent: Mapping[str, str], known: Collection[str]) -> None:
-    unknown = sorted(name for name in sent.keys() - set(known) if name.isascii() and name.isprintable())
-    if sent.keys() - set(known):
-        raise _refused(f"It has headers that GetCallerIdentity needs none of: {', '.join(unknown)[:200]}.")
+def _refuse_unknown(sent: Mapping[str, str], known: Collection[str]) -> None:
+    if unknown := sent.keys() - set(known):
+        names = ", ".join(sorted(name for name in unknown if name.isascii() and name.isprintable()))
+        raise _refused(f"It has headers that GetCallerIdentity needs none of: {names[:200]}.")
 
 
 def _check_signed(signed: str, sent: Mapping[str, str], needed: set[str]) -> None:
-    """Whatever says something is signed, and whatever is signed is there."""
+    """Check that all needed headers are signed, and all signed headers were sent."""
     names = signed.split(";")
     if len(set(names)) != len(names):
         raise _refused("A header is signed twice.")

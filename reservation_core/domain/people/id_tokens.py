@@ -1,4 +1,4 @@
-"""What must be so of an ID token's claims, once its signature was found good (OpenID Connect Core, 3.1.3.7)."""
+"""The checks of an ID token's claims after that of its signature (OpenID Connect Core, 3.1.3.7)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ _MOST_VALUES = 200
 
 @dataclass(frozen=True, slots=True)
 class IssuerRules:
-    """An issuer whose word counts: for which audiences, with which algorithms, and to whom the token was given (azp).
+    """A trusted issuer: the audiences, algorithms and authorized parties (azp) of its tokens.
 
-    `jwks_url` says where its keys are; without one its discovery document does.
+    `jwks_url` is where its keys are; None: as its discovery document says.
     """
 
     url: str
@@ -31,10 +31,9 @@ class IssuerRules:
 def identity_of(
     claims: Mapping[str, Any], issuer: IssuerRules, now: datetime, leeway: timedelta, max_age: timedelta
 ) -> ProvedIdentity:
-    """Return the identity in the claims: `sub`, `email` where the issuer has verified it, and `claim:NAME` for every
-    plain claim.
+    """Read an identity from the claims: `sub`, `email` if the issuer has verified it, and `claim:NAME` for plain ones.
 
-    Raises ProofRefusedError. `max_age` is how long after its issue a token is taken, whatever it says of its end.
+    `max_age` bounds a token's age, regardless of its expiry. Raises ProofRefusedError.
     """
     if claims.get("iss") != issuer.url:
         raise _refused("It is another issuer's.")
@@ -44,17 +43,17 @@ def identity_of(
     if not _is_word(subject):
         raise _refused("It names nobody (sub).")
     email = claims.get("email")
-    seen: dict[str, tuple[str, ...]] = {"issuer": (issuer.url,), "sub": (subject,)}
+    attributes: dict[str, tuple[str, ...]] = {"issuer": (issuer.url,), "sub": (subject,)}
     name = subject
     if _is_word(email) and claims.get("email_verified") is True:
-        seen["email"] = (email,)
+        attributes["email"] = (email,)
         name = email
     for claim, value in claims.items():
-        if claim == "email":  # a rule sees it as `email`, where it is verified
+        if claim == "email":  # rules see it as `email`, if it is verified
             continue
         values = value if isinstance(value, list) else [value]
-        seen[f"claim:{claim}"] = tuple(word for word in values[:_MOST_VALUES] if _is_word(word))
-    return ProvedIdentity(SignInMethod.OIDC, f"{name} of {issuer.url}", seen)
+        attributes[f"claim:{claim}"] = tuple(word for word in values[:_MOST_VALUES] if _is_word(word))
+    return ProvedIdentity(SignInMethod.OIDC, f"{name} of {issuer.url}", attributes)
 
 
 def _check_audience(claims: Mapping[str, Any], issuer: IssuerRules) -> None:

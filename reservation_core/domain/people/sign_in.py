@@ -1,6 +1,6 @@
-"""The local user of an identity proved elsewhere: the first rule that fits says which user and role.
+"""The local user of a proved identity: the first matching rule names the user and role.
 
-A rule looks at attributes that the proof has shown, and at nothing that the caller could say beside it.
+Rules see only attributes that the proof shows, and nothing else that the caller sends.
 """
 
 import re
@@ -21,7 +21,7 @@ _LONGEST_VALUE = 2048
 
 
 class SignInMethod(StrEnum):
-    """What vouches for the caller."""
+    """How an identity is proved."""
 
     AWS = "aws"
     OIDC = "oidc"
@@ -33,7 +33,7 @@ ATTRIBUTES: Mapping[SignInMethod, frozenset[str]] = {
     SignInMethod.OIDC: frozenset({"issuer", "sub", "email"}),
     SignInMethod.KUBERNETES: frozenset({"namespace", "service_account"}),
 }
-"""What rules of each method may look at; OIDC's also at claims, as `claim:NAME`."""
+"""The attributes that rules of each method may use; OIDC's also claims, as `claim:NAME`."""
 
 _PLACES: Mapping[SignInMethod, frozenset[str]] = {
     SignInMethod.AWS: frozenset({"iam_role", "session", "iam_user"}),
@@ -41,16 +41,16 @@ _PLACES: Mapping[SignInMethod, frozenset[str]] = {
     SignInMethod.KUBERNETES: frozenset({"namespace", "service_account"}),
 }
 _NEEDED: Mapping[SignInMethod, tuple[frozenset[str], ...]] = {
-    # Of each set one at least: a rule that says less would let in more than anybody meant.
+    # At least one of each set: a rule with less would let in more people than intended.
     SignInMethod.AWS: (frozenset({"account"}), frozenset({"iam_role", "iam_user"})),
     SignInMethod.OIDC: (frozenset({"issuer"}),),
     SignInMethod.KUBERNETES: (frozenset({"namespace"}), frozenset({"service_account"})),
 }
 _EXACT = frozenset({"account", "issuer"})
 _CASELESS = frozenset({"iam_role", "session", "iam_user", "email"})
-"""What the other side itself takes for one whatever its case; of anything else two cases are two."""
+"""Attributes whose issuer ignores case; all others are case-sensitive."""
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-"""Letters beyond ASCII have no case here: some signs would become an ASCII letter, and their bearer somebody else."""
+"""Only ASCII letters are folded: some other letters would become ASCII ones, and their bearer another user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,9 @@ class ProvedIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SignInRule:
-    """An identity that fits all of `conditions` (`*` stands for any characters) is `user`, which may hold
-    `{attribute}`.
+    """Identities that match all `conditions` (`*` is any characters) are `user`, which may contain `{attribute}`.
 
-    With `create` the user is made at their first sign-in. Raises ValueError for what would let in more than it says.
+    With `create` the user is created at the first sign-in. Raises ValueError for a rule that lets in too many.
     """
 
     method: SignInMethod
@@ -81,18 +80,18 @@ class SignInRule:
         _check_user(self)
 
     def user_of(self, identity: ProvedIdentity) -> str | None:
-        """The user whom this rule makes of an identity; None where it does not fit."""
+        """The user that this rule gives an identity; None if it does not match."""
         if identity.method is not self.method:
             return None
-        seen = identity.attributes
-        if not all(_fits(name, pattern, seen.get(name, ())) for name, pattern in self.conditions.items()):
+        known = identity.attributes
+        if not all(_fits(name, pattern, known.get(name, ())) for name, pattern in self.conditions.items()):
             return None
         return _PLACE.sub(lambda place: _value(place[1], identity), self.user)
 
 
 @dataclass(frozen=True, slots=True)
 class LetIn:
-    """What the first rule that fits says."""
+    """The result of the first matching rule."""
 
     user: str
     role: Role
@@ -100,7 +99,7 @@ class LetIn:
 
 
 def let_in(rules: Sequence[SignInRule], identity: ProvedIdentity) -> LetIn:
-    """Find the local user of an identity. Raises NotLetInError that says what to ask an administrator for."""
+    """Find the local user of an identity. Raises NotLetInError, which says what to ask an administrator for."""
     for rule in rules:
         user = rule.user_of(identity)
         if user is None:
@@ -139,8 +138,8 @@ def _check_user(rule: SignInRule) -> None:
     for place in places:
         if place not in _PLACES[rule.method]:
             raise ValueError(f"user: there is no {{{place}}} in rules of this kind")
-    looked_at = ["email" if place == "email_name" else place for place in places]
-    if len([place for place in looked_at if "*" in rule.conditions.get(place, "*")]) > 1:
+    sources = ["email" if place == "email_name" else place for place in places]
+    if len([source for source in sources if "*" in rule.conditions.get(source, "*")]) > 1:
         # `a-b` + `c` and `a` + `b-c` would be one user.
         raise ValueError("user: only one {...} may stand for what the rule leaves open; say the others exactly")
     if "service_account" in places and {"namespace", "service_account"} <= open_places:
@@ -160,7 +159,7 @@ def _fits(name: str, pattern: str, values: Sequence[str]) -> bool:
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Whether a value fits, each part taken where it is found first: a regular expression tries them all, for hours."""
+    """Match a pattern, each part at its first occurrence: a regular expression could backtrack for hours."""
     first, *others = pattern.split("*")
     if not others:
         return value == first
@@ -169,10 +168,10 @@ def _matches(pattern: str, value: str) -> bool:
     if at > end or not value.startswith(first) or not value.endswith(last):
         return False
     for part in between:
-        found = value.find(part, at, end)
-        if found < 0:
+        position = value.find(part, at, end)
+        if position < 0:
             return False
-        at = found + len(part)
+        at = position + len(part)
     return True
 
 
@@ -181,7 +180,7 @@ def _folded(text: str) -> str:
 
 
 def _value(place: str, identity: ProvedIdentity) -> str:
-    """What stands for a place; nothing that a user's name can hold where there is no one value."""
+    """The value of a place; `?`, which no user name contains, if there is not exactly one."""
     attribute = "email" if place == "email_name" else place
     values = identity.attributes.get(attribute, ())
     if len(values) != 1:

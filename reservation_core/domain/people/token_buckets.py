@@ -1,4 +1,4 @@
-"""How often each of many may do something: a bucket of tokens for each, in bounded memory."""
+"""Rate limits by key: a token bucket for each, in bounded memory."""
 
 import math
 from collections import OrderedDict
@@ -8,35 +8,34 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`per_s` a second in the long run, and `burst` at once after a rest."""
+    """`per_s` a second on average, and `burst` at once after a pause."""
 
     per_s: float
     burst: int
 
 
 class _Rest:
-    """Sources without room for a bucket of their own."""
+    """The shared key of sources without a bucket of their own."""
 
 
 class TokenBuckets:
-    """Buckets by key, `most` at a time. Times are seconds of any clock that nobody sets, and never go back.
+    """Buckets by key, at most `most`. Times are seconds of a monotonic clock.
 
-    A bucket that is full again is forgotten, which changes nothing. While all of them are in use, newcomers share one:
-    nobody gets a fresh bucket by having others thrown away.
+    A full bucket is dropped, which changes nothing. While all are in use, new keys share one bucket, so that nobody
+    gets a fresh bucket by displacing others.
     """
 
     def __init__(self, pace: Pace, most: int) -> None:
         self._pace = pace
         self._most = most
-        # By when they were last used, the oldest first: tokens left then, and when that was.
+        # The least recently used first: (tokens left then, time).
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many are remembered."""
         return len(self._buckets)
 
     def take(self, key: Hashable, now: float) -> float:
-        """Take a token: 0 when there was one, else in how many seconds there will be one. Nothing is taken then."""
+        """Take a token: 0 if there was one, else the seconds until there is one, and nothing is taken."""
         self._forget_full(now)
         if key not in self._buckets and len(self._buckets) >= self._most:
             key = _Rest
@@ -48,7 +47,7 @@ class TokenBuckets:
         return 0.0
 
     def wait(self, key: Hashable, now: float) -> float:
-        """In how many seconds there will be a token; 0 when there is one. Nothing is taken."""
+        """The seconds until there is a token; 0 if there is one. Nothing is taken."""
         self._forget_full(now)
         if key not in self._buckets and len(self._buckets) >= self._most:
             key = _Rest
@@ -62,7 +61,7 @@ class TokenBuckets:
         return 0.0 if left >= 1 else (1 - left) / self._pace.per_s
 
     def _forget_full(self, now: float) -> None:
-        # One that nobody has used for so long is full, however empty it was.
+        # A bucket that was unused for this long is full, however empty it was.
         full_after = self._pace.burst / self._pace.per_s
         while self._buckets:
             key, (_, at) = next(iter(self._buckets.items()))
@@ -72,5 +71,5 @@ class TokenBuckets:
 
 
 def whole_seconds(wait: float) -> int:
-    """A wait as `Retry-After` says it: rounded up, 1 at least."""
+    """A wait for `Retry-After`: rounded up, at least 1."""
     return max(1, math.ceil(wait))

@@ -1,4 +1,4 @@
-"""Budgets of tokens: how much GPU time may be asked for with a token, and with those that were made with it.
+"""Budgets of tokens: how much GPU time may be requested with a token and the tokens made with it.
 
 Amounts are GPUs times microseconds.
 """
@@ -23,7 +23,7 @@ OVER = "token_budget_over"
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """So much GPU time until then (None: for as long as the token works), and how much of it is charged."""
+    """A GPU-time budget until `until` (None: as long as the token works), and the charged part."""
 
     token_id: str
     gpu_us: int
@@ -32,12 +32,12 @@ class Budget:
 
     @property
     def left_us(self) -> int:
-        """What may still be asked for."""
+        """The part that may still be requested."""
         return self.gpu_us - self.charged_us
 
 
 class Ask(NamedTuple):
-    """The part [start, end) of a reservation's GPU time, counted from its beginning, that is asked for now."""
+    """The part [start, end) of a reservation's GPU time, counted from its beginning, that is requested now."""
 
     reservation_id: str
     start_us: int
@@ -45,12 +45,12 @@ class Ask(NamedTuple):
 
 
 def ask_for(reservation_id: str, gpus: int, duration: timedelta, before: timedelta = timedelta(0)) -> Ask:
-    """What it takes to have `gpus` in all for `duration`, where they were asked for `before` already."""
+    """Ask for `gpus` in all for `duration`, of which `before` was asked for already."""
     return Ask(reservation_id, gpus * length_micros(before), gpus * length_micros(duration))
 
 
 def refused(line: Sequence[Budget], asked_us: int, now: datetime) -> RuleBreach | None:
-    """Why a line of budgets, from the first token's to the last's, does not pay for this; None where all do."""
+    """Why a chain of budgets, from the first token's to the last's, does not cover this; None if all do."""
     for budget in line:
         if budget.until is not None and now >= budget.until:
             return RuleBreach(
@@ -62,17 +62,17 @@ def refused(line: Sequence[Budget], asked_us: int, now: datetime) -> RuleBreach 
             until = "" if budget.until is None else f" until {said_moment(budget.until)}"
             return RuleBreach(
                 SPENT,
-                f"This asks for {_more(asked_us)} GPU-hours, and the budget of token {budget.token_id} has"
-                f" {_less(budget.left_us)} of {_less(budget.gpu_us)} left{until}. Ask for fewer GPUs or less time, end"
-                " what you do not need any more, or use another token.",
+                f"This asks for {_round_up(asked_us)} GPU-hours, and the budget of token {budget.token_id} has"
+                f" {_round_down(budget.left_us)} of {_round_down(budget.gpu_us)} left{until}. Ask for fewer GPUs or"
+                " less time, end what you do not need any more, or use another token.",
             )
     return None
 
 
 def passed_on(maker: Budget | None, token_id: str, hours: float, until: datetime | None, now: datetime) -> Budget:
-    """The budget of a token that is made with one whose budget is `maker`; without `until` it ends with that.
+    """The budget of a token made with a token whose budget is `maker`; without `until` it ends with that.
 
-    Raises ForbiddenError where it would be more than there is, or end in the past or too far ahead.
+    Raises ForbiddenError if it exceeds `maker`, or ends in the past or too far ahead.
     """
     if until is None and maker is not None:
         until = maker.until
@@ -88,17 +88,17 @@ def passed_on(maker: Budget | None, token_id: str, hours: float, until: datetime
     if later or budget.gpu_us > maker.gpu_us:
         end = "" if maker.until is None else f" until {said_moment(maker.until)}"
         raise ForbiddenError(
-            f"The token that you use has a budget of {_less(maker.gpu_us)} GPU-hours{end}, and none that is made with"
-            " it gets more. Ask for as much or less."
+            f"The token that you use has a budget of {_round_down(maker.gpu_us)} GPU-hours{end}, and none that is made"
+            " with it gets more. Ask for as much or less."
         )
     return budget
 
 
-def _less(gpu_us: int) -> str:
-    """Hours to the hundredth, never more than there are."""
+def _round_down(gpu_us: int) -> str:
+    """Hours to the hundredth, rounded down."""
     return f"{gpu_us * 100 // MICROS_AN_HOUR / 100:.2f}".rstrip("0").rstrip(".")
 
 
-def _more(gpu_us: int) -> str:
-    """Hours to the hundredth, never fewer than there are."""
+def _round_up(gpu_us: int) -> str:
+    """Hours to the hundredth, rounded up."""
     return f"{-(-gpu_us * 100 // MICROS_AN_HOUR) / 100:.2f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""How far a token reaches: what may be done with it and until when, and what a token that is made with it may get."""
+"""What a token may do and until when, and what a token made with it may get."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from reservation_core.domain.people.token_budgets import Budget
 
 
 class TokenScope(StrEnum):
-    """What a token is good for, of what its user may do."""
+    """What a token may be used for, within its user's rights."""
 
     READ = "read"
     SUBMIT = "submit"
@@ -20,22 +20,22 @@ class TokenScope(StrEnum):
 
 EVERYTHING = frozenset(TokenScope)
 PERSONAL = EVERYTHING - {TokenScope.ADMIN}
-"""Whoever has all of these acts as the person: changes how they are told of things, and ends their tokens."""
+"""A token with all of these acts as the person: it may change notifications and revoke tokens."""
 
 LONGEST_LINE = 10
-"""So many tokens are made one with the other at most: they end together."""
+"""The longest chain of tokens, each made with the one before; they expire together."""
 
 
 def in_order(scopes: frozenset[TokenScope]) -> list[TokenScope]:
-    """As they are written everywhere."""
+    """The scopes in their usual order."""
     return [scope for scope in TokenScope if scope in scopes]
 
 
 @dataclass(frozen=True, slots=True)
 class TokenReach:
-    """What a token may do, until when (None: without end), and how many were made in a line before it.
+    """A token's scopes, expiry (None: never), and number of tokens before it in its chain.
 
-    `budget` is its own, or that of the nearest before it.
+    `budget` is its own, or that of the nearest token before it.
     """
 
     scopes: frozenset[TokenScope]
@@ -50,10 +50,10 @@ class TokenReach:
         longest: timedelta | None,
         now: datetime,
     ) -> "TokenReach":
-        """The reach of a token that is made with this one: the scopes that are asked for, or else all that it has.
+        """The reach of a token made with this one: the requested scopes, or by default all of this one's.
 
-        `expires_in` None: it is to last without end. No token lasts for more than `longest` (None: there is no bound).
-        Raises ForbiddenError where more is asked for than there is.
+        `expires_in` None: no expiry. No token lasts longer than `longest` (None: no bound). Raises ForbiddenError if
+        more is requested than this token has.
         """
         if self.generation >= LONGEST_LINE:
             raise ForbiddenError(
