@@ -1,7 +1,7 @@
-"""A pod on a booking is let onto nodes with the booking's cards only, and there within what it asks itself.
+"""Restrict a pod on a booking to nodes with the booking's GPUs, within its own affinity.
 
-Kubernetes takes one name in a requirement on a node's name, so each of the pod's alternatives becomes one for each
-node. Doing it twice is doing it once, and fewer nodes the second time leave fewer.
+Kubernetes takes one name in a requirement on a node's name, so each of the pod's alternatives is repeated for each
+node. The change is idempotent, and repeating it with fewer nodes leaves fewer.
 """
 
 import json
@@ -13,19 +13,19 @@ from reservation_core.domain.pods.pod_changes import Path, PodChanges
 from reservation_core.domain.pods.reviews import items, members
 
 MOST_NODES = 64
-"""So many nodes of a booking are said: a pod needs one."""
+"""How many nodes of a booking are named: a pod needs one."""
 
 _HOST = "kubernetes.io/hostname"
-_WAY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+_PATH = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _MOST_WRITTEN = 256 * 1024
-"""Characters of all alternatives as JSON: a pod that names many would become one that no API server stores."""
+"""Characters of all alternatives as JSON, so that the API server can store the pod."""
 _MOST_NAMED = 8
 
 
 def put_on(changes: PodChanges, nodes: Sequence[str], booking: str) -> str | None:
-    """Let the pod onto these nodes only (at least one). Returns why that can't be; then nothing is changed.
+    """Let the pod onto these nodes only (at least one). Returns why that is impossible; then nothing is changed.
 
-    `booking` is what reasons call it, such as `booking bkg-1`.
+    `booking` is its name in reasons, such as `booking bkg-1`.
     """
     room = f"{booking} has room on {_listed(nodes)}"
     spec = members(changes.pod.get("spec"))
@@ -33,28 +33,28 @@ def put_on(changes: PodChanges, nodes: Sequence[str], booking: str) -> str | Non
         return f"spec.nodeName is {_shown(preset)}, and {room}. Leave nodeName away: the scheduler sets it."
     if (host := members(spec.get("nodeSelector")).get(_HOST)) and host not in nodes:
         return f"spec.nodeSelector names the node {_shown(host)}, and {room}. Leave {_HOST} away, or name such a node."
-    asked = _asked(spec)
-    if not asked:
+    terms = _required_terms(spec)
+    if not terms:
         _write(changes, [{"matchFields": [_is(node)]} for node in nodes])
         return None
-    pinned = [node for term in asked for node in _on(term, nodes)]
-    if any(map(_matches_any, asked)) and not any(map(_matches_any, pinned)):
+    pinned = [pinned_term for term in terms for pinned_term in _pin(term, nodes)]
+    if any(map(_matches_any, terms)) and not any(map(_matches_any, pinned)):
         return f"the pod's required node affinity names other nodes, and {room}. Leave it away, or name such a node."
-    if len(pinned) > len(asked) and len(json.dumps(pinned)) > _MOST_WRITTEN:
+    if len(pinned) > len(terms) and len(json.dumps(pinned)) > _MOST_WRITTEN:
         return (
             f"the pod's required node affinity is too long to be written for each of {len(nodes)} nodes, and {room}."
             " Ask for less in it."
         )
-    if pinned != asked:
+    if pinned != terms:
         _write(changes, pinned)
     return None
 
 
-def _asked(spec: Mapping[str, Any]) -> list[Any]:
-    found: Any = spec
-    for step in _WAY:
-        found = members(found).get(step)
-    return list(items(found))
+def _required_terms(spec: Mapping[str, Any]) -> list[Any]:
+    value: Any = spec
+    for step in _PATH:
+        value = members(value).get(step)
+    return list(items(value))
 
 
 def _matches_any(term: object) -> bool:
@@ -62,16 +62,16 @@ def _matches_any(term: object) -> bool:
     return bool(items(members(term).get("matchFields")) or items(members(term).get("matchExpressions")))
 
 
-def _on(term: Any, nodes: Sequence[str]) -> list[Any]:
-    """The term for each node that it leaves; itself, where it names one already or matches none."""
+def _pin(term: Any, nodes: Sequence[str]) -> list[Any]:
+    """The term once for each node that it allows; unchanged if it names one already or matches none."""
     if not _matches_any(term):
         return [term]
     fields = items(term.get("matchFields"))
-    asked = [_requirement(field) for field in map(members, fields)]
-    left = [node for node in nodes if all(requirement.holds(node, {}) for requirement in asked)]
-    if left and any(requirement.operator == "In" and len(requirement.values) == 1 for requirement in asked):
+    requirements = [_requirement(field) for field in map(members, fields)]
+    allowed = [node for node in nodes if all(requirement.holds(node, {}) for requirement in requirements)]
+    if allowed and any(item.operator == "In" and len(item.values) == 1 for item in requirements):
         return [term]
-    return [{**term, "matchFields": [*fields, _is(node)]} for node in left]
+    return [{**term, "matchFields": [*fields, _is(node)]} for node in allowed]
 
 
 def _requirement(field: Mapping[str, Any]) -> Requirement:
@@ -85,18 +85,18 @@ def _is(node: str) -> dict[str, Any]:
 
 def _write(changes: PodChanges, terms: list[Any]) -> None:
     path: Path = ("spec",)
-    found = members(changes.pod.get("spec"))
-    for position, step in enumerate(_WAY[:-1], start=1):
+    parent = members(changes.pod.get("spec"))
+    for position, step in enumerate(_PATH[:-1], start=1):
         path = (*path, step)
-        inner = found.get(step)
-        if not isinstance(inner, Mapping):
+        child = parent.get(step)
+        if not isinstance(child, Mapping):
             value: Any = terms
-            for name in reversed(_WAY[position:]):
+            for name in reversed(_PATH[position:]):
                 value = {name: value}
             changes.add(path, value)
             return
-        found = inner
-    changes.add((*path, _WAY[-1]), terms)
+        parent = child
+    changes.add((*path, _PATH[-1]), terms)
 
 
 def _listed(nodes: Sequence[str]) -> str:

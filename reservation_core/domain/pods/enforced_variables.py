@@ -1,6 +1,6 @@
-"""Variables that a container is to have, whatever its environment says of them so far.
+"""Variables that a container must have, whatever its environment says.
 
-They stand first in the environment, so that others may refer to them. Changing twice is changing once.
+They come first in the environment, so that others may refer to them. The change is idempotent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from reservation_core.domain.pods.reviews import members
 
 @dataclass(frozen=True, slots=True)
 class WantedVariable:
-    """A variable with a value, or with what a field of the pod says (`field`: its path, as in a fieldRef).
+    """A variable with a value, or with that of a field of the pod (`field`: its path, as in a fieldRef).
 
-    `instead_of`: an earlier value of ours that is replaced without a warning.
+    `instead_of`: an earlier value of ours, which is replaced without a warning.
     """
 
     name: str
@@ -26,13 +26,12 @@ class WantedVariable:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """As it stands in an environment."""
         if self.field is None:
             return {"name": self.name, "value": self.value}
         return {"name": self.name, "valueFrom": {"fieldRef": {"fieldPath": self.field}}}
 
     def is_(self, variable: Mapping[str, Any]) -> bool:
-        """Whether a variable says so already. The API server adds an apiVersion to a fieldRef."""
+        """Whether the variable has this value. The API server adds an apiVersion to a fieldRef."""
         source = variable.get("valueFrom")
         if self.field is None:
             return source is None and (variable.get("value") or "") == self.value
@@ -44,10 +43,9 @@ class WantedVariable:
 
 @dataclass(frozen=True, slots=True)
 class VariableOwner:
-    """The feature that wants variables, for sentences: `name` (`the map`), and what to do else than leave the variable
-    away.
+    """The feature that sets variables, for messages: its `name` (`the map`), and a `remedy` besides removing them.
 
-    `override`: a value that says something else is overwritten with a warning, not refused.
+    `override`: another value is overwritten with a warning, not refused.
     """
 
     name: str
@@ -58,7 +56,7 @@ class VariableOwner:
 def tell(
     changes: PodChanges, path: Path, container: Mapping[str, Any], wanted: Sequence[WantedVariable], by: VariableOwner
 ) -> list[str]:
-    """Give a container its variables; returns warnings about what was overwritten. Raises RefusedPodError."""
+    """Set a container's variables; returns warnings about overwritten values. Raises RefusedPodError."""
     env = container.get("env")
     if env is not None and not (isinstance(env, list) and all(isinstance(variable, Mapping) for variable in env)):
         raise RefusedPodError(f"the env of {container_named(path, container)} is not a list of variables")
@@ -68,23 +66,23 @@ def tell(
     warnings: list[str] = []
     by_name = {variable.name: variable for variable in wanted}
     for position, variable in enumerate(env):
-        meant = by_name.get(str(variable.get("name")))
-        if meant is None or meant.is_(variable):
+        required = by_name.get(str(variable.get("name")))
+        if required is None or required.is_(variable):
             continue
-        where = f"{meant.name} of {container_named(path, container)}"
+        where = f"{required.name} of {container_named(path, container)}"
         if variable.get("valueFrom") is not None:
-            warnings.append(f"{where} had valueFrom; it is now {meant}, as {by.name} says")
-        elif meant.instead_of == (variable.get("value") or ""):
+            warnings.append(f"{where} had valueFrom; it is now {required}, as {by.name} says")
+        elif required.instead_of == (variable.get("value") or ""):
             pass
         elif by.override:
-            warnings.append(f"{where} was {shown(variable.get('value'))}; it is now {meant}, as {by.name} says")
+            warnings.append(f"{where} was {shown(variable.get('value'))}; it is now {required}, as {by.name} says")
         else:
             raise RefusedPodError(
-                f"{where} is {shown(variable.get('value'))}, and {by.name} says {meant}. Leave the variable"
+                f"{where} is {shown(variable.get('value'))}, and {by.name} says {required}. Leave the variable"
                 f" away, or {by.remedy}."
             )
-        changes.replace((*path, "env", position), meant.as_json)
-    there = {str(variable.get("name")) for variable in env}
-    for missing in reversed([variable for variable in wanted if variable.name not in there]):
+        changes.replace((*path, "env", position), required.as_json)
+    present = {str(variable.get("name")) for variable in env}
+    for missing in reversed([variable for variable in wanted if variable.name not in present]):
         changes.add((*path, "env", 0), missing.as_json)
     return warnings

@@ -1,13 +1,13 @@
-"""Which extended resources are GPUs, or parts of them: as device plugins call them."""
+"""Which extended resources are GPUs, or slices of them, as device plugins name them."""
 
 from collections.abc import Collection
 
 _NVIDIA = "nvidia.com/gpu"
-_PARTS = "nvidia.com/mig-"
+_MIG_PREFIX = "nvidia.com/mig-"
 
 
 def is_gpu_resource(name: str, resources: Collection[str]) -> bool:
-    """Whether a resource is one of `resources`, the same shared by time (`….shared`), or a part of an NVIDIA card."""
+    """Whether a resource is in `resources`, the time-sliced form of one (`….shared`), or a slice of an NVIDIA GPU."""
     if name in resources or name.removesuffix(".shared") in resources:
         return True
-    return _NVIDIA in resources and name.startswith(_PARTS)
+    return _NVIDIA in resources and name.startswith(_MIG_PREFIX)

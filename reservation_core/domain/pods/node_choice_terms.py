@@ -1,7 +1,7 @@
-"""Which nodes a pod lets itself be put on: its node selector, its required node affinity, its tolerations.
+"""Which nodes a pod accepts: its node selector, its required node affinity, its tolerations.
 
-The rules are Kubernetes' own (`core/v1` NodeSelector, Toleration): terms are alternatives, the requirements of a term
-all have to hold, an empty term matches nothing.
+The rules are those of Kubernetes (`core/v1` NodeSelector, Toleration): terms are alternatives, all requirements of a
+term have to hold, an empty term matches nothing.
 """
 
 import re
@@ -11,12 +11,12 @@ from typing import Final
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 FORBIDDING: Final = frozenset({"NoSchedule", "NoExecute"})
-"""The effects of taints that keep a pod from a node; `PreferNoSchedule` only asks."""
+"""The effects of taints that keep a pod from a node; `PreferNoSchedule` is only a preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps pods from a node."""
+    """A taint of a node."""
 
     key: str
     value: str
@@ -28,7 +28,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Tolerated:
-    """A pod's toleration. No key with the operator `Exists`: every key; no effect: every effect."""
+    """A pod's toleration. Without a key, `Exists` tolerates every key; without an effect, every effect."""
 
     key: str
     operator: str
@@ -36,7 +36,7 @@ class Tolerated:
     effect: str
 
     def covers(self, taint: Taint) -> bool:
-        """Whether it lets the pod go where the taint is."""
+        """Whether it tolerates the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.operator == "Exists":
@@ -54,24 +54,24 @@ class Requirement:
     field: bool = False
 
     def holds(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node meets it. An operator that nobody knows is met by none."""
-        found = (name if self.key == "metadata.name" else None) if self.field else labels.get(self.key)
+        """Whether a node meets it. No node meets an unknown operator."""
+        value = (name if self.key == "metadata.name" else None) if self.field else labels.get(self.key)
         match self.operator:
             case "In":
-                return found is not None and found in self.values
+                return value is not None and value in self.values
             case "NotIn":
-                return found is None or found not in self.values
+                return value is None or value not in self.values
             case "Exists":
-                return found is not None
+                return value is not None
             case "DoesNotExist":
-                return found is None
+                return value is None
             case "Gt" | "Lt":
-                return self._compares(found)
+                return self._compare(value)
             case _:
                 return False
 
-    def _compares(self, found: str | None) -> bool:
-        numbers = [found or "", *self.values]
+    def _compare(self, value: str | None) -> bool:
+        numbers = [value or "", *self.values]
         if len(numbers) != 2 or not all(_INTEGER.fullmatch(number) for number in numbers):
             return False
         left, right = map(int, numbers)
@@ -80,14 +80,14 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a pod asks of its node. `alternatives` is None where it has no required affinity."""
+    """A pod's demands on its node. `alternatives` is None without a required affinity."""
 
     selector: tuple[tuple[str, str], ...] = ()
     alternatives: tuple[tuple[Requirement, ...], ...] | None = None
     tolerations: tuple[Tolerated, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the pod's selector and affinity let it onto a node."""
+        """Whether the pod's selector and affinity allow a node."""
         if any(labels.get(key) != value for key, value in self.selector):
             return False
         if self.alternatives is None:
@@ -95,6 +95,6 @@ class Terms:
         return any(term and all(requirement.holds(name, labels) for requirement in term) for term in self.alternatives)
 
     def untolerated(self, taints: Sequence[Taint]) -> list[Taint]:
-        """The taints that keep the pod away."""
+        """The taints that keep the pod from the node."""
         forbidding = [taint for taint in taints if taint.effect in FORBIDDING]
         return [taint for taint in forbidding if not any(toleration.covers(taint) for toleration in self.tolerations)]

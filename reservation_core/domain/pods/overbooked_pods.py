@@ -1,7 +1,7 @@
-"""Which pods of a booking go when they use more cards together than it has: the youngest.
+"""Which pods of a booking are ended when they use more GPUs together than it has: the youngest.
 
-Pods that are made at one moment may each be let in on the same cards, as each sees them free. Here they are counted
-together, with the jobs that run in the booking: nobody goes who could stay beside those who began earlier.
+Pods created at the same moment may each be admitted to the same GPUs, since each sees them free. They are counted here
+together with the booking's jobs; no pod is ended that fits beside the older ones.
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """A pod, or a job, that is on a booking's cards since `began` (None: it is about to begin).
+    """A pod, or a job, on a booking's GPUs since `began` (None: about to begin).
 
-    `cards` are the node and index of each where they are known: several may be on one card of their own accord. `goes`
-    is false of jobs, which are on cards of the ledger's; `leaves`: it was asked to go before.
+    `cards` are the node and index of each, if known: several pods may share one on purpose. `goes` is false for jobs,
+    whose GPUs the ledger assigns; `leaves`: it was asked to end before.
     """
 
     uid: str
@@ -26,22 +26,22 @@ class Occupant:
 
 
 def too_many(cards: int, occupants: Iterable[Occupant]) -> tuple[str, ...]:
-    """The uids of those that go from a booking of so many cards, the youngest first; the same in whatever order.
+    """The uids of the pods to end on a booking with `cards` GPUs, the youngest first, independent of the input's order.
 
-    An occupant that was asked to go once is asked again before any other.
+    A pod that was asked to end before is asked again before any other.
     """
     taken, known = 0, set[tuple[str, int]]()
-    going = []
-    for occupant in sorted(occupants, key=_oldest_first):
+    ending = []
+    for occupant in sorted(occupants, key=_age_order):
         more = occupant.gpus if occupant.cards is None else len(occupant.cards - known)
         if occupant.goes and taken + more > cards:
-            going.append(occupant.uid)
+            ending.append(occupant.uid)
             continue
         taken += more
         known |= occupant.cards or set()
-    return tuple(reversed(going))
+    return tuple(reversed(ending))
 
 
-def _oldest_first(each: Occupant) -> tuple[bool, bool, float, bool, str]:
-    began = 0.0 if each.began is None else each.began.timestamp()
-    return each.leaves, each.began is None, began, each.goes, each.uid
+def _age_order(occupant: Occupant) -> tuple[bool, bool, float, bool, str]:
+    began = 0.0 if occupant.began is None else occupant.began.timestamp()
+    return occupant.leaves, occupant.began is None, began, occupant.goes, occupant.uid

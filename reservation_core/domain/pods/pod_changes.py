@@ -1,7 +1,7 @@
-"""Changes to a pod, as JSON patch operations (RFC 6902) that apply to it one after the other.
+"""Changes to a pod, as JSON patch operations (RFC 6902) in the order of application.
 
-The pod is plain JSON as the API server sends it: members may be missing or null. Entries that exist already need no
-operation, so that changing twice is changing once. The pod that was given is never touched.
+The pod is plain JSON as the API server sends it: members may be missing or null. Entries that exist need no operation,
+so that changes are idempotent. The original pod is never modified.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ class PatchOperation:
     value: Any = None
 
     def as_json(self) -> dict[str, Any]:
-        """As RFC 6902 writes it."""
-        said: dict[str, Any] = {"op": self.op, "path": pointer(self.path)}
+        """The operation in the form of RFC 6902."""
+        operation: dict[str, Any] = {"op": self.op, "path": pointer(self.path)}
         if self.op != "remove":
-            said["value"] = self.value
-        return said
+            operation["value"] = self.value
+        return operation
 
 
 def pointer(path: Path) -> str:
@@ -33,7 +33,7 @@ def pointer(path: Path) -> str:
 
 
 class PodChanges:
-    """A pod and what has been done to it so far."""
+    """A pod and the changes made to it so far."""
 
     def __init__(self, pod: Mapping[str, Any]) -> None:
         self._pod = pod
@@ -41,28 +41,27 @@ class PodChanges:
 
     @property
     def pod(self) -> Mapping[str, Any]:
-        """The pod as the operations make it."""
+        """The pod after the operations."""
         return self._pod
 
     @property
     def operations(self) -> tuple[PatchOperation, ...]:
-        """What was done, in order."""
         return tuple(self._operations)
 
     def add(self, path: Path, value: object) -> None:
-        """Set a member, or put an item before the one at an index (at the end: the list's length)."""
+        """Set a member, or insert an item before an index (the list's length appends)."""
         self._do(PatchOperation("add", path, value))
 
     def replace(self, path: Path, value: object) -> None:
-        """Another value for a member or an item that is there."""
+        """Replace an existing member or item."""
         self._do(PatchOperation("replace", path, value))
 
     def remove(self, path: Path) -> None:
-        """Take away a member or an item that is there."""
+        """Remove an existing member or item."""
         self._do(PatchOperation("remove", path))
 
     def annotate(self, annotations: Mapping[str, str]) -> None:
-        """Set annotations; nothing is done for those that the pod has so."""
+        """Set annotations, except those that the pod has already."""
         has = _annotations(self._pod)
         wanted = {name: value for name, value in annotations.items() if has.get(name) != value}
         if not wanted:
@@ -76,30 +75,30 @@ class PodChanges:
                 self.add(("metadata", "annotations", name), value)
 
     def remove_annotations(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Take annotations away; returns those that were there."""
-        there = tuple(name for name in names if name in _annotations(self._pod))
-        for name in there:
+        """Remove annotations; returns those that existed."""
+        present = tuple(name for name in names if name in _annotations(self._pod))
+        for name in present:
             self.remove(("metadata", "annotations", name))
-        return there
+        return present
 
     def _do(self, operation: PatchOperation) -> None:
-        self._pod = _changed(self._pod, operation.path, operation)
+        self._pod = _apply(self._pod, operation.path, operation)
         self._operations.append(operation)
 
 
 def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = pod.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return annotations if isinstance(annotations, Mapping) else {}
 
 
-def _changed(node: Any, path: Path, operation: PatchOperation) -> Any:
-    """A copy of `node` with the operation done below it; what lies beside the path is shared, not copied."""
+def _apply(node: Any, path: Path, operation: PatchOperation) -> Any:
+    """A copy of `node` with the operation applied; parts beside the path are shared, not copied."""
     step = path[0]
     if isinstance(step, int):
         items = list(node)
         if len(path) > 1:
-            items[step] = _changed(items[step], path[1:], operation)
+            items[step] = _apply(items[step], path[1:], operation)
         elif operation.op == "add":
             items.insert(step, operation.value)
         elif operation.op == "replace":
@@ -109,7 +108,7 @@ def _changed(node: Any, path: Path, operation: PatchOperation) -> Any:
         return items
     members = dict(node)
     if len(path) > 1:
-        members[step] = _changed(members[step], path[1:], operation)
+        members[step] = _apply(members[step], path[1:], operation)
     elif operation.op == "remove":
         del members[step]
     else:

@@ -1,4 +1,4 @@
-"""The containers of a pod's spec with their paths; none may be passed over."""
+"""The containers of a pod's spec, with their paths."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,11 +10,11 @@ _KINDS = {"initContainers": "init container", EPHEMERAL: "ephemeral container"}
 
 
 class RefusedPodError(Exception):
-    """The pod must not be; the text is the reason."""
+    """The pod is refused; the text is the reason."""
 
 
 def containers_of(spec: Mapping[str, Any], *kinds: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The containers of these kinds. Raises RefusedPodError for what is not one."""
+    """The containers of these kinds. Raises RefusedPodError for malformed ones."""
     for kind in kinds:
         listed = spec.get(kind)
         if listed is None:
@@ -26,13 +26,13 @@ def containers_of(spec: Mapping[str, Any], *kinds: str) -> Iterator[tuple[Path, 
 
 
 def container_named(path: Path, container: Mapping[str, Any]) -> str:
-    """A container in a sentence: by its name, else by its number."""
+    """A container for messages: by its name, else by its number."""
     kind = _KINDS.get(str(path[1]), "container")
     name = container.get("name")
     return f"{kind} {shown(name)}" if isinstance(name, str) and name else f"{kind} {path[2]}"
 
 
 def shown(value: object) -> str:
-    """A text of somebody else's in a sentence; empty for what is none."""
+    """Another party's text for messages; empty for anything but a string."""
     text = value if isinstance(value, str) else ""
     return repr(text if len(text) <= 64 else text[:64] + "…")

@@ -1,7 +1,7 @@
-"""When a pod that people made has to go, and what is due about that now: a warning, its end, or a word to somebody.
+"""When a user's pod has to end, and what is due now: a warning, its end, or a notification.
 
-The booking in our ledger decides where it is known; else what the webhook wrote, as it was when it was first read:
-taking the annotation away, or writing a later end, wins nothing.
+The booking in our ledger decides if it is known; else the webhook's annotation as it was first read, so that removing
+it or writing a later end has no effect.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from reservation_core.domain.model import BookingStatus
 
 @dataclass(frozen=True, slots=True)
 class GuardedPod:
-    """A pod as the cluster shows it. `cards` are the indices that are known to be its; None where only `gpus` is known.
+    """A pod as the cluster shows it. `cards` are the indices of its GPUs; None if only their number `gpus` is known.
 
-    `enforced`: its namespace is one where bookings are enforced; of others only what they use matters. `leaving`: its
-    deletion was asked for. `finished_at`: it runs no more.
+    `enforced`: bookings are enforced in its namespace; of other pods only their use matters. `leaving`: its deletion
+    was requested. `finished_at`: it runs no more.
     """
 
     uid: str
@@ -45,7 +45,7 @@ class GuardedPod:
 
 @dataclass(frozen=True, slots=True)
 class BookedTime:
-    """How a booking stands, and its slot."""
+    """A booking's status and slot."""
 
     booking_id: str
     user: str
@@ -56,10 +56,10 @@ class BookedTime:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of a pod from before.
+    """What is remembered of a pod.
 
-    When it was seen first; its owner, booking, end and right to stay as they were read; and what was done: warned last,
-    asked to go first, refused by a budget since, told to administrators.
+    When it was first seen; its owner, booking, end and preemptibility as first read; and when it was warned last,
+    first asked to end, first refused by a budget, and reported to administrators.
     """
 
     uid: str
@@ -78,7 +78,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class EndRules:
-    """Seconds before the end at which its owner is warned.
+    """Seconds before the end at which the owner is warned.
 
     Then how long a disruption budget may keep a pod, and whether the pod is deleted after that.
     """
@@ -98,11 +98,10 @@ class EndingStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The next step about a pod, and what is to be remembered. `end` None: it has none.
+    """The next step for a pod, and what to remember. `end` None: it has none.
 
-    `mark`: the annotation has to say `end`. `asks`: it is asked to go for the first time. `displaced`: before its time,
-    for others. `tells_refusal`: its budget
-    has kept it for too long, and nobody was told yet.
+    `mark`: write `end` to the annotation. `asks`: it is asked to end for the first time. `displaced`: it ends early for
+    others. `tells_refusal`: its budget has kept it too long, and that was not reported yet.
     """
 
     after: Memory
@@ -124,9 +123,9 @@ def ending(
     rules: EndRules,
     now: datetime,
 ) -> Ending:
-    """The due end of a pod in an enforced namespace.
+    """Decide about a pod in an enforced namespace.
 
-    `booking` is the one of `booking_of`; `displaced`: why it was chosen to go before its time.
+    `booking` is the one of `booking_of`; `displaced`: why it has to end early.
     """
     before = remembered(pod, memory, now)
     end, why = _end(pod, before, booking, now)
@@ -140,7 +139,7 @@ def ending(
     if not due:
         warn = end is not None and _warning_due(end, rules.warn_before_s, before.warned_at or pod.began or now, now)
         warned_at = now if warn else before.warned_at
-        # A pod that may stay after all is announced anew when its time comes.
+        # A pod that may stay after all is announced again when its time comes.
         after = replace(after, asked_at=None, refused_at=None, told_at=None, warned_at=warned_at)
         return Ending(after, end, why, mark=mark, warn=warn)
     kept = before.refused_at is not None and now - before.refused_at >= rules.budget_patience
@@ -152,12 +151,12 @@ def ending(
 
 
 def needed_by(reservation_id: str) -> str:
-    """Why a preemptible pod goes."""
+    """Why a preemptible pod ends."""
     return f"It was admitted without a booking, and its cards are needed for {reservation_id}."
 
 
 def overbooked(booking_id: str, cards: int) -> str:
-    """Why one goes that was let in beside others on the same cards."""
+    """Why a pod ends that was admitted to GPUs that others use."""
     return (
         f"Its booking {booking_id} has {cards} GPUs, and pods that began before it use them. Ask for no more at once,"
         " or book more."
@@ -165,7 +164,7 @@ def overbooked(booking_id: str, cards: int) -> str:
 
 
 def remembered(pod: GuardedPod, memory: Memory | None, now: datetime) -> Memory:
-    """What was read of a pod first; what the pod says now counts only where nothing was read before."""
+    """Remember a pod; its current annotations count only where nothing was read before."""
     if memory is None:
         return Memory(
             pod.uid, pod.namespace, pod.name, now, pod.owner, pod.preemptible, pod.booking_id, pod.marked_end
@@ -179,7 +178,7 @@ def remembered(pod: GuardedPod, memory: Memory | None, now: datetime) -> Memory:
 
 
 def _end(pod: GuardedPod, before: Memory, booking: BookedTime | None, now: datetime) -> tuple[datetime | None, str]:
-    """When it has to go, and why then. Another's booking says nothing."""
+    """When it has to end, and why then. Another user's booking is ignored."""
     if booking is not None and booking.user == before.owner:
         return _end_of(booking, before, now)
     known = [end for end in (before.end, pod.marked_end) if end is not None]
@@ -189,7 +188,7 @@ def _end(pod: GuardedPod, before: Memory, booking: BookedTime | None, now: datet
 
 
 def _end_of(booking: BookedTime, before: Memory, now: datetime) -> tuple[datetime, str]:
-    """Once a booking is over it stays so, and its pods' end is when that was first seen."""
+    """The end by the booking; once that is over, the pod's end is when that was first seen."""
     match booking.status:
         case BookingStatus.CONFIRMED | BookingStatus.ACTIVE:
             if booking.begins > now:

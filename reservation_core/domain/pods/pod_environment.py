@@ -1,4 +1,4 @@
-"""What runs for a reservation: one pod per node, with the variables that tell the workload what it was given."""
+"""The pods of a reservation: one per node, with the variables that tell the workload its GPUs."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,14 +7,14 @@ from itertools import groupby
 from reservation_core.domain.model import AllocatedGpu, PodName, PodSpec, Reservation
 
 JOB_ID_VARIABLE = "GPU_DEV_JOB_ID"
-"""The variable that tells a workload its reservation. No user can set it."""
+"""The variable that tells a workload its reservation. Users can't set it."""
 
 FIRST_MASTER_PORT = 20_000
 MASTER_PORTS = 10_000
 
 
 def master_port(reservation_id: str) -> int:
-    """Where the pods of a gang meet: 20000 to 29999, the same for every pod and every attempt of a reservation."""
+    """The port of a gang's rank 0: 20000 to 29999, the same for every pod and attempt of a reservation."""
     value = 2_166_136_261
     for byte in reservation_id.encode():  # FNV-1a: Python's own hash() differs from process to process
         value = (value ^ byte) * 16_777_619 % 2**32
@@ -22,7 +22,7 @@ def master_port(reservation_id: str) -> int:
 
 
 def pod_names(reservation: Reservation) -> tuple[PodName, ...]:
-    """The pods of a reservation's newest attempt, in the order of ranks."""
+    """The names of the pods of the current attempt, in the order of ranks."""
     return tuple(PodName(reservation.id, reservation.attempt, rank) for rank in range(reservation.nodes))
 
 
@@ -35,7 +35,7 @@ def pod_environment(
     master_port: int,
     master_address: str = "127.0.0.1",
 ) -> tuple[tuple[str, str], ...]:
-    """A pod's variables: the user's, then ours, which win. `node_names` are the gang's nodes in the order of ranks."""
+    """A pod's variables: the user's, overridden by ours. `node_names` are the gang's nodes in the order of ranks."""
     ours = {
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in gpu_indices),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -60,10 +60,10 @@ def pod_specs(
     belt: timedelta,
     master_address: str = "127.0.0.1",
 ) -> tuple[PodSpec, ...]:
-    """The pods of a reservation's newest attempt, one per rank, in the order of ranks.
+    """The pods of the current attempt, in the order of ranks.
 
-    `belt` is how long after the range's end the cluster waits before it ends a pod by itself. A reservation without a
-    range is taken to start `now`.
+    `belt` is how long after the range's end the cluster ends a pod by itself. Without a range the reservation starts
+    `now`.
     """
     ends_at = reservation.range_end or max((gpu.ends_at for gpu in allocations), default=now + reservation.duration)
     by_rank = sorted(allocations, key=lambda gpu: (gpu.rank, gpu.index))
@@ -79,13 +79,7 @@ def pod_specs(
             gpu_uuids=tuple(gpu.uuid for gpu in gpus),
             workload=reservation.workload,
             env=pod_environment(
-                reservation,
-                gpus[0].node,
-                [gpu.index for gpu in gpus],
-                rank,
-                node_names,
-                port,
-                master_address,
+                reservation, gpus[0].node, [gpu.index for gpu in gpus], rank, node_names, port, master_address
             ),
             deadline=ends_at + belt,
             grace=grace,

@@ -1,8 +1,7 @@
-"""Pods of others that use bookings: which booking each uses, from when until when.
+"""Pods of other systems that use bookings: which booking each uses, and when.
 
-What watches a cluster reports the pods that it sees, again and again, late or twice; each report is compared with what
-is recorded. What was recorded stands, but for its end. A pod uses one booking at a time: when that is over and its
-owner has another, it goes on in that one.
+Reports repeat, and may come late or twice; each is compared with what is recorded, of which only the end can change. A
+pod uses one booking at a time; when that is over and its owner has another, it continues in that one.
 """
 
 from collections.abc import Iterable
@@ -13,9 +12,9 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class PodReport:
-    """A pod of a user on `gpus` cards, as seen since `since` (None: now) and until `ended_at` (None: it runs).
+    """A user's pod on `gpus` GPUs, seen since `since` (None: now) and until `ended_at` (None: it runs).
 
-    `booking_id` None: whichever booking of theirs it fits, on cards of `gpu_type` (None: of any).
+    `booking_id` None: any fitting booking of the user, with GPUs of `gpu_type` (None: of any type).
     """
 
     user: str
@@ -32,7 +31,7 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class BookedSlot:
-    """What a booking has, or had, in the ledger: so many cards of a type in [begins, ends)."""
+    """The GPUs of a type that a booking has, or had, in the ledger in [begins, ends)."""
 
     booking_id: str
     user: str
@@ -44,7 +43,7 @@ class BookedSlot:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """That a pod uses a booking; `ended_at` None: it still runs as far as is known. `node`: where that was said."""
+    """A pod's use of a booking; `ended_at` None: it still runs as far as known. `node`, if reported."""
 
     booking_id: str
     pod_uid: str
@@ -57,7 +56,7 @@ class Admission:
 
 
 class ReportOutcome(StrEnum):
-    """What a report has come to. Stable: clients match on it."""
+    """The result of a report. Stable: clients match on it."""
 
     RECORDED = "recorded"
     ENDED = "ended"
@@ -68,7 +67,7 @@ class ReportOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a report has come to, and why. `until` is the end of the booking that the pod uses."""
+    """The result of a report, and why. `until` is the end of the booking that the pod uses."""
 
     uid: str
     outcome: ReportOutcome
@@ -78,7 +77,7 @@ class Judged:
 
 
 class Register:
-    """Records of some pods, the slots of the bookings that they may use, and what reports change in it."""
+    """The recorded uses of some pods, the slots of the bookings that they may use, and what reports change."""
 
     def __init__(self, slots: Iterable[BookedSlot], known: Iterable[Admission], now: datetime) -> None:
         self._slots = {slot.booking_id: slot for slot in slots}
@@ -87,17 +86,17 @@ class Register:
             self._rows.setdefault(row.pod_uid, {})[row.booking_id] = row
         self._now = now
         self.new: dict[tuple[str, str], Admission] = {}
-        """Rows to be added, by pod and booking."""
+        """New rows, by pod and booking."""
         self.ended: dict[tuple[str, str], Admission] = {}
-        """Rows that were there and have ended."""
+        """Existing rows that have ended."""
 
     def report(self, pod: PodReport) -> Judged:
-        """Take one report in."""
+        """Apply one report."""
         until = self._now if pod.ended_at is None else min(pod.ended_at, self._now)
         rows = self._rows.get(pod.uid, {})
         open_row = next((row for row in rows.values() if row.ended_at is None), None)
         if pod.ended_at is not None and open_row is None:
-            # Told again, it must not use another booking of the same time for an instant.
+            # A repeated report must not use another booking of the same time for an instant.
             if rows and (pod.since is None or _over_at(rows.values()) >= until):
                 return Judged(pod.uid, ReportOutcome.UNCHANGED, "Its end is known.")
             if pod.since is None:
@@ -112,7 +111,7 @@ class Register:
         return self._end(pod, until, judged)
 
     def _use(self, pod: PodReport, since: datetime, until: datetime, open_row: Admission | None) -> Judged:
-        """It ran in [since, until], and runs then."""
+        """Record a pod that ran in [since, until], and runs then."""
         slot = self._slot_of(pod, since, until, open_row)
         kind = "GPUs" if pod.gpu_type is None else pod.gpu_type
         if slot is None:
@@ -125,10 +124,10 @@ class Register:
         if not _fits(pod, slot):
             has = f"{slot.booking_id} has {slot.gpus} {slot.gpu_type}"
             return Judged(pod.uid, ReportOutcome.NO_BOOKING, f"{has}, the pod has {pod.gpus} {kind}.")
-        # Times of one pod never overlap: it went on here when what it used before was over.
+        # Times of one pod never overlap: it continues here when its former booking is over.
         admitted = max(since, slot.begins, _over_at(rows.values())) if rows else max(since, slot.begins)
         if admitted > until or admitted >= slot.ends:
-            span = f"from {_said(slot.begins)} to {_said(slot.ends)}"
+            span = f"from {_timestamp(slot.begins)} to {_timestamp(slot.ends)}"
             return Judged(
                 pod.uid, ReportOutcome.NOT_IN_SLOT, f"{slot.booking_id} is {span}, the pod ran at another time."
             )
@@ -136,7 +135,8 @@ class Register:
             self._close(open_row, admitted)
         row = Admission(slot.booking_id, pod.uid, pod.namespace, pod.name, pod.gpus, admitted, node=pod.node)
         rows[slot.booking_id] = self.new[pod.uid, slot.booking_id] = row
-        return Judged(pod.uid, ReportOutcome.RECORDED, f"It uses {slot.booking_id} since {_said(admitted)}.", *where)
+        detail = f"It uses {slot.booking_id} since {_timestamp(admitted)}."
+        return Judged(pod.uid, ReportOutcome.RECORDED, detail, *where)
 
     def _end(self, pod: PodReport, until: datetime, judged: Judged) -> Judged:
         open_row = next((row for row in self._rows.get(pod.uid, {}).values() if row.ended_at is None), None)
@@ -146,7 +146,7 @@ class Register:
         if judged.outcome is ReportOutcome.RECORDED:
             return judged
         slot = self._slots.get(open_row.booking_id)
-        detail = f"It used {open_row.booking_id} until {_said(until)}."
+        detail = f"It used {open_row.booking_id} until {_timestamp(until)}."
         return Judged(pod.uid, ReportOutcome.ENDED, detail, open_row.booking_id, None if slot is None else slot.ends)
 
     def _close(self, row: Admission, at: datetime) -> None:
@@ -175,7 +175,7 @@ class Register:
 
 
 def _over_at(rows: Iterable[Admission]) -> datetime:
-    """From when on a pod can use another booking than these; one that it uses still can be left when it began."""
+    """When a pod's other bookings are over; one in use can be left at any time after its start."""
     return max(row.admitted_at if row.ended_at is None else row.ended_at for row in rows)
 
 
@@ -183,5 +183,5 @@ def _fits(pod: PodReport, slot: BookedSlot) -> bool:
     return slot.gpus >= pod.gpus and pod.gpu_type in (None, slot.gpu_type)
 
 
-def _said(at: datetime) -> str:
+def _timestamp(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,4 +1,4 @@
-"""What the API server asks before it takes a pod, and what can be answered: nothing to say, no, or yes with changes."""
+"""Admission reviews of pods: the API server's question, and the possible answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,6 @@ from reservation_core.domain.pods.pod_changes import PatchOperation
 
 
 class Operation(StrEnum):
-    """The operation about to be done to the pod."""
-
     CREATE = "CREATE"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
@@ -29,7 +27,7 @@ class Requester:
 class PodReview:
     """One question. Pods are plain JSON; `pod` is None for deletions, `old_pod` for creations.
 
-    `subresource` is empty for the pod itself. `dry_run`: nothing will be kept.
+    `subresource` is empty for the pod itself. `dry_run`: nothing will be stored.
     """
 
     operation: Operation
@@ -43,21 +41,21 @@ class PodReview:
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """Nothing against it, nothing to change. Warnings are shown to whoever asks."""
+    """The pod is allowed unchanged. Warnings are shown to the requester."""
 
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The pod must not be; the reason says what to do."""
+    """The pod is refused; the reason says what to do."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The pod may be with these changes, which make it `pod`. `log`: sentences for the log, one for each thing done."""
+    """The pod is allowed with changes, which make it `pod`. `log`: one sentence per change."""
 
     pod: Mapping[str, Any]
     operations: Sequence[PatchOperation]
@@ -79,17 +77,17 @@ def labels_of(pod: Mapping[str, Any] | None) -> Mapping[str, str]:
 
 
 def members(value: object) -> Mapping[str, Any]:
-    """An object of the API's, empty where there is none or something else."""
-    if isinstance(value, dict) or value is None:  # as all that was decoded: asked first, as that is faster told
+    """An object of the API, empty if missing or of another type."""
+    if isinstance(value, dict) or value is None:  # the usual case, and faster to check
         return value or {}
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> Sequence[Any]:
-    """A list of the API's, empty where there is none or something else."""
+    """A list of the API, empty if missing or of another type."""
     return value if isinstance(value, list) else ()
 
 
-def _texts(pod: Mapping[str, Any] | None, of: str) -> Mapping[str, str]:
-    found = members(members(members(pod).get("metadata")).get(of))
-    return {name: value for name, value in found.items() if isinstance(value, str)}
+def _texts(pod: Mapping[str, Any] | None, field: str) -> Mapping[str, str]:
+    texts = members(members(members(pod).get("metadata")).get(field))
+    return {name: value for name, value in texts.items() if isinstance(value, str)}

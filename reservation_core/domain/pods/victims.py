@@ -1,6 +1,6 @@
-"""Which preemptible pods of a node go when bookings need its cards: those that matter least, and no more than needed.
+"""Which preemptible pods of a node to preempt when bookings need its GPUs: the least important ones, and no more.
 
-A pod matters more the higher its priority is, and of equals the longer it has run: the less work is lost.
+Importance is the priority, then the run time: the less work is lost.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Preemptible:
-    """A pod that has no right to stay. `cards` None: it is on `gpus` cards of which only the number is known.
+    """A preemptible pod. `cards` None: only the number `gpus` of its GPUs is known.
 
     `began` None: it has not begun, so no work is lost.
     """
@@ -25,9 +25,9 @@ class Preemptible:
 
 @dataclass(frozen=True, slots=True)
 class NodeNeed:
-    """What a node has and has to give: `cards` in all, those that are `needed`, and of which types these are.
+    """What bookings need of a node: `cards` GPUs in total, the `needed` ones, and the types of these.
 
-    `taken` are cards, by number, that pods use which can't be ended and for which nothing is reserved here.
+    `taken` is the number of other GPUs in use by pods that can't be ended.
     """
 
     cards: int
@@ -37,16 +37,15 @@ class NodeNeed:
 
 
 def victims(need: NodeNeed, pods: Iterable[Preemptible]) -> tuple[str, ...]:
-    """The uids of those that go, those that matter least first; the same for the same pods in any order.
+    """The uids of the pods to preempt, the least important first, independent of the input's order.
 
-    Pods known to be on a needed card go. Of the others, those that matter most stay as long as there is room: nobody
-    goes who could stay beside those who matter more.
+    Pods known to be on a needed GPU are preempted. Of the others, the most important stay as long as there is room.
     """
     if not need.needed:
         return ()
     room = max(0, need.cards - len(need.needed) - need.taken)
-    going = []
-    for pod in sorted(pods, key=_what_matters_most_first):
+    preempted = []
+    for pod in sorted(pods, key=_importance_order):
         if pod.cards is not None:
             stays = not pod.cards & need.needed
         elif pod.gpu_type is not None and pod.gpu_type not in need.types:
@@ -55,9 +54,9 @@ def victims(need: NodeNeed, pods: Iterable[Preemptible]) -> tuple[str, ...]:
             stays = pod.gpus <= room
             room -= pod.gpus if stays else 0
         if not stays:
-            going.append(pod.uid)
-    return tuple(reversed(going))
+            preempted.append(pod.uid)
+    return tuple(reversed(preempted))
 
 
-def _what_matters_most_first(pod: Preemptible) -> tuple[int, bool, float, str]:
+def _importance_order(pod: Preemptible) -> tuple[int, bool, float, str]:
     return -pod.priority, pod.began is None, 0.0 if pod.began is None else pod.began.timestamp(), pod.uid
