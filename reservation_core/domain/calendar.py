@@ -1,8 +1,8 @@
-"""When GPUs are free: the ledger's rows per card, and the earliest time at which enough cards are free together.
+"""When GPUs are free: the ledger's rows per GPU, and the earliest time at which enough GPUs are free together.
 
-Inside the planner a time is an int of microseconds since 1970 (UTC) and a length an int of microseconds: a plan
-compares times a million times, and comparing datetimes costs several times as much. Ranges are half-open. A *window* is
-a closed range of start times: at every start in it something fits.
+The planner counts times and lengths as ints of microseconds (times since 1970, UTC): a plan compares times a million
+times, and comparing datetimes costs several times as much. Ranges are half-open. A *window* is a closed range of start
+times: at every start in it a request fits.
 """
 
 from bisect import insort
@@ -12,16 +12,16 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 FOREVER = 2**62
-"""Later than every time there is."""
+"""Later than any time."""
 
 OVERRUN = 60_000_000
-"""How much longer (in microseconds from now) a pod is thought to run that should have ended already."""
+"""How much longer (in microseconds from now) a pod is expected to run that should have ended already."""
 
 Range = tuple[int, int]
 """[start, end) of a busy range, or the closed [first, last] of a window."""
 
 Row = tuple[int, int, bool, str]
-"""(start, end, held, reservation id): one open row of the ledger on a card."""
+"""(start, end, held, reservation id): one open row of the ledger on a GPU."""
 
 
 def to_micros(moment: datetime) -> int:
@@ -41,10 +41,10 @@ def length_micros(length: timedelta) -> int:
 
 
 class GpuCalendar:
-    """The open rows of one card, in order of start.
+    """The open rows of one GPU, in order of start.
 
-    A held row counts as busy from now on, whatever its start says, until its end, or until `OVERRUN` from now when that
-    is past. A row that is not held and has ended counts for nothing.
+    A held row is busy from now on, whatever its start, until its end, or until `OVERRUN` from now if that is past.
+    Other rows that have ended are ignored.
     """
 
     __slots__ = ("rows",)
@@ -53,18 +53,14 @@ class GpuCalendar:
         self.rows: list[Row] = sorted(rows)
 
     def add(self, row: Row) -> None:
-        """Put one more row in."""
-        if self.rows:
-            insort(self.rows, row)
-        else:
-            self.rows.append(row)
+        insort(self.rows, row)
 
     def remove(self, reservation_id: str) -> None:
-        """Take all rows of a reservation out."""
+        """Remove all rows of a reservation."""
         self.rows = [row for row in self.rows if row[3] != reservation_id]
 
     def is_free(self, now: int) -> bool:
-        """Whether nobody has the card at `now`."""
+        """Whether no row covers `now`."""
         return not any(held or start <= now < end for start, end, held, _ in self.rows)
 
     def next_row(self, now: int) -> Row | None:
@@ -75,14 +71,11 @@ class GpuCalendar:
         return None
 
     def held_by_others(self, reservation_id: str) -> str | None:
-        """Another reservation whose pod may be on the card."""
-        for _, _, held, owner in self.rows:
-            if held and owner != reservation_id:
-                return owner
-        return None
+        """Another reservation whose pod may be on the GPU."""
+        return next((owner for _, _, held, owner in self.rows if held and owner != reservation_id), None)
 
     def overruns(self, now: int) -> bool:
-        """Whether a pod may still be there although its range is over."""
+        """Whether a pod may still run although its range is over."""
         return any(held and end <= now for _, end, held, _ in self.rows)
 
     def has_edge(self, at: int) -> bool:
@@ -97,7 +90,7 @@ class GpuCalendar:
         return merge(ranges) if len(ranges) > 1 else ranges
 
     def busy_rows(self, now: int) -> list[tuple[int, int, str]]:
-        """The busy ranges that its rows make from `now` on, each with its reservation."""
+        """The busy ranges of its rows from `now` on, each with its reservation."""
         ranges: list[tuple[int, int, str]] = []
         for start, end, held, owner in self.rows:
             if held:
@@ -108,7 +101,7 @@ class GpuCalendar:
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:
-    """The same time as disjoint ranges in order; touching ones become one."""
+    """The ranges as disjoint ones in order; touching ranges become one."""
     merged: list[Range] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
@@ -125,7 +118,7 @@ def is_free_during(busy: Sequence[Range], start: int, end: int) -> bool:
 
 
 def windows_of_at_least(count: int, windows: Sequence[Sequence[Range]]) -> list[Range]:
-    """The windows that at least `count` of these window lists share. Empty when there are fewer lists than that.
+    """The windows that at least `count` of these window lists share; none if there are fewer lists.
 
     Each list must be in order and disjoint, and its last window must never close (end at FOREVER).
     """
@@ -156,9 +149,9 @@ def windows_of_at_least(count: int, windows: Sequence[Sequence[Range]]) -> list[
 
 
 def node_windows(cards: Sequence[Sequence[Range]], gpus: int, length: int, now: int) -> list[Range]:
-    """The windows in which `gpus` of a node's cards, given by their busy ranges, are free for `length`."""
-    # What `windows_of_at_least` would make of each card's windows, without making those: nodes are asked for their
-    # windows by the thousand. An edge is twice its time, and one more where a window closes.
+    """The windows in which `gpus` of a node's GPUs, given by their busy ranges, are free for `length`."""
+    # The same as `windows_of_at_least` of each GPU's windows without making these: this runs for thousands of nodes. An
+    # edge is twice its time, plus one where a window closes.
     if gpus > len(cards):
         return []
     edges: list[int] = []
@@ -188,7 +181,7 @@ def node_windows(cards: Sequence[Sequence[Range]], gpus: int, length: int, now: 
 
 
 def earliest_start(windows: Sequence[Sequence[Range]], nodes: int, now: int) -> int | None:
-    """The first time from `now` on that lies in the windows of at least `nodes` nodes; None when there is none.
+    """The first time from `now` on in the windows of at least `nodes` nodes; None when there is none.
 
     `windows` may have been made for an earlier `now`. Nodes without windows are skipped.
     """

@@ -1,9 +1,8 @@
-"""What the inventory should say, given what is known and what the cluster reports.
+"""The inventory of nodes and GPUs, brought up to date with the cluster's report.
 
-Nothing is ever deleted: a node that is no longer reported is `removed`, a card that is no longer reported `lost`.
-A condition that an administrator set (`quarantined`, `maintenance`) stands until an administrator changes it. That the
-cards of a node which does not answer can't be had is not written on them: it follows from the node (`ready`), and is
-over when that is.
+Nothing is ever deleted: a node that is no longer reported is `removed`, a GPU that is no longer reported `lost`. A
+condition that an administrator set (`quarantined`, `maintenance`) stays until an administrator changes it. GPUs of a
+node that does not answer keep their condition: they are unavailable because the node is not `ready`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +17,13 @@ from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, N
 ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE})
 REMOVED_DETAIL = "The cluster no longer reports this node."
 
-# What of a node or a card the planner decides by; other changes don't wake it.
+# The fields that the planner decides by; other changes don't wake it.
 _PLANNED_BY = frozenset({"ready", "schedulable", "removed", "gpu_links", "gpu_type", "uuid", "condition"})
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A node as the inventory has it. `gpu_links` is the text of its cards' links (see `link_words`)."""
+    """A node as the inventory has it. `gpu_links` is the text of its GPUs' links (see `link_words`)."""
 
     name: str
     ready: bool
@@ -40,7 +39,7 @@ class KnownNode:
 
     @property
     def word(self) -> str:
-        """Its state in one word, for the record."""
+        """Its state in one word, for the audit log."""
         if self.removed:
             return "removed"
         if not self.ready:
@@ -50,7 +49,7 @@ class KnownNode:
 
 @dataclass(frozen=True, slots=True)
 class KnownGpu:
-    """A card as the inventory has it. `in_use`: one of our reservations holds it, or has it in its range, now."""
+    """A GPU as the inventory has it. `in_use`: a reservation of ours holds it, or has it in its range, now."""
 
     node: str
     index: int
@@ -63,7 +62,7 @@ class KnownGpu:
 
 @dataclass(frozen=True, slots=True)
 class InventoryChange:
-    """One difference: `before` and `after` hold only the fields that differ (all of them for what is new)."""
+    """One difference: `before` and `after` hold only the fields that differ (all of them for a new object)."""
 
     kind: NodeEventKind
     node: str
@@ -75,18 +74,18 @@ class InventoryChange:
 
     @property
     def replan(self) -> bool:
-        """Whether the planner could decide otherwise now."""
+        """Whether the planner could decide differently now."""
         return not _PLANNED_BY.isdisjoint(self.after)
 
     @property
     def subject(self) -> str:
-        """What changed, as people say it: a node, or a card as `node/index`."""
+        """The object that changed: a node, or a GPU as `node/index`."""
         return self.node if self.index is None else f"{self.node}/{self.index}"
 
 
 @dataclass(slots=True)
 class Reconciliation:
-    """What to write: nodes and cards as they should be, only those that differ, and each difference."""
+    """What to write: the nodes and GPUs that differ, and each difference."""
 
     nodes: list[KnownNode] = field(default_factory=list)
     gpus: list[KnownGpu] = field(default_factory=list)
@@ -94,7 +93,7 @@ class Reconciliation:
 
     @property
     def replan(self) -> bool:
-        """Whether the planner must hear of it."""
+        """Whether to wake the planner."""
         return any(change.replan for change in self.changes)
 
 
@@ -156,33 +155,33 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
 
 
 def _taken(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
-    """Which cards of a node its foreign users keep from us; of cards that we use, only those that they surely have."""
+    """The GPUs of a node that foreign pods use; of GPUs that we use, only those that foreign pods certainly have."""
     taken = {index for pod in pods for index in pod.gpu_indices or ()} | _moved(known, cards)
     free = [index for index in cards if index not in known or not known[index].in_use]
     if any(pod.gpu_indices is None and not pod.counted and pod.gpu_count > 0 for pod in pods):
         taken.update(free)
-    # Any card does where only their number matters. Those taken before stay taken: nothing flutters from look to look.
+    # If only their number is known, any GPU counts as taken. Keep those taken before, so that the choice is stable.
     count = sum(pod.gpu_count for pod in pods if pod.gpu_indices is None and pod.counted)
     conditions = {index: known[index].condition if index in known else GpuCondition.USABLE for index in free}
-    to_be_had = [
+    available = [
         index
         for index in free
         if index not in taken
         and cards[index].condition is GpuCondition.USABLE
         and conditions[index] not in ADMINISTRATORS_CONDITIONS
     ]
-    to_be_had.sort(key=lambda index: (conditions[index] is not GpuCondition.FOREIGN, -index))
-    return taken.union(to_be_had[:count])
+    available.sort(key=lambda index: (conditions[index] is not GpuCondition.FOREIGN, -index))
+    return taken.union(available[:count])
 
 
 def _moved(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport]) -> set[int]:
-    """Where cards are now that we use under another index: a driver that leaves one out counts the rest anew."""
+    """The new indices of GPUs that we use under another index: a driver that skips one renumbers the rest."""
     used = {card.uuid: index for index, card in known.items() if card.in_use and card.uuid is not None}
     return {index for index, card in cards.items() if card.uuid is not None and used.get(card.uuid, index) != index}
 
 
 def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, foreign: bool) -> KnownGpu:
-    """How a card should be; it is known, reported, or both."""
+    """The new state of a GPU, which is known, reported, or both."""
     if card is None:
         if known is None:
             raise ValueError(f"{node}/{index} is neither known nor reported; ask only for cards of one of the two.")
@@ -192,7 +191,7 @@ def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, 
         condition = GpuCondition.FOREIGN if foreign else card.condition
         after = KnownGpu(node, index, card.gpu_type, card.uuid, card.memory_bytes, condition, in_use)
         if known is not None and in_use and known.uuid not in (None, card.uuid):
-            # Its user was given the card that was here, and has that one wherever it is counted now (see _moved).
+            # Its user holds the GPU that had this index, and keeps it under its new index (see _moved).
             after = replace(known, condition=condition)
     if known is not None and known.condition in ADMINISTRATORS_CONDITIONS:
         return replace(after, condition=known.condition)
@@ -245,10 +244,10 @@ def _difference(
 
 
 def _fields(thing: KnownNode | KnownGpu) -> dict[str, Any]:
-    """What can differ: neither what names the thing nor who uses it. Enums as the words they stand for."""
-    unsaid = {"name", "node", "index", "in_use"}
+    """The fields that can differ: neither names nor use. Enums become their values."""
+    left_out = {"name", "node", "index", "in_use"}
     return {
         key: value.value if isinstance(value, Enum) else value
         for key, value in asdict(thing).items()
-        if key not in unsaid
+        if key not in left_out
     }

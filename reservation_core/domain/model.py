@@ -1,4 +1,4 @@
-"""The nouns of the system: nodes, GPUs, reservations, allocations, and why things are as they are.
+"""The nouns of the system: nodes, GPUs, reservations, allocations, pods, and reasons.
 
 Times are timezone-aware UTC datetimes, durations are timedeltas, memory is in bytes. Ranges are half-open.
 """
@@ -11,7 +11,7 @@ from reservation_core.domain.cards.link_words import Links
 
 
 class JobStatus(StrEnum):
-    """Where a reservation stands in its life; `lifecycle.transition` is the only place that changes it."""
+    """Where a reservation stands in its life; only `lifecycle.transition` changes it."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -28,7 +28,7 @@ LIVE_STATUSES = frozenset({JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDI
 
 
 class BookingStatus(StrEnum):
-    """Where a booking stands: on the waitlist, offered, booked, in its slot, or over."""
+    """Where a booking stands: on the waitlist, offered, confirmed, in its slot, or over."""
 
     WAITING = "waiting"
     OFFERED = "offered"
@@ -41,10 +41,7 @@ class BookingStatus(StrEnum):
 
 
 class ReservationKind(StrEnum):
-    """What a reservation is: a job waits for GPUs and then runs; a booking holds GPUs for a slot.
-
-    A maintenance window keeps cards from everybody for a slot.
-    """
+    """A job waits for GPUs and then runs; a booking holds GPUs for a slot; maintenance keeps GPUs from everybody."""
 
     JOB = "job"
     BOOKING = "booking"
@@ -60,7 +57,7 @@ class Role(StrEnum):
 
 
 class GpuCondition(StrEnum):
-    """The condition of a card apart from its holders. Only `usable` cards get new allocations."""
+    """The condition of a GPU apart from its holders. Only `usable` GPUs get new allocations."""
 
     USABLE = "usable"
     QUARANTINED = "quarantined"
@@ -70,7 +67,7 @@ class GpuCondition(StrEnum):
 
 
 class GpuState(StrEnum):
-    """What a card shows to people: its condition, or else whether somebody holds it."""
+    """The state of a GPU for users: its condition, or else whether it is held."""
 
     FREE = "free"
     HELD = "held"
@@ -81,7 +78,7 @@ class GpuState(StrEnum):
 
 
 class ReasonCode(StrEnum):
-    """Why a reservation is in its state. Stable: clients and tests match on it."""
+    """Why a reservation has its status. Stable: clients and tests match on it."""
 
     # waiting
     SUBMITTED = "submitted"
@@ -118,7 +115,7 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A stable code, and a sentence for a person that says what it means here and what to do."""
+    """A stable code, and a sentence for people that says what happened and what to do."""
 
     code: ReasonCode
     detail: str
@@ -126,7 +123,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One card as the planner knows it. `id` is the ledger's key; (node, index) is what people say."""
+    """One GPU as the planner knows it. `id` is the ledger's key; people use (node, index)."""
 
     id: int
     node: str
@@ -139,9 +136,9 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine and its cards, in index order. `available` is false while it is not ready, cordoned or removed.
+    """One machine and its GPUs, in index order. `available` is false while it is not ready, cordoned or removed.
 
-    `links` say how well its cards are joined, where that is known.
+    `links` say how its GPUs are linked, if known.
     """
 
     name: str
@@ -153,9 +150,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PodWorkload:
-    """What a pod runs. An empty `command` is a session: the GPUs are held and nothing is started in them.
+    """What a pod runs. With an empty `command` it is a session: it holds GPUs and starts nothing.
 
-    `unread`: its variables are stored sealed, as this, and can't be read here; `env` is empty then.
+    `unread`: the sealed form of variables that can't be read here; `env` is empty then.
     """
 
     command: tuple[str, ...] = ()
@@ -167,10 +164,10 @@ class PodWorkload:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedGpu:
-    """One GPU of a reservation, as the ledger has it: rank 0.. numbers the pods of a gang.
+    """One GPU of a reservation, as the ledger has it; `rank` 0.. numbers the pods of a gang.
 
-    `claimed_by` is a pod that the ledger doesn't know and that says it holds this card, too. `gpu_resource` is by which
-    resource of the cluster's the cards of its node are asked for, where there is one.
+    `claimed_by` is an unknown pod that claims to hold this GPU, too. `gpu_resource` is the extended resource that pods
+    on its node request GPUs by, if any.
     """
 
     gpu_id: int
@@ -187,14 +184,12 @@ class AllocatedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A job or booking, whole: the database row that everything else follows.
+    """A job or booking: the database row that everything else follows.
 
-    `gpus` is per node, `nodes` the number of nodes. `attempt` counts allocations (0 = never allocated).
-    `outcome` is set while `ending`: the final status it will take once its pods are gone.
-    `range_end` is the end of its allocations' range while it holds any; `ends_at` the job's own end once it runs.
-    `warned_s` is the smallest warning (seconds before the end) already given. A pod that was asked for in vain may
-    come to be all the same until `unsettled_until`. With `booking_id` a job runs within that booking, and is for its
-    `project`.
+    `gpus` is per node. `attempt` counts allocations (0 = never allocated). `outcome` is set while `ending`: the status
+    once its pods are gone. `range_end` is the end of its allocations' range while it holds any; `ends_at` its own end
+    once it runs. `warned_s` is the smallest warning (seconds before the end) already given. Until `unsettled_until` a
+    pod may still appear whose creation got no answer. With `booking_id` a job runs in that booking, for its `project`.
     """
 
     id: str
@@ -227,7 +222,7 @@ class Reservation:
 
 
 class PodPhase(StrEnum):
-    """What the cluster reports of a pod. `gone` means it provably no longer exists."""
+    """What the cluster reports of a pod. `gone`: it certainly no longer exists."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -248,16 +243,16 @@ class PodName:
 
     @classmethod
     def parse(cls, text: str) -> "PodName":
-        """Read a pod's name back. Raises ValueError for a name that is not ours."""
+        """Parse a pod's name. Raises ValueError for a name that is not ours."""
         reservation_id, attempt, rank = text.rsplit("-", 2)
         return cls(reservation_id, int(attempt), int(rank))
 
 
 @dataclass(frozen=True, slots=True)
 class PodHolding:
-    """What a pod carries about itself: a ledger that has forgotten the pod can learn it again.
+    """What a pod says about itself, so that a restored ledger can adopt it.
 
-    `pods` is how many pods the attempt has in all; [starts_at, ends_at) is the range it was created for.
+    `pods` is the number of pods of the attempt; [starts_at, ends_at) is the range it was created for.
     """
 
     node: str
@@ -269,10 +264,7 @@ class PodHolding:
 
 @dataclass(frozen=True, slots=True)
 class PodPlace:
-    """Where a pod is that does not say what it holds. `gpus` is how many cards the cluster itself keeps for it there.
-
-    `gpus` None: it may use any card of the node.
-    """
+    """The node of a pod that does not say which GPUs it holds. `gpus` None: it may use any GPU of the node."""
 
     node: str
     gpus: int | None
@@ -282,11 +274,9 @@ class PodPlace:
 class PodStatus:
     """One observation of one of our pods.
 
-    `reason` says more than the phase does: of a pending pod why it does not start yet, of a finished one why it ended
-    when its exit code does not tell. `holding` is None where the cluster does not know; `place` is told by `find_pods`
-    alone, of a pod without `holding`. `hopeless`: a pending pod that would start nowhere, however long one waits;
-    `hopeless_here`: not on its node, and perhaps on another. `created_at` is when the cluster was given it, where that
-    is known.
+    `reason`: why a pending pod does not start, or why a finished one ended if its exit code does not tell. `holding` is
+    None if unknown; then `find_pods` alone sets `place`. `hopeless`: a pending pod that can start nowhere;
+    `hopeless_here`: not on its node, but perhaps on another. `created_at` is the cluster's time of creation, if known.
     """
 
     name: PodName
@@ -306,9 +296,8 @@ class PodStatus:
 class PodSpec:
     """What to run on one node for a reservation. `env` is complete: the user's variables and ours.
 
-    `deadline` is the second belt: the cluster itself ends the pod then, should nobody else do so. `pods` is how many
-    pods the attempt has in all, [starts_at, ends_at) the range of its allocations. `gpu_resource` is by what the
-    cards of its node are asked for, where the cluster has such a resource.
+    At `deadline` the cluster itself ends the pod if nothing else has. `pods` is the number of pods of the attempt,
+    [starts_at, ends_at) the range of its allocations. `gpu_resource` as in AllocatedGpu.
     """
 
     name: PodName
@@ -329,7 +318,7 @@ class PodSpec:
 
 @dataclass(frozen=True, slots=True)
 class GpuReport:
-    """One card as the cluster reports it."""
+    """One GPU as the cluster reports it."""
 
     index: int
     gpu_type: str
@@ -340,11 +329,10 @@ class GpuReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """One node as the cluster reports it; `detail` says why when it is not ready or not schedulable.
+    """One node as the cluster reports it; `detail` says why it is not ready or not schedulable.
 
-    `logical_name` is what administrators call it where that differs from `name`; `taints` are `key=value:effect`.
-    `gpu_resource` is by what its cards are asked for, where the cluster has such a resource. `links` say how well its
-    cards are joined, where that is known.
+    `logical_name` is the administrators' name, if it differs from `name`; `taints` are `key=value:effect`.
+    `gpu_resource` as in AllocatedGpu. `links` say how its GPUs are linked, if known.
     """
 
     name: str
@@ -362,9 +350,9 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
-    """A pod outside our control that uses GPUs of our nodes; `gpu_indices` is None when its cards are unknown.
+    """A pod outside our control that uses GPUs of our nodes; `gpu_indices` is None if unknown.
 
-    `counted`: the cluster itself keeps its cards apart from ours, so that only their number matters.
+    `counted`: the cluster keeps its GPUs apart from ours, so that only their number matters.
     """
 
     node: str

@@ -1,6 +1,6 @@
-"""What people are told: for each kind of event what happened, what it means and what to do. Text only, no secrets.
+"""The text of notifications: for each kind of event what happened, what it means and what to do. No secrets.
 
-Times in text are UTC. Everything that a user may have chosen (a job's name, say) is brought onto one line here.
+Times in text are UTC. Text that a user may have chosen (a job's name, say) is reduced to one line.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _LONGEST_REASON = 1000
 
 
 class NoticeChannel(StrEnum):
-    """By which way somebody is told."""
+    """How a notification is delivered."""
 
     EMAIL = "email"
     SLACK = "slack"
@@ -23,7 +23,7 @@ class NoticeChannel(StrEnum):
 
 
 class NoticeKind(StrEnum):
-    """What somebody can be told of; each can be wanted or not, for each channel. Stable: webhooks match on it."""
+    """The kinds of notifications; users choose them by channel. Stable: webhooks match on it."""
 
     CONFIRMED = "confirmed"
     MOVED = "moved"
@@ -43,7 +43,7 @@ class NoticeKind(StrEnum):
 
 
 class TargetStatus(StrEnum):
-    """How a target stands: not confirmed by its owner, fine, the last notice failed, or given up until a test."""
+    """The state of a target: not confirmed, working, last delivery failed, or suspended until a test."""
 
     UNVERIFIED = "unverified"
     READY = "ready"
@@ -53,9 +53,9 @@ class TargetStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToldOf:
-    """What a notice is about: a reservation as it stands now. `gpus` is per node.
+    """The reservation that a notification is about, as it is now. `gpus` is per node.
 
-    Of a job `ends_at` is its end once it runs; of a booking both times are the slot's.
+    A job's `ends_at` is set once it runs; a booking's times are its slot's.
     """
 
     id: str
@@ -72,13 +72,12 @@ class ToldOf:
 
     @property
     def is_job(self) -> bool:
-        """Whether it runs by itself; a booking is a slot to run in."""
         return self.kind == "job"
 
 
 @dataclass(frozen=True, slots=True)
 class NoticedEvent:
-    """The event behind a notice: its kind in the record, who did it, why, and what else the record says."""
+    """The event behind a notification: its kind in the audit log, its actor, reason and data."""
 
     kind: NoticeKind
     event: str
@@ -90,7 +89,7 @@ class NoticedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notification to deliver. `id` is the same however often it is: receivers forget what they have seen.
+    """A notification to deliver. `id` stays the same when it is delivered again, so that receivers can tell.
 
     `kind` is a NoticeKind, `test` or `verification`; `about` is None for these.
     """
@@ -105,29 +104,29 @@ class Notice:
 
 
 def notice_of(occurrence: NoticedEvent, about: ToldOf | None, *, user: str, delivery: str) -> Notice:
-    """The notice of an event; `about` is None for pods that use no booking."""
+    """The notification of an event; `about` is None for pods that use no booking."""
     if occurrence.event == PodEventKind.DISPLACED or about is None:
-        thing, happened, advice = *_of_pod(occurrence), None
+        subject, happened, advice = *_describe_pod(occurrence), None
     else:
-        thing, (happened, advice) = _thing(about), _words(occurrence, about)
+        subject, (happened, advice) = _title(about), _describe(occurrence, about)
     lines = [happened]
     why = occurrence.reason or (str(occurrence.data.get("why") or "") if about is None else "")
     if why:
         lines.append(one_line(why, _LONGEST_REASON))
     if advice is not None:
         lines.append(advice)
-    subject = f"[gpu-dev] {thing}: {_HEADLINES[occurrence.kind]}"
-    return Notice(delivery, occurrence.kind.value, occurrence.at, user, subject, "\n\n".join(lines), about)
+    title = f"[gpu-dev] {subject}: {_HEADLINES[occurrence.kind]}"
+    return Notice(delivery, occurrence.kind.value, occurrence.at, user, title, "\n\n".join(lines), about)
 
 
 def trial_notice(*, user: str, delivery: str, at: datetime) -> Notice:
-    """What somebody asked for to see that a target works."""
+    """A test notification, which the owner of a target requested."""
     text = "This is a test: notices about your jobs and bookings arrive here."
     return Notice(delivery, "test", at, user, "[gpu-dev] A test", text)
 
 
 def verification_notice(code: str, *, target: str, user: str, delivery: str, at: datetime) -> Notice:
-    """What asks the owner of an address whether they want notices there."""
+    """The mail with the code that confirms an address."""
     text = (
         f"The user {user} wants to be told about jobs and bookings on GPUs at this address.\n\n"
         f"If that is you, confirm it with this code: {code}\n\n"
@@ -138,7 +137,7 @@ def verification_notice(code: str, *, target: str, user: str, delivery: str, at:
 
 
 def one_line(text: str, longest: int) -> str:
-    """Text without line breaks and control characters, at most so long: fit for a header or a sentence."""
+    """Text without line breaks and control characters, of at most `longest` characters."""
     words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return words if len(words) <= longest else words[: longest - 1] + "…"
 
@@ -162,7 +161,7 @@ _HEADLINES = {
 }
 
 
-def _words(occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
+def _describe(occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
     """What happened, and what to do about it."""
     kind = occurrence.kind
     match kind:
@@ -175,7 +174,7 @@ def _words(occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
             | NoticeKind.NO_SHOW
             | NoticeKind.RELEASED
         ):
-            return _of_bookings(kind, occurrence, about)
+            return _describe_booking(kind, occurrence, about)
         case NoticeKind.CANCELLED:
             return f"{_named(about)} was cancelled by {one_line(occurrence.actor, _LONGEST_NAME)}.", None
         case NoticeKind.STARTING_SOON:
@@ -183,16 +182,18 @@ def _words(occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
             return f"{_named(about)} starts {_at('starts_at', occurrence, about)}.", advice
         case NoticeKind.STARTED:
             if about.is_job:
-                return f"{_named(about)} runs, until {_until(occurrence, about)} at the latest.", None
+                until = _format(_time(occurrence.data, "ends_at") or about.ends_at)
+                return f"{_named(about)} runs, until {until} at the latest.", None
             advice = f"Run jobs in it by naming its id: `booking_id` {about.id}."
             return f"{_named(about)} has begun; it ends {_at('ends_at', occurrence, about)}.", advice
         case NoticeKind.ENDING_SOON:
-            what = "gpu-dev extend" if about.is_job else "gpu-dev book extend"
-            advice = f"Save your work. If you need longer, ask for it before then: `{what} {about.id}`."
+            command = "gpu-dev extend" if about.is_job else "gpu-dev book extend"
+            advice = f"Save your work. If you need longer, ask for it before then: `{command} {about.id}`."
             return f"{_named(about)} ends {_at('ends_at', occurrence, about)}; what runs then is ended.", advice
         case NoticeKind.ENDED:
             log = f"Its output: `gpu-dev logs {about.id}`." if about.is_job else None
-            return f"{_named(about)} has ended{_outcome(occurrence)}. Its GPUs are given back.", log
+            well = " well" if occurrence.event == JobEventKind.SUCCEEDED else ""
+            return f"{_named(about)} has ended{well}. Its GPUs are given back.", log
         case NoticeKind.FAILED if not about.is_job:
             return f"The workload of {_named(about, begins=False)} could not start.", None
         case NoticeKind.FAILED:
@@ -207,7 +208,7 @@ def _words(occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
             assert_never(kind)
 
 
-_OfBookings = Literal[
+_BookingKind = Literal[
     NoticeKind.CONFIRMED,
     NoticeKind.MOVED,
     NoticeKind.WAITLISTED,
@@ -218,31 +219,29 @@ _OfBookings = Literal[
 ]
 
 
-def _of_bookings(kind: _OfBookings, occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
+def _describe_booking(kind: _BookingKind, occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
     name, slot = _named(about), _slot(occurrence, about)
     match kind:
         case NoticeKind.CONFIRMED:
             advice = f"If you don't need it after all, give it back: `gpu-dev book cancel {about.id}`."
-            return f"{name} is confirmed: {_cards(about)}, {slot}.", advice
+            return f"{name} is confirmed: {_gpus(about)}, {slot}.", advice
         case NoticeKind.MOVED:
             who = one_line(occurrence.actor, _LONGEST_NAME)
-            return f"{name} was changed by {who}. It is now: {_cards(about)}, {slot}.", None
+            return f"{name} was changed by {who}. It is now: {_gpus(about)}, {slot}.", None
         case NoticeKind.WAITLISTED:
             advice = "You will be told as soon as GPUs are free for it."
-            return f"{name} is on the waitlist: {_cards(about)}, {slot}.", advice
+            return f"{name} is on the waitlist: {_gpus(about)}, {slot}.", advice
         case NoticeKind.OFFERED:
-            until = _moment(_time(occurrence.data, "offer_until") or about.offer_until)
+            until = _format(_time(occurrence.data, "offer_until") or about.offer_until)
             advice = f"Accept it before then, or they go to the next in line: `gpu-dev book accept {about.id}`."
             return f"GPUs are free for {_named(about, begins=False)} and held for you until {until}: {slot}.", advice
         case NoticeKind.OFFER_EXPIRED if occurrence.event == BookingEventKind.WAIT_EXPIRED:
             return f"{name} was not to be had: {slot}.", "`gpu-dev book slots` finds times that are free."
         case NoticeKind.OFFER_EXPIRED:
-            return (
-                f"The offer for {_named(about, begins=False)} has run out: {slot}.",
-                "Ask again if you still need it.",
-            )
+            happened = f"The offer for {_named(about, begins=False)} has run out: {slot}."
+            return happened, "Ask again if you still need it."
         case NoticeKind.NO_SHOW:
-            by = _moment(_time(occurrence.data, "release_at") or about.release_at)
+            by = _format(_time(occurrence.data, "release_at") or about.release_at)
             advice = f"Start something in it (`booking_id` {about.id}), or cancel it so that others can use the GPUs."
             return f"Nothing uses {_named(about, begins=False)}. It is given up at {by} unless something does.", advice
         case NoticeKind.RELEASED:
@@ -252,33 +251,33 @@ def _of_bookings(kind: _OfBookings, occurrence: NoticedEvent, about: ToldOf) -> 
             assert_never(kind)
 
 
-def _of_pod(occurrence: NoticedEvent) -> tuple[str, str]:
-    """What a pod is called, and what happened to it."""
-    named = "/".join(str(occurrence.data.get(part) or "?") for part in ("namespace", "name"))
-    thing = f"pod {one_line(named, 2 * _LONGEST_NAME)}"
-    return thing, f"Your {thing} is ended before its time."
+def _describe_pod(occurrence: NoticedEvent) -> tuple[str, str]:
+    """The pod's title, and what happened."""
+    name = "/".join(str(occurrence.data.get(part) or "?") for part in ("namespace", "name"))
+    pod = f"pod {one_line(name, 2 * _LONGEST_NAME)}"
+    return pod, f"Your {pod} is ended before its time."
 
 
-def _thing(about: ToldOf) -> str:
+def _title(about: ToldOf) -> str:
     name = "" if about.name is None else f" ({one_line(about.name, _LONGEST_NAME)})"
     return f"{about.id}{name}"
 
 
 def _named(about: ToldOf, *, begins: bool = True) -> str:
-    return f"{'Your' if begins else 'your'} {about.kind} {_thing(about)}"
+    return f"{'Your' if begins else 'your'} {about.kind} {_title(about)}"
 
 
-def _cards(about: ToldOf) -> str:
+def _gpus(about: ToldOf) -> str:
     kind = "GPU" if about.gpu_type is None else about.gpu_type
-    many = "" if about.nodes == 1 else f" on each of {about.nodes} nodes"
-    return f"{about.gpus} x {kind}{many}"
+    where = "" if about.nodes == 1 else f" on each of {about.nodes} nodes"
+    return f"{about.gpus} x {kind}{where}"
 
 
 def _slot(occurrence: NoticedEvent, about: ToldOf) -> str:
-    """The slot as it was at the event: bookings are recorded with it, and may have been moved since."""
+    """The slot at the time of the event, if recorded: the booking may have been moved since."""
     starts = _time(occurrence.data, "start") or about.starts_at
     ends = _time(occurrence.data, "end") or about.ends_at
-    return f"from {_moment(starts)} to {_moment(ends)}"
+    return f"from {_format(starts)} to {_format(ends)}"
 
 
 def _at(name: str, occurrence: NoticedEvent, about: ToldOf) -> str:
@@ -287,16 +286,12 @@ def _at(name: str, occurrence: NoticedEvent, about: ToldOf) -> str:
     if at is None:
         return "soon"
     left = int((at - occurrence.at).total_seconds())
-    return f"at {_moment(at)}" + (f" (in {_about(left)})" if left > 0 else "")
-
-
-def _until(occurrence: NoticedEvent, about: ToldOf) -> str:
-    return _moment(_time(occurrence.data, "ends_at") or about.ends_at)
+    return f"at {_format(at)}" + (f" (in {_approximate(left)})" if left > 0 else "")
 
 
 def _window(occurrence: NoticedEvent) -> str:
     starts, ends = _time(occurrence.data, "starts_at"), _time(occurrence.data, "ends_at")
-    return "" if starts is None or ends is None else f", from {_moment(starts)} to {_moment(ends)}"
+    return "" if starts is None or ends is None else f", from {_format(starts)} to {_format(ends)}"
 
 
 def _maintenance_advice(occurrence: NoticedEvent, about: ToldOf) -> str:
@@ -305,14 +300,10 @@ def _maintenance_advice(occurrence: NoticedEvent, about: ToldOf) -> str:
         return f"`gpu-dev book show {about.id}` says what is left of it; if that is not enough, book another time."
     if by is None:
         return f"It waits for other GPUs; there is nothing to do. `gpu-dev explain {about.id}` says when they are free."
-    return f"It is ended by {_moment(by)}: save your work before, and submit the rest again."
+    return f"It is ended by {_format(by)}: save your work before, and submit the rest again."
 
 
-def _outcome(occurrence: NoticedEvent) -> str:
-    return " well" if occurrence.event == JobEventKind.SUCCEEDED else ""
-
-
-def _about(seconds: int) -> str:
+def _approximate(seconds: int) -> str:
     if seconds < 90:
         return f"{seconds} s"
     if seconds < 90 * 60:
@@ -322,12 +313,12 @@ def _about(seconds: int) -> str:
     return f"{round(seconds / 86400)} days"
 
 
-def _moment(at: datetime | None) -> str:
+def _format(at: datetime | None) -> str:
     return "an unknown time" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _time(data: dict[str, Any], name: str) -> datetime | None:
-    """A time that an event carries; None when it does not, or in no form that is known."""
+    """A time in an event's data; None if it is missing or malformed."""
     value = data.get(name)
     if not isinstance(value, str):
         return None

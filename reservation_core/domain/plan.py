@@ -1,4 +1,4 @@
-"""The nouns of planning: what the planner is told, and what it decides.
+"""The nouns of planning: the planner's input and its decisions.
 
 Times are timezone-aware UTC datetimes, lengths are timedeltas, ranges are half-open.
 """
@@ -11,7 +11,7 @@ from reservation_core.domain.model import Reason
 
 
 class Shape(NamedTuple):
-    """What decides where a job fits: `gpus` cards on each of `nodes` distinct nodes, if possible on none of `avoid`."""
+    """What decides where a job fits: `gpus` GPUs on each of `nodes` distinct nodes, if possible on none of `avoid`."""
 
     gpus: int
     nodes: int
@@ -19,7 +19,7 @@ class Shape(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """A user or project that asks for cards of a type: what quotas look at."""
+    """A user or project that asks for GPUs of a type, as quotas see it."""
 
     owner: int
     project: str | None
@@ -28,12 +28,11 @@ class Asker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job in line: `gpus` cards on each of `nodes` distinct nodes, all of one type.
+    """A job in the queue: `gpus` GPUs on each of `nodes` distinct nodes, all of one type (`gpu_type` None: of any).
 
-    `length` is the range it will be allocated (start allowance + duration). `gpu_type` None means any type.
-    The line's order is (-priority, seq): a greater priority first, then first come first served. `version` is that of
-    the row when it was read; a plan holds only as long as the row is the same. `avoid_nodes` are those where its pods
-    could not start: they are used only when no others could ever run it.
+    `length` is the range to allocate (start allowance + duration). The queue's order is (-priority, seq): higher
+    priority first, then first come, first served. `version` is the row's when it was read; a plan is void once that
+    changes. `avoid_nodes` are those where its pods could not start: they are used only if no others could ever run it.
     """
 
     id: str
@@ -51,12 +50,11 @@ class Waiting:
 
     @property
     def shape(self) -> Shape:
-        """What decides where it fits."""
         return Shape(self.gpus, self.nodes, self.avoid_nodes)
 
     @property
     def key(self) -> tuple[int, int]:
-        """Its place in the order of the line; smaller goes first."""
+        """The sort key of the queue; smaller goes first."""
         return (-self.priority, self.seq)
 
 
@@ -64,8 +62,8 @@ class Waiting:
 class Commitment:
     """An open row of the ledger: a GPU promised for [start, end).
 
-    `held` says that its pod may exist. A held GPU is not free even when `end` is past: the pod overruns. `planned` rows
-    are the slot of a job that still waits. With `booking_id` the row lies within that booking's own rows.
+    `held`: its pod may exist. A held GPU is not free even when `end` is past: the pod overruns. `planned` rows are the
+    slot of a waiting job. With `booking_id` the row lies within that booking's own rows.
     """
 
     reservation_id: str
@@ -79,7 +77,7 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True)
 class PlacedGpu:
-    """One card of a start; `rank` 0.. numbers the nodes of a gang in the order of the pods."""
+    """One GPU of a start; `rank` 0.. numbers the nodes of a gang in the order of the pods."""
 
     gpu_id: int
     node: str
@@ -89,10 +87,10 @@ class PlacedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A decision: this job gets these cards for [start, end). `gpus` is ordered by rank, then index.
+    """A decision: this job gets these GPUs for [start, end). `gpus` is ordered by rank, then index.
 
-    `version` is that of the row it was decided for; None holds for any. With `booking_id` it runs within that booking.
-    `had_slot` says that it leaves a slot behind. `asker` is there when a quota bounds whoever it is.
+    `version` is the row's that it was decided for; None matches any. With `booking_id` it runs within that booking.
+    `had_slot`: it leaves a slot behind. `asker` is set when a quota bounds it.
     """
 
     id: str
@@ -107,11 +105,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlot:
-    """A decision: this job will have these cards for [start, end) at the latest, and nobody else may be given them.
+    """A decision: this job will have these GPUs for [start, end) at the latest, and no other job or booking may.
 
-    It takes the place of the slot that the job had. Without `gpus` the job has none any more: it can't be placed.
-    `because` says why a slot had to be moved later than what was promised; None where it was not. `asker` is there when
-    a quota bounds whoever it is.
+    It replaces the job's former slot. Without `gpus` the job has no slot any more: it can't be placed. `because` says
+    why the slot is later than the promised start; None if it is not. `asker` is set when a quota bounds it.
     """
 
     id: str
@@ -126,9 +123,9 @@ class PlannedSlot:
 
 @dataclass(frozen=True, slots=True)
 class LateStart:
-    """A job whose slot has come and that can't start yet, and why; `late` are those who still have its cards.
+    """A job whose slot has come and that can't start yet, and why; `late` are the ids that still have its GPUs.
 
-    Their ids are for the record: whose they are is not everybody's to know.
+    These ids are for the audit log: not every user may know them.
     """
 
     id: str
@@ -138,9 +135,9 @@ class LateStart:
 
 @dataclass(frozen=True, slots=True)
 class WaitEstimate:
-    """What a waiting job is told. `position` counts from 1 in the line of the requested type.
+    """What a waiting job shows. `position` counts from 1 in the queue of the requested type.
 
-    `estimated_start_at` is None only when it can't be placed on the current inventory.
+    `estimated_start_at` is None only if it can't be placed on the current inventory.
     """
 
     id: str

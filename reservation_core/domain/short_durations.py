@@ -1,4 +1,4 @@
-"""Durations as people type them and as tables show them: `4h`, `90m`, `1h30m`, `2d`, `45s`."""
+"""Durations in short form, as users type and tables show them: `4h`, `90m`, `1h30m`, `2d`, `45s`."""
 
 import re
 from datetime import timedelta
@@ -9,7 +9,7 @@ _SHOWN = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def seconds_in(text: str) -> int | None:
-    """The seconds of a duration written so (capitals and spaces around it don't matter); None for anything else."""
+    """The seconds of a short duration (ignoring case and surrounding spaces); None if it is malformed."""
     wanted = text.strip().lower()
     short = _SHORT.fullmatch(wanted)
     if short is None or not wanted:
@@ -18,7 +18,7 @@ def seconds_in(text: str) -> int | None:
 
 
 def written(duration: timedelta) -> str:
-    """The short way of a duration: `2d`, `1h30m`, `45s`; whole seconds, which `seconds_in` reads back."""
+    """The short form, to the second: `2d`, `1h30m`, `45s`; `seconds_in` reads it back."""
     left = int(duration.total_seconds())
     parts = []
     for unit, letter in _SHOWN:

@@ -1,7 +1,7 @@
 """Times as people write them, with an offset or in a time zone, and the instants that they mean.
 
-A local time that does not exist (clocks go forward) is refused, with the two valid times beside it; one that exists
-twice (clocks go back) means the first, unless an offset is written with it. Instants are UTC and of whole minutes.
+A local time that does not exist (clocks go forward) is refused, and the error names the nearest valid times; one that
+exists twice (clocks go back) means the first, unless it has an offset. Instants are UTC and of whole minutes.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 WALL_TIME = r"^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+-]\d{2}:\d{2})?$"
-"""What is read as a time: RFC 3339, also without seconds, and without an offset where a time zone says it."""
+"""The accepted form of times: RFC 3339, also without seconds, and without an offset if a time zone is given."""
 
 _WALL_TIME = re.compile(WALL_TIME)
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
@@ -19,7 +19,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 class WallTimeError(ValueError):
-    """What was written is no instant; the text says what to write instead."""
+    """A text is no instant; the message says what to write instead."""
 
 
 class NoSuchLocalTimeError(WallTimeError):
@@ -36,19 +36,19 @@ class NoSuchLocalTimeError(WallTimeError):
 
 @cache
 def _known_zones() -> frozenset[str]:
-    # `localtime` and its like are whatever this machine is set to.
+    # `localtime` and the others depend on the machine.
     return frozenset(available_timezones()) - {"localtime", "Factory", "posixrules"}
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """A time zone by its IANA name. Raises WallTimeError for one that is not known."""
+    """A time zone by its IANA name. Raises WallTimeError if it is unknown."""
     if name not in _known_zones():
         raise WallTimeError("must be the name of an IANA time zone, such as Europe/Stockholm or UTC")
     return ZoneInfo(name)
 
 
 def zone_name(zone: tzinfo) -> str:
-    """What a zone is called: its IANA name, or its fixed offset."""
+    """A zone's IANA name, or its fixed offset."""
     if isinstance(zone, ZoneInfo) and zone.key is not None:
         return zone.key
     offset = zone.utcoffset(None) or timedelta(0)
@@ -59,22 +59,22 @@ def zone_name(zone: tzinfo) -> str:
 
 
 def read_time(text: str) -> datetime:
-    """A time as written: aware when it has an offset, else naive. Raises WallTimeError."""
+    """Parse a time: aware if it has an offset, else naive. Raises WallTimeError."""
     if not _WALL_TIME.fullmatch(text):
         raise WallTimeError("must be a time such as 2030-01-31T09:00:00Z, or 2030-01-31T09:00 with a time_zone")
     try:
-        found = datetime.fromisoformat(text.upper().replace(" ", "T"))
+        time = datetime.fromisoformat(text.upper().replace(" ", "T"))
     except ValueError:
         raise WallTimeError("must be a day and a time of day that exist") from None
-    if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+    if not _FIRST_YEAR <= time.year <= _LAST_YEAR:
         raise WallTimeError(f"must lie between the years {_FIRST_YEAR} and {_LAST_YEAR}")
-    return found
+    return time
 
 
 def instant_of(written: datetime, zone: tzinfo | None) -> datetime:
-    """The instant (UTC) that a time from `read_time` means; an offset written with it decides, else the zone.
+    """The instant (UTC) of a time from `read_time`, by its own offset, else by the zone.
 
-    Raises WallTimeError: neither offset nor zone, not a whole minute, or NoSuchLocalTimeError.
+    Raises WallTimeError: no offset and no zone, not a whole minute, or NoSuchLocalTimeError.
     """
     if written.tzinfo is not None:
         return whole_minute(written.astimezone(UTC))
@@ -84,15 +84,15 @@ def instant_of(written: datetime, zone: tzinfo | None) -> datetime:
 
 
 def whole_minute(instant: datetime) -> datetime:
-    """The same instant. Raises WallTimeError when it is not a whole minute."""
+    """The same instant. Raises WallTimeError if it is not a whole minute."""
     if instant.second or instant.microsecond:
         raise WallTimeError("must be a whole minute: bookings begin and end on minutes")
     return instant
 
 
 def in_zone(wall: datetime, zone: tzinfo) -> datetime:
-    """The instant (UTC) of a naive local time: of two the first. Raises NoSuchLocalTimeError where there is none."""
-    # `fold=0` is the offset before a change: in a gap it leads to an instant after it, `fold=1` to one before it.
+    """The instant (UTC) of a naive local time; the first of two. Raises NoSuchLocalTimeError if there is none."""
+    # `fold=0` uses the offset before a change: in a gap it gives an instant after it, `fold=1` one before it.
     instant = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None, fold=0) == wall:
         return instant

@@ -1,7 +1,7 @@
-"""The chain of digests over the audit log: what is hashed, and how a chain is checked, wherever it was read from.
+"""The chain of digests over the audit log: what is hashed, and how a chain is checked.
 
-Digests are SHA-256 in lower-case hexadecimal. The digest covers the UTF-8 text of a JSON object: keys in the order of
-their code points, no spaces, characters as they are, times in UTC with six digits after the second and a `Z`.
+Digests are SHA-256 in lower-case hexadecimal, of the UTF-8 text of a JSON object: keys in the order of their code
+points, no spaces, characters unescaped, times in UTC with six digits after the second and a `Z`.
 """
 
 import json
@@ -12,14 +12,14 @@ from hashlib import sha256
 from typing import Any
 
 GENESIS = "0" * 64
-"""What the first link names as the digest before it."""
+"""The previous digest of the first link."""
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 _MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedEvent:
-    """An event as it is stored: all of it is in its digest."""
+    """An event as it is stored; its digest covers every field."""
 
     id: int
     at: datetime
@@ -50,7 +50,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class MissingEvent:
-    """What a link says of an event that is not there."""
+    """What a link says about an event that is missing."""
 
     id: int
     at: datetime
@@ -60,9 +60,9 @@ class MissingEvent:
 
 @dataclass(frozen=True, slots=True)
 class ChainLine:
-    """A line of the audit log with its place in the chain; without one it was never chained.
+    """A line of the audit log with its place in the chain, or without one if it was never chained.
 
-    Either `event` or `missing` is there.
+    Either `event` or `missing` is set.
     """
 
     position: int | None
@@ -74,13 +74,13 @@ class ChainLine:
 
 @dataclass(frozen=True, slots=True)
 class Removals:
-    """What the retention removed: events up to an id whose time is before another."""
+    """What the retention removed: events up to the id `through` whose time is before `before`."""
 
     before: datetime
     through: int
 
     def covers(self, event_id: int, at: datetime) -> bool:
-        """Whether an event that is not there can have been removed by the retention."""
+        """Whether the retention can have removed a missing event."""
         return event_id <= self.through and at < self.before
 
 
@@ -90,12 +90,11 @@ def exact(at: datetime) -> str:
 
 
 def content_digest(event: AuditedEvent) -> str:
-    """The digest of an event."""
     return _digest({**{name: getattr(event, name) for name in _FIELDS}, "at": exact(event.at)})
 
 
 def link_digest(previous: str, position: int, event_id: int, at: datetime, content: str) -> str:
-    """The digest of a link: of the one before it, and of what it says itself."""
+    """The digest of a link: it covers the one before it and its own fields."""
     return _digest({"previous": previous, "position": position, "id": event_id, "at": exact(at), "content": content})
 
 
@@ -111,29 +110,33 @@ def chained(head: Link, events: Iterable[AuditedEvent]) -> Iterator[Link]:
 def lines(
     before: Link | None, links: Iterable[Link], events: Iterable[AuditedEvent], removals: Removals
 ) -> Iterator[ChainLine]:
-    """Links with their events, in the order of ids; what has no link, or no event, is a line too.
+    """Links with their events, in the order of ids; events without a link and links without an event are lines, too.
 
-    `before`: the link before the first, None where it is not there.
+    `before` is the link before the first, if it exists.
     """
-    found: dict[int, list[AuditedEvent]] = {}
+    unchained: dict[int, list[AuditedEvent]] = {}
     for event in events:
-        found.setdefault(event.id, []).append(event)
+        unchained.setdefault(event.id, []).append(event)
     previous = GENESIS if before is None else before.digest
     for link in links:
-        for early in sorted(event_id for event_id in found if event_id < link.event_id):
-            yield from (ChainLine(None, None, None, event, None) for event in found.pop(early))
-        here, *more = found.pop(link.event_id, [None])
+        for event_id in sorted(event_id for event_id in unchained if event_id < link.event_id):
+            yield from map(_unchained_line, unchained.pop(event_id))
+        first, *more = unchained.pop(link.event_id, [None])
         missing = MissingEvent(link.event_id, link.at, link.content, removals.covers(link.event_id, link.at))
-        yield ChainLine(link.position, previous, link.digest, here, missing if here is None else None)
-        yield from (ChainLine(None, None, None, event, None) for event in more)
+        yield ChainLine(link.position, previous, link.digest, first, missing if first is None else None)
+        yield from map(_unchained_line, more)
         previous = link.digest
-    for event_id in sorted(found):
-        yield from (ChainLine(None, None, None, event, None) for event in found[event_id])
+    for event_id in sorted(unchained):
+        yield from map(_unchained_line, unchained[event_id])
+
+
+def _unchained_line(event: AuditedEvent | None) -> ChainLine:
+    return ChainLine(None, None, None, event, None)
 
 
 @dataclass
 class ChainCheck:
-    """Checks lines as they come, and keeps none of them. `noted`: a position and its digest from earlier."""
+    """Checks a stream of lines without keeping them. `noted`: a position and its digest from earlier."""
 
     noted: tuple[int, str] | None = None
     first: int | None = None
@@ -147,9 +150,9 @@ class ChainCheck:
         """Check the next line."""
         if line.position is None or line.digest is None or line.previous is None:
             where = "" if line.event is None else f" {line.event.id} of {exact(line.event.at)}"
-            self._found(f"Event{where} is not in the chain: it was inserted later, or its link was removed.")
+            self._report(f"Event{where} is not in the chain: it was inserted later, or its link was removed.")
             return
-        self._follows(line.position, line.previous)
+        self._check_order(line.position, line.previous)
         if line.event is not None:
             self.events += 1
             event_id, at, content = line.event.id, line.event.at, content_digest(line.event)
@@ -158,44 +161,44 @@ class ChainCheck:
             if line.missing.removed_by_retention:
                 self.removed += 1
             else:
-                self._found(f"Event {event_id} of {exact(at)} at position {line.position} was deleted.")
+                self._report(f"Event {event_id} of {exact(at)} at position {line.position} was deleted.")
         else:
-            self._found(f"Position {line.position} has no event.")
+            self._report(f"Position {line.position} has no event.")
             return
         if link_digest(line.previous, line.position, event_id, at, content) != line.digest:
-            self._found(f"Event {event_id} at position {line.position} is not as it was chained.")
+            self._report(f"Event {event_id} at position {line.position} is not as it was chained.")
         if self.noted is not None and line.position == self.noted[0] and line.digest != self.noted[1]:
-            self._found(f"The digest at position {line.position} is not the one that was noted.")
+            self._report(f"The digest at position {line.position} is not the one that was noted.")
         self.first = line.position if self.first is None else self.first
         self.head = (line.position, line.digest)
 
     def finish(self) -> None:
-        """No line follows."""
+        """Check the end: no line follows."""
         position = None if self.noted is None else self.noted[0]
         if position is not None and (self.first is None or self.head is None or position > self.head[0]):
-            self._found(f"The noted position {position} is beyond the end: lines are missing there.")
+            self._report(f"The noted position {position} is beyond the end: lines are missing there.")
         elif position is not None and self.first is not None and position < self.first:
-            self._found(
+            self._report(
                 f"The noted position {position} lies before the first one, {self.first}: it can't be compared."
                 " Note a later one."
             )
 
-    def _follows(self, position: int, previous: str) -> None:
+    def _check_order(self, position: int, previous: str) -> None:
         if self.head is None:
             if position == 1 and previous != GENESIS:
-                self._found("Position 1 names a digest before it, but is the first.")
+                self._report("Position 1 names a digest before it, but is the first.")
         elif position > self.head[0] + 1:
-            self._found(f"Lines are missing between positions {self.head[0]} and {position}.")
+            self._report(f"Lines are missing between positions {self.head[0]} and {position}.")
         elif position <= self.head[0]:
-            self._found(f"Position {position} comes after position {self.head[0]}.")
+            self._report(f"Position {position} comes after position {self.head[0]}.")
         elif previous != self.head[1]:
-            self._found(f"Position {position} does not follow the digest of position {self.head[0]}.")
+            self._report(f"Position {position} does not follow the digest of position {self.head[0]}.")
 
-    def _found(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         self.count += 1
         if len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(problem)
 
 
-def _digest(said: Mapping[str, Any]) -> str:
-    return sha256(_CANONICAL.encode(said).encode()).hexdigest()
+def _digest(fields: Mapping[str, Any]) -> str:
+    return sha256(_CANONICAL.encode(fields).encode()).hexdigest()

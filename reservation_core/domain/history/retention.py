@@ -1,21 +1,21 @@
-"""How long things are kept, and what is kept longer because something still reads it."""
+"""How long history is kept, and what is kept longer because it is still read."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 WEEKS_OF_QUOTAS = timedelta(days=15)
-"""Quotas read the bookings of the current week, whatever is asked for; and a day more, for clocks differ."""
+"""Quotas always read the bookings of the current week; plus a day for clock differences."""
 
 HALF_LIVES_KEPT = 10
-"""When the half-life of fair shares changes, they are counted anew: what is older than these weighs a thousandth."""
+"""When the half-life of fair shares changes, they are recounted; older use weighs less than a thousandth."""
 
 EVENTS_READ = timedelta(days=7)
-"""Notifications, metrics and open pages read the newest events; none of them is as late as that."""
+"""Notifications, metrics and open pages read the newest events, and none lags behind by this much."""
 
 
 class HistoryKind(StrEnum):
-    """History that is removed when it is old."""
+    """A kind of history that is removed when it is old."""
 
     EVENTS = "events"
     JOBS = "jobs"
@@ -28,7 +28,7 @@ class HistoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """How long each kind is kept after it is over; None: for ever. `jobs`: bookings and maintenance windows, too."""
+    """How long each kind is kept after it ends; None: for ever. `jobs` includes bookings and maintenance windows."""
 
     events: timedelta | None
     jobs: timedelta | None
@@ -41,9 +41,9 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class StillNeeded:
-    """What reads history, None where nothing does.
+    """Readers of old history; None where there are none.
 
-    It is the longest cooldown between bookings, and fair shares with their half-life, counted until a time.
+    The longest cooldown between bookings, and fair shares with their half-life, counted until a time.
     """
 
     cooldown: timedelta | None = None
@@ -53,7 +53,7 @@ class StillNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What was removed of one kind so far. `kept_bytes` is None where nothing but the disk knows."""
+    """The removals of one kind so far. `kept_bytes` is None except for files."""
 
     kind: HistoryKind
     count: int
@@ -63,12 +63,12 @@ class Removed:
 
 
 def older_than(now: datetime, keep: timedelta | None) -> datetime | None:
-    """Before what time things are old; None: none ever is."""
+    """The time before which history is old; None: never."""
     return None if keep is None else now - keep
 
 
 def ledger_older_than(now: datetime, keep: timedelta | None, needed: StillNeeded) -> datetime | None:
-    """The same for the ledger and its reservations, whose history quotas, cooldowns and fair shares read."""
+    """The same for the ledger and its reservations, which quotas, cooldowns and fair shares read."""
     if keep is None:
         return None
     longest = max(keep, WEEKS_OF_QUOTAS + (needed.cooldown or timedelta(0)))
@@ -77,20 +77,20 @@ def ledger_older_than(now: datetime, keep: timedelta | None, needed: StillNeeded
     before = now - longest
     if needed.counted_until is None or needed.half_life is None:
         return before
-    # Shares that nobody has brought up for so long were switched off, and what they lack has decayed to nothing.
+    # Shares that were not updated for so long are switched off, and their missing part has decayed.
     given_up = needed.counted_until < now - 2 * HALF_LIVES_KEPT * needed.half_life
     return before if given_up else min(before, needed.counted_until)
 
 
 def jobs_older_than(now: datetime, rules: RetentionRules, needed: StillNeeded) -> datetime | None:
-    """The same for reservations: one stays as long as its rows of the ledger do."""
+    """The same for reservations: one stays as long as its rows in the ledger."""
     jobs = ledger_older_than(now, rules.jobs, needed)
     allocations = ledger_older_than(now, rules.allocations, needed)
     return None if jobs is None or allocations is None else min(jobs, allocations)
 
 
 def events_older_than(now: datetime, keep: timedelta | None, oldest_open: datetime | None) -> datetime | None:
-    """The same for events: what is recorded of reservations that are not over is kept, whenever that was."""
+    """The same for events: those of unfinished reservations are kept, however old."""
     if keep is None:
         return None
     before = now - max(keep, EVENTS_READ)
