@@ -1,1 +1,1 @@
-"""The wire of REST, one module a subject; and, apart from it, the messages in the queues."""
+"""The messages of REST, one module per subject; and those of the queues."""

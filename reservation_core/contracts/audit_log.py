@@ -17,7 +17,7 @@ class EventOut(Wire):
     """One line of the audit log.
 
     `subject` is the id of a job, booking, window or token, or names what else it is about: `user:ann`,
-    `project:vision`, `policy:default`, a node, a card (`node1/0`), a pod. `actor` is a user, or `system`.
+    `project:vision`, `policy:default`, a node, a GPU (`node1/0`), a pod. `actor` is a user, or `system`.
     """
 
     id: int

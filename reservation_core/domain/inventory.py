@@ -154,10 +154,10 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
     )
 
 
-def _taken(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
+def _taken(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
     """The GPUs of a node that foreign pods use; of GPUs that we use, only those that foreign pods certainly have."""
-    taken = {index for pod in pods for index in pod.gpu_indices or ()} | _moved(known, cards)
-    free = [index for index in cards if index not in known or not known[index].in_use]
+    taken = {index for pod in pods for index in pod.gpu_indices or ()} | _moved(known, gpus)
+    free = [index for index in gpus if index not in known or not known[index].in_use]
     if any(pod.gpu_indices is None and not pod.counted and pod.gpu_count > 0 for pod in pods):
         taken.update(free)
     # If only their number is known, any GPU counts as taken. Keep those taken before, so that the choice is stable.
@@ -167,30 +167,30 @@ def _taken(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport], pods: 
         index
         for index in free
         if index not in taken
-        and cards[index].condition is GpuCondition.USABLE
+        and gpus[index].condition is GpuCondition.USABLE
         and conditions[index] not in ADMINISTRATORS_CONDITIONS
     ]
     available.sort(key=lambda index: (conditions[index] is not GpuCondition.FOREIGN, -index))
     return taken.union(available[:count])
 
 
-def _moved(known: Mapping[int, KnownGpu], cards: Mapping[int, GpuReport]) -> set[int]:
+def _moved(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport]) -> set[int]:
     """The new indices of GPUs that we use under another index: a driver that skips one renumbers the rest."""
-    used = {card.uuid: index for index, card in known.items() if card.in_use and card.uuid is not None}
-    return {index for index, card in cards.items() if card.uuid is not None and used.get(card.uuid, index) != index}
+    used = {gpu.uuid: index for index, gpu in known.items() if gpu.in_use and gpu.uuid is not None}
+    return {index for index, gpu in gpus.items() if gpu.uuid is not None and used.get(gpu.uuid, index) != index}
 
 
-def _gpu(node: str, index: int, known: KnownGpu | None, card: GpuReport | None, foreign: bool) -> KnownGpu:
+def _gpu(node: str, index: int, known: KnownGpu | None, gpu: GpuReport | None, foreign: bool) -> KnownGpu:
     """The new state of a GPU, which is known, reported, or both."""
-    if card is None:
+    if gpu is None:
         if known is None:
             raise ValueError(f"{node}/{index} is neither known nor reported; ask only for cards of one of the two.")
         after = replace(known, condition=GpuCondition.LOST)
     else:
         in_use = known is not None and known.in_use
-        condition = GpuCondition.FOREIGN if foreign else card.condition
-        after = KnownGpu(node, index, card.gpu_type, card.uuid, card.memory_bytes, condition, in_use)
-        if known is not None and in_use and known.uuid not in (None, card.uuid):
+        condition = GpuCondition.FOREIGN if foreign else gpu.condition
+        after = KnownGpu(node, index, gpu.gpu_type, gpu.uuid, gpu.memory_bytes, condition, in_use)
+        if known is not None and in_use and known.uuid not in (None, gpu.uuid):
             # Its user holds the GPU that had this index, and keeps it under its new index (see _moved).
             after = replace(known, condition=condition)
     if known is not None and known.condition in ADMINISTRATORS_CONDITIONS:
@@ -243,11 +243,11 @@ def _difference(
     return {key: old[key] for key in differing}, {key: new[key] for key in differing}
 
 
-def _fields(thing: KnownNode | KnownGpu) -> dict[str, Any]:
+def _fields(known: KnownNode | KnownGpu) -> dict[str, Any]:
     """The fields that can differ: neither names nor use. Enums become their values."""
     left_out = {"name", "node", "index", "in_use"}
     return {
         key: value.value if isinstance(value, Enum) else value
-        for key, value in asdict(thing).items()
+        for key, value in asdict(known).items()
         if key not in left_out
     }

@@ -65,31 +65,31 @@ class KnownCard:
     cordoned: bool = False
 
 
-def bookable(cards: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
+def bookable(gpus: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
     """The GPUs as a booking sees them: those unusable now are busy for `SOON`."""
     moment = to_micros(now)
     soon = (moment, moment + length_micros(SOON))
     return [
         BookableCard(
-            card.gpu_id,
-            card.node,
-            card.index,
-            card.gpu_type,
-            card.bookable,
-            tuple(sorted(card.rows) if card.usable_now and not card.overrun else merge([*card.rows, soon])),
-            card.links,
-            card.cordoned,
+            gpu.gpu_id,
+            gpu.node,
+            gpu.index,
+            gpu.gpu_type,
+            gpu.bookable,
+            tuple(sorted(gpu.rows) if gpu.usable_now and not gpu.overrun else merge([*gpu.rows, soon])),
+            gpu.links,
+            gpu.cordoned,
         )
-        for card in cards
+        for gpu in gpus
     ]
 
 
-def by_node(cards: Iterable[BookableCard], wanted: Wanted) -> dict[str, dict[str, list[BookableCard]]]:
+def by_node(gpus: Iterable[BookableCard], wanted: Wanted) -> dict[str, dict[str, list[BookableCard]]]:
     """The available GPUs that fit a request, by type and node, in index order."""
     fitting = _group(
-        card
-        for card in cards
-        if card.available and wanted.gpu_type in (None, card.gpu_type) and wanted.node in (None, card.node)
+        gpu
+        for gpu in gpus
+        if gpu.available and wanted.gpu_type in (None, gpu.gpu_type) and wanted.node in (None, gpu.node)
     )
     for nodes in fitting.values():
         for node_cards in nodes.values():
@@ -98,20 +98,20 @@ def by_node(cards: Iterable[BookableCard], wanted: Wanted) -> dict[str, dict[str
 
 
 def choose(
-    cards: Collection[BookableCard], wanted: Wanted, start: int, end: int, keep: Sequence[ChosenCard] = ()
+    gpus: Collection[BookableCard], wanted: Wanted, start: int, end: int, keep: Sequence[ChosenCard] = ()
 ) -> tuple[ChosenCard, ...] | None:
     """The GPUs for [start, end); None when there are not enough. `keep` is returned if all of it is available.
 
     `keep` must be an earlier choice for the same request.
     """
-    fitting = by_node(cards, wanted)
+    fitting = by_node(gpus, wanted)
     if keep:
-        busy = {card.gpu_id: card.busy for nodes in fitting.values() for group in nodes.values() for card in group}
-        if all(card.gpu_id in busy and is_free_during(busy[card.gpu_id], start, end) for card in keep):
+        busy = {gpu.gpu_id: gpu.busy for nodes in fitting.values() for group in nodes.values() for gpu in group}
+        if all(gpu.gpu_id in busy and is_free_during(busy[gpu.gpu_id], start, end) for gpu in keep):
             return tuple(keep)
     best: tuple[int, list[list[BookableCard]]] | None = None
     for _, nodes in sorted(fitting.items()):
-        free = [[card for card in group if is_free_during(card.busy, start, end)] for _, group in sorted(nodes.items())]
+        free = [[gpu for gpu in group if is_free_during(gpu.busy, start, end)] for _, group in sorted(nodes.items())]
         able_nodes = [group for group in free if len(group) >= wanted.gpus]
         count = sum(map(len, free))
         if len(able_nodes) >= wanted.nodes and (best is None or count > best[0]):
@@ -121,25 +121,23 @@ def choose(
     picked = [(len(group), *_pick_joined(group, wanted.gpus, start, end)) for group in best[1]]
     picked.sort(key=lambda ranked: (*ranked[:3], ranked[3][0].node))
     chosen = sorted((ranked[3] for ranked in picked[: wanted.nodes]), key=lambda group: group[0].node)
-    return tuple(ChosenCard(card.gpu_id, rank) for rank, group in enumerate(chosen) for card in group)
+    return tuple(ChosenCard(gpu.gpu_id, rank) for rank, group in enumerate(chosen) for gpu in group)
 
 
 def with_booked(
-    cards: Iterable[BookableCard], chosen: Collection[ChosenCard], start: int, end: int
+    gpus: Iterable[BookableCard], chosen: Collection[ChosenCard], start: int, end: int
 ) -> list[BookableCard]:
     """The same GPUs with `chosen` booked for [start, end)."""
-    taken = {card.gpu_id for card in chosen}
-    return [
-        replace(card, busy=tuple(merge([*card.busy, (start, end)]))) if card.gpu_id in taken else card for card in cards
-    ]
+    taken = {gpu.gpu_id for gpu in chosen}
+    return [replace(gpu, busy=tuple(merge([*gpu.busy, (start, end)]))) if gpu.gpu_id in taken else gpu for gpu in gpus]
 
 
-def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> RuleBreach | None:
+def never_bookable(gpus: Collection[BookableCard], wanted: Wanted) -> RuleBreach | None:
     """Why the request never fits these GPUs, or not as they are now; None when it fits at some time."""
-    if wanted.node is not None and all(card.node != wanted.node for card in cards):
+    if wanted.node is not None and all(gpu.node != wanted.node for gpu in gpus):
         return RuleBreach("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` shows what is.")
-    there = [card for card in cards if wanted.node in (None, card.node)]
-    types = sorted({card.gpu_type for card in there})
+    candidates = [gpu for gpu in gpus if wanted.node in (None, gpu.node)]
+    types = sorted({gpu.gpu_type for gpu in candidates})
     where = "here" if wanted.node is None else f"on {wanted.node}"
     if wanted.gpu_type is not None and wanted.gpu_type not in types:
         return RuleBreach(
@@ -149,11 +147,11 @@ def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> RuleBreac
         )
     if not types:
         return RuleBreach("no_such_type", "No GPUs are known here yet. Ask an operator when there will be.")
-    of_type = [card for card in there if wanted.gpu_type in (None, card.gpu_type)]
+    of_type = [gpu for gpu in candidates if wanted.gpu_type in (None, gpu.gpu_type)]
     if _able(of_type, wanted, only_available=True):
         return None
     if _able(of_type, wanted, only_available=False):
-        cordoned = sorted({card.node for card in of_type if card.cordoned and not card.available})
+        cordoned = sorted({gpu.node for gpu in of_type if gpu.cordoned and not gpu.available})
         named = ", ".join(cordoned[:_NAMED]) + (" …" if len(cordoned) > _NAMED else "")
         return RuleBreach(
             "node_unavailable",
@@ -176,16 +174,16 @@ def never_bookable(cards: Collection[BookableCard], wanted: Wanted) -> RuleBreac
     )
 
 
-def _able(cards: Iterable[BookableCard], wanted: Wanted, *, only_available: bool) -> bool:
-    by_type = _group(card for card in cards if card.available or not only_available)
+def _able(gpus: Iterable[BookableCard], wanted: Wanted, *, only_available: bool) -> bool:
+    by_type = _group(gpu for gpu in gpus if gpu.available or not only_available)
     return any(sum(len(group) >= wanted.gpus for group in nodes.values()) >= wanted.nodes for nodes in by_type.values())
 
 
-def _group(cards: Iterable[BookableCard]) -> dict[str, dict[str, list[BookableCard]]]:
+def _group(gpus: Iterable[BookableCard]) -> dict[str, dict[str, list[BookableCard]]]:
     """The GPUs by type and node."""
     groups: dict[str, dict[str, list[BookableCard]]] = {}
-    for card in cards:
-        groups.setdefault(card.gpu_type, {}).setdefault(card.node, []).append(card)
+    for gpu in gpus:
+        groups.setdefault(gpu.gpu_type, {}).setdefault(gpu.node, []).append(gpu)
     return groups
 
 
@@ -200,21 +198,21 @@ def _pick_joined(
     if sets is None:
         weakest, total = quality_alike(links, gpus)
         return (-weakest, -total), *_pick(free, gpus, start, end)
-    mask = sum(1 << card.index for card in free)
-    slack = {1 << card.index: _slack(card.busy, start, end) for card in free}
+    mask = sum(1 << gpu.index for gpu in free)
+    slack = {1 << gpu.index: _slack(gpu.busy, start, end) for gpu in free}
     around, best = min(
         ((sum(slack[bit] for bit in bits(subset)), subset) for subset in sets.best(mask, gpus)), key=itemgetter(0)
     )
     weakest, total = sets.best_quality(mask, gpus)
-    return (-weakest, -total), around, [card for card in free if best >> card.index & 1]
+    return (-weakest, -total), around, [gpu for gpu in free if best >> gpu.index & 1]
 
 
 def _pick(free: Sequence[BookableCard], gpus: int, start: int, end: int) -> tuple[int, list[BookableCard]]:
     """Pick `gpus` of a node's free GPUs (in index order), and their free time around the slot."""
-    slack = [_slack(card.busy, start, end) for card in free]
+    slack = [_slack(gpu.busy, start, end) for gpu in free]
     runs: list[tuple[int, int]] = []  # (length, first position)
-    for position, card in enumerate(free):
-        if position and card.index == free[position - 1].index + 1:
+    for position, gpu in enumerate(free):
+        if position and gpu.index == free[position - 1].index + 1:
             runs[-1] = (runs[-1][0] + 1, runs[-1][1])
         else:
             runs.append((1, position))

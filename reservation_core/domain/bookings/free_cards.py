@@ -16,18 +16,18 @@ from reservation_core.domain.calendar import Range
 class FreeCards:
     """An immutable snapshot of the calendar."""
 
-    def __init__(self, cards: Sequence[BookableCard]) -> None:
-        self.cards = list(cards)
-        self._position = {card.gpu_id: at for at, card in enumerate(self.cards)}
+    def __init__(self, gpus: Sequence[BookableCard]) -> None:
+        self.cards = list(gpus)
+        self._position = {gpu.gpu_id: at for at, gpu in enumerate(self.cards)}
         # A group is the GPUs of one type on one node: what a request takes of a node is from one group.
-        groups = sorted({(card.gpu_type, card.node) for card in self.cards})
+        groups = sorted({(gpu.gpu_type, gpu.node) for gpu in self.cards})
         number = {group: at for at, group in enumerate(groups)}
         types = sorted({gpu_type for gpu_type, _ in groups})
         self._groups = groups
         self._type_of_group = np.array([types.index(gpu_type) for gpu_type, _ in groups], dtype=np.intp)
-        self._group = np.array([number[card.gpu_type, card.node] for card in self.cards], dtype=np.intp)
-        self._available = np.array([card.available for card in self.cards], dtype=np.bool_)
-        busy = [(start, end, at) for at, card in enumerate(self.cards) for start, end in card.busy]
+        self._group = np.array([number[gpu.gpu_type, gpu.node] for gpu in self.cards], dtype=np.intp)
+        self._available = np.array([gpu.available for gpu in self.cards], dtype=np.bool_)
+        busy = [(start, end, at) for at, gpu in enumerate(self.cards) for start, end in gpu.busy]
         table = np.array(busy, dtype=np.int64).reshape(-1, 3)
         self._starts, self._ends, self._of = table[:, 0], table[:, 1], table[:, 2]
 
@@ -57,12 +57,12 @@ class FreeCards:
         after = object.__new__(FreeCards)
         after._position, after._groups, after._type_of_group = self._position, self._groups, self._type_of_group
         after._group, after._available = self._group, self._available
-        positions = [self._position[card.gpu_id] for card in chosen]
+        positions = [self._position[gpu.gpu_id] for gpu in chosen]
         after.cards = list(self.cards)
-        for at, card in zip(
+        for at, gpu in zip(
             positions, with_booked([self.cards[at] for at in positions], chosen, start, end), strict=True
         ):
-            after.cards[at] = card
+            after.cards[at] = gpu
         after._starts = np.append(self._starts, np.full(len(positions), start))
         after._ends = np.append(self._ends, np.full(len(positions), end))
         after._of = np.append(self._of, positions)
@@ -78,15 +78,15 @@ class Freed:
     """The times, by type and node, that became free between two snapshots of the calendar."""
 
     def __init__(self, before: Iterable[BookableCard], after: Iterable[BookableCard]) -> None:
-        known = {card.gpu_id: card for card in before}
+        known = {gpu.gpu_id: gpu for gpu in before}
         self._times: dict[tuple[str, str], set[Range]] = {}
-        for card in after:
-            was = known.get(card.gpu_id)
-            if was == card or not card.available:
+        for gpu in after:
+            former = known.get(gpu.gpu_id)
+            if former == gpu or not gpu.available:
                 continue
-            times = {_ALWAYS} if was is None or not _same(was, card) else _without(was.busy, card.busy)
+            times = {_ALWAYS} if former is None or not _same(former, gpu) else _without(former.busy, gpu.busy)
             if times:
-                self._times.setdefault((card.gpu_type, card.node), set()).update(times)
+                self._times.setdefault((gpu.gpu_type, gpu.node), set()).update(times)
 
     def __bool__(self) -> bool:
         return bool(self._times)
@@ -104,9 +104,9 @@ class Freed:
 _ALWAYS: Range = (-(2**62), 2**62)
 
 
-def _same(was: BookableCard, card: BookableCard) -> bool:
+def _same(former: BookableCard, gpu: BookableCard) -> bool:
     """Whether it is the same GPU as before, and was available then."""
-    return was.available and (was.gpu_type, was.node) == (card.gpu_type, card.node)
+    return former.available and (former.gpu_type, former.node) == (gpu.gpu_type, gpu.node)
 
 
 def _without(before: Iterable[Range], after: Sequence[Range]) -> set[Range]:

@@ -137,33 +137,33 @@ def this_minute(now: datetime) -> datetime:
 
 
 def permitted(
-    judge: Judge, cards: Collection[BookableCard], span: Span, *, keeps_start: bool = False
+    judge: Judge, gpus: Collection[BookableCard], span: Span, *, keeps_start: bool = False
 ) -> tuple[list[BookableCard], list[RuleBreach]]:
     """The GPUs of types on which the rules allow this slot, and, if there are none, every broken rule.
 
     With several types, the rules of the type that breaks the fewest are returned.
     """
     wanted = judge.wanted
-    never = never_bookable(cards, wanted)
-    types = sorted({card.gpu_type for card in cards if wanted.gpu_type in (None, card.gpu_type)})
+    never = never_bookable(gpus, wanted)
+    types = sorted({gpu.gpu_type for gpu in gpus if wanted.gpu_type in (None, gpu.gpu_type)})
     verdicts = {gpu_type: judge.broken(gpu_type, span, keeps_start=keeps_start) for gpu_type in types}
     allowed = {gpu_type for gpu_type, broken in verdicts.items() if not broken}
     if allowed and never is None:
-        return [card for card in cards if card.gpu_type in allowed], []
+        return [gpu for gpu in gpus if gpu.gpu_type in allowed], []
     least = min(verdicts.values(), key=len, default=judge.broken(wanted.gpu_type, span, keeps_start=keeps_start))
     return [], [*least, *([never] if never else [])]
 
 
 def missing_cards(
-    cards: Collection[BookableCard], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenCard] = ()
+    gpus: Collection[BookableCard], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenCard] = ()
 ) -> list[RuleBreach]:
     """`no_free_gpus` if no type has enough free GPUs, whatever the rules; what never fits is left to `permitted`.
 
     `keep` as in `choose`.
     """
-    if span.end <= now or never_bookable(cards, wanted) is not None:
+    if span.end <= now or never_bookable(gpus, wanted) is not None:
         return []
-    return [] if choose(cards, wanted, *from_now(span, now), keep=keep) else [no_free_gpus(wanted)]
+    return [] if choose(gpus, wanted, *from_now(span, now), keep=keep) else [no_free_gpus(wanted)]
 
 
 def no_free_gpus(wanted: Wanted) -> RuleBreach:
@@ -176,14 +176,14 @@ def no_free_gpus(wanted: Wanted) -> RuleBreach:
 
 
 def slots_near(
-    judge: Judge, cards: Collection[BookableCard], wish: Span, broken: Sequence[RuleBreach]
+    judge: Judge, gpus: Collection[BookableCard], wish: Span, broken: Sequence[RuleBreach]
 ) -> list[tuple[datetime, datetime]]:
     """The slots nearest to a wish that are free and allowed, for at least a minute from now.
 
-    `cards` must know the calendar from now on. A request that never fits has none.
+    `gpus` must know the calendar from now on. A request that never fits has none.
     """
-    types = judge.conceivable({card.gpu_type for card in cards}, wish.length)
-    able = [card for card in cards if card.gpu_type in types]
+    types = judge.conceivable({gpu.gpu_type for gpu in gpus}, wish.length)
+    able = [gpu for gpu in gpus if gpu.gpu_type in types]
     start = this_minute(judge.now) + _MINUTE
     # Accepting takes a moment: slots that would miss the minimum notice by then are left out.
     moments = (judge, replace(judge, now=judge.now + _MINUTE))

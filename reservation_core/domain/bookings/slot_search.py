@@ -24,19 +24,19 @@ NEAREST = 4
 
 
 def free_slots(
-    cards: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
+    gpus: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
 ) -> list[FreeSlot]:
     """Every time in [start, end) at which the request fits, as ranges of starts, ordered by start and type."""
     slots = [
         FreeSlot(gpu_type, Span(to_moment(first), to_moment(first) + length), to_moment(last))
-        for gpu_type, windows in start_ranges(cards, wanted, length, start, end)
+        for gpu_type, windows in start_ranges(gpus, wanted, length, start, end)
         for first, last in windows
     ]
     return sorted(slots, key=lambda slot: (slot.span.start, slot.gpu_type))
 
 
 def nearest_slots(
-    cards: Collection[BookableCard],
+    gpus: Collection[BookableCard],
     wanted: Wanted,
     wish: Span,
     start: datetime,
@@ -54,7 +54,7 @@ def nearest_slots(
     length, aim = wish.length, to_micros(wish.start)
     step = length_micros(length)
     starts: dict[int, set[str]] = {}
-    for gpu_type, windows in start_ranges(cards, wanted, length, start, end):
+    for gpu_type, windows in start_ranges(gpus, wanted, length, start, end):
         for at in {to_micros(moment) for moment in aims} | {aim}:
             for first, last in windows:
                 nearest = min(max(at, first), last)
@@ -76,15 +76,15 @@ def nearest_slots(
 
 
 def start_ranges(
-    cards: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
+    gpus: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
 ) -> list[tuple[str, list[Range]]]:
     """By type, the closed ranges of whole minutes at which the request can start and lie in [start, end)."""
     duration = length_micros(length)
     earliest, latest = to_micros(start), to_micros(end) - duration
     ranges: list[tuple[str, list[Range]]] = []
-    for gpu_type, nodes in by_node(cards, wanted).items():
+    for gpu_type, nodes in by_node(gpus, wanted).items():
         able = [group for group in nodes.values() if len(group) >= wanted.gpus]
-        windows = [node_windows([card.busy for card in group], wanted.gpus, duration, earliest) for group in able]
+        windows = [node_windows([gpu.busy for gpu in group], wanted.gpus, duration, earliest) for group in able]
         joint = chain.from_iterable(windows) if wanted.nodes == 1 else windows_of_at_least(wanted.nodes, windows)
         if minutes := _whole_minutes(joint, latest):
             ranges.append((gpu_type, minutes))
@@ -92,7 +92,7 @@ def start_ranges(
 
 
 def free_counts(
-    cards: Iterable[BookableCard], start: datetime, end: datetime, step: timedelta
+    gpus: Iterable[BookableCard], start: datetime, end: datetime, step: timedelta
 ) -> dict[str, tuple[int, list[int]]]:
     """By type: how many GPUs exist, and for each step from `start` on how many are free during all of it."""
     begin, until, width = to_micros(start), to_micros(end), length_micros(step)
@@ -100,14 +100,14 @@ def free_counts(
     totals: dict[str, int] = {}
     # By type: the change of the count from one step to the next.
     changes: dict[str, list[int]] = {}
-    for card in cards:
-        totals[card.gpu_type] = totals.get(card.gpu_type, 0) + 1
-        change = changes.setdefault(card.gpu_type, [0] * (steps + 1))
-        if not card.available:
+    for gpu in gpus:
+        totals[gpu.gpu_type] = totals.get(gpu.gpu_type, 0) + 1
+        change = changes.setdefault(gpu.gpu_type, [0] * (steps + 1))
+        if not gpu.available:
             continue
         change[0] += 1
         free_from = 0
-        for busy_start, busy_end in card.busy:
+        for busy_start, busy_end in gpu.busy:
             if busy_end <= begin:
                 continue
             if busy_start >= until:

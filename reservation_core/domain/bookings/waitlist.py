@@ -45,13 +45,13 @@ class WaitlistPass:
     `requests` are in the order of the waitlist. A request with a turn counts as served unless it is passed over.
     """
 
-    def __init__(self, requests: Iterable[WaitingRequest], cards: Sequence[BookableCard], now: datetime) -> None:
+    def __init__(self, requests: Iterable[WaitingRequest], gpus: Sequence[BookableCard], now: datetime) -> None:
         self._left = list(requests)
         self._left.reverse()
         self._now = now
-        self._cards = list(cards)
+        self._cards = list(gpus)
         # Most passes are empty: nothing became free.
-        self._free = FreeCards(cards if self._left else ())
+        self._free = FreeCards(gpus if self._left else ())
         self._free_before = self._free
         self._in_vain: set[tuple[Wanted, Span]] = set()
 
@@ -80,7 +80,7 @@ class WaitlistPass:
         if chosen is None:
             raise AssertionError(f"{request.id} could be served and can't")
         self._free_before, self._free = self._free, self._free.booked(chosen, start, end)
-        return Turn(request, frozenset(card.gpu_id for card in free))
+        return Turn(request, frozenset(gpu.gpu_id for gpu in free))
 
     def pass_over(self) -> None:
         """Undo the last turn (a rule refused it, say): its GPUs are free for the next requests."""
@@ -95,10 +95,10 @@ class WaitlistState:
         self._cards: list[BookableCard] = []
 
     def begin(
-        self, requests: Sequence[WaitingRequest], cards: Sequence[BookableCard], now: datetime, *, everybody: bool
+        self, requests: Sequence[WaitingRequest], gpus: Sequence[BookableCard], now: datetime, *, everybody: bool
     ) -> WaitlistPass:
         """Begin a pass over the requests that may be served by now; with `everybody` over all."""
-        freed = Freed(self._cards, cards)
+        freed = Freed(self._cards, gpus)
         asked = [
             request
             for request in requests
@@ -107,7 +107,7 @@ class WaitlistState:
             or (freed and freed.concerns(request.wanted, to_micros(request.span.start), to_micros(request.span.end)))
         ]
         self._known = {request.id: request for request in requests}
-        return WaitlistPass(asked, cards, now)
+        return WaitlistPass(asked, gpus, now)
 
     def end(self, turns: WaitlistPass) -> None:
         """Note that a pass tried all requests."""

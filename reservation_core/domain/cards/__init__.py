@@ -1,1 +1,1 @@
-"""Nouns of GPUs: types, sets of cards on a node, links between cards, placement policies by name."""
+"""GPU types, sets of GPUs on a node, links between GPUs, and the names of placement policies."""

@@ -96,9 +96,9 @@ class CardSets:
         """How well the set that `pick` chooses is linked."""
         return self._rank(free, gpus)[0]
 
-    def quality(self, cards: int) -> Quality:
+    def quality(self, gpus: int) -> Quality:
         """How well these GPUs are linked."""
-        positions = [bit.bit_length() - 1 for bit in bits(cards)]
+        positions = [bit.bit_length() - 1 for bit in bits(gpus)]
         links = [self._links[one][other] for one, other in combinations(positions, 2)]
         return (min(links), sum(links)) if links else (0, 0)
 
@@ -176,14 +176,14 @@ class _Tables:
     worth: list[int]
 
 
-def _tables_of(links: Links, cards: Sequence[int]) -> _Tables:
-    positions = [card.bit_length() - 1 for card in cards]
+def _tables_of(links: Links, gpus: Sequence[int]) -> _Tables:
+    positions = [gpu.bit_length() - 1 for gpu in gpus]
     masks = [0]
     quality: list[Quality] = [(0, 0)]
-    for members in range(1, 1 << len(cards)):
+    for members in range(1, 1 << len(gpus)):
         last = members.bit_length() - 1
         before = members ^ (1 << last)
-        masks.append(masks[before] | cards[last])
+        masks.append(masks[before] | gpus[last])
         links_to_last = [links[positions[last]][positions[bit.bit_length() - 1]] for bit in bits(before)]
         weakest, total = quality[before]
         if not links_to_last:
@@ -192,8 +192,8 @@ def _tables_of(links: Links, cards: Sequence[int]) -> _Tables:
             links_within = links_to_last if len(links_to_last) == 1 else [weakest, *links_to_last]
             quality.append((min(links_within), total + sum(links_to_last)))
     strongest: list[list[int]] = []
-    for members in range(1 << len(cards)):
-        strengths = [0] * (len(cards) + 1)
+    for members in range(1 << len(gpus)):
+        strengths = [0] * (len(gpus) + 1)
         for bit in bits(members):
             strengths = [max(pair) for pair in zip(strengths, strongest[members ^ bit], strict=True)]
         strengths[members.bit_count()] = quality[members][0]

@@ -91,13 +91,13 @@ def _read_groups(rows: list[list[str]]) -> Links:
     if not words[0][0].isdigit():
         within = link_strength(words.pop(0))
     groups = [_read_indices(word) for word in words]
-    cards = sorted(index for group in groups for index in group)
-    if not cards or cards != list(range(len(cards))):
+    gpus = sorted(index for group in groups for index in group)
+    if not gpus or gpus != list(range(len(gpus))):
         raise BadLinksError("its groups must have each card from 0 on, and each once")
     of = {index: number for number, group in enumerate(groups) for index in group}
     apart = link_strength(APART)
     return tuple(
-        tuple(0 if one == other else within if of[one] == of[other] else apart for other in cards) for one in cards
+        tuple(0 if one == other else within if of[one] == of[other] else apart for other in gpus) for one in gpus
     )
 
 

@@ -1,1 +1,1 @@
-"""The chain of the audit log, and what is removed when it is old."""
+"""The chain of the audit log, and the retention of history."""

@@ -1,1 +1,1 @@
-"""A job's life: starts, changes, ends, and what is observed of its pods."""
+"""The life of a job: starts, changes, ends, and observations of its pods."""

@@ -56,7 +56,7 @@ def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted 
     holdings = {pod.name.rank: pod.holding for pod in pods}
     if sorted(holdings) != list(range(reservation.nodes)):
         return Unadoptable(f"{len(holdings)} of the {reservation.nodes} pods of this attempt are there.")
-    cards = []
+    gpus = []
     ends = []
     for rank, holding in sorted(holdings.items()):
         if holding is None:
@@ -68,11 +68,11 @@ def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted 
             )
         if holding.pods != reservation.nodes or holding.ends_at <= holding.starts_at:
             return Unadoptable("What a pod says of its attempt does not fit its job.")
-        cards += [HeldCard(holding.node, index, rank) for index in sorted(holding.gpu_indices)]
+        gpus += [HeldCard(holding.node, index, rank) for index in sorted(holding.gpu_indices)]
         ends.append(holding.ends_at)
-    if len({card.node for card in cards}) != reservation.nodes:
+    if len({gpu.node for gpu in gpus}) != reservation.nodes:
         return Unadoptable("Its pods are not on different nodes.")
-    return Adopted(attempts.pop(), tuple(cards), max(ends))
+    return Adopted(attempts.pop(), tuple(gpus), max(ends))
 
 
 def adopted(reservation: Reservation, event: Adopted) -> Decision:
@@ -95,6 +95,6 @@ def adopted(reservation: Reservation, event: Adopted) -> Decision:
         warned_s=None,
     )
     former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(),)
-    data = {"attempt": event.attempt, "gpus": [f"{card.node}/{card.index}" for card in event.cards]}
+    data = {"attempt": event.attempt, "gpus": [f"{gpu.node}/{gpu.index}" for gpu in event.cards]}
     taken = TakeGpus(event.cards, event.range_end)
     return after, (*former, taken, WakePlanner(), Record(JobEventKind.ADOPTED, data=data))

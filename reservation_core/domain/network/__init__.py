@@ -1,1 +1,1 @@
-"""Connections, addresses, certificates, and limits for strangers."""
+"""Connections, addresses, certificates, and limits for unauthenticated clients."""

@@ -1,1 +1,1 @@
-"""Users' identities, and what a token is good for."""
+"""Identities, sign-in, and what a token may do."""

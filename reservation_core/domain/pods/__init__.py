@@ -1,1 +1,1 @@
-"""What a pod says: our own jobs' environment, and others' pods as the ledger and the cluster see them."""
+"""Pods: the environment of our jobs, and other pods as the ledger and the cluster see them."""

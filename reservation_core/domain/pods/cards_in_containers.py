@@ -21,7 +21,7 @@ def counted_anew(devices: str) -> str:
     named = devices.split(",")
     if not _are_indices(named):
         return devices
-    numbers = {card: str(number) for number, card in enumerate(sorted({int(index) for index in named}))}
+    numbers = {gpu: str(number) for number, gpu in enumerate(sorted({int(index) for index in named}))}
     return ",".join(numbers[int(index)] for index in named)
 
 

@@ -25,8 +25,8 @@ class Occupant:
     leaves: bool = False
 
 
-def too_many(cards: int, occupants: Iterable[Occupant]) -> tuple[str, ...]:
-    """The uids of the pods to end on a booking with `cards` GPUs, the youngest first, independent of the input's order.
+def too_many(gpus: int, occupants: Iterable[Occupant]) -> tuple[str, ...]:
+    """The uids of the pods to end on a booking with `gpus` GPUs, the youngest first, independent of the input's order.
 
     A pod that was asked to end before is asked again before any other.
     """
@@ -34,7 +34,7 @@ def too_many(cards: int, occupants: Iterable[Occupant]) -> tuple[str, ...]:
     ending = []
     for occupant in sorted(occupants, key=_age_order):
         more = occupant.gpus if occupant.cards is None else len(occupant.cards - known)
-        if occupant.goes and taken + more > cards:
+        if occupant.goes and taken + more > gpus:
             ending.append(occupant.uid)
             continue
         taken += more

@@ -62,13 +62,13 @@ class PodChanges:
 
     def annotate(self, annotations: Mapping[str, str]) -> None:
         """Set annotations, except those that the pod has already."""
-        has = _annotations(self._pod)
-        wanted = {name: value for name, value in annotations.items() if has.get(name) != value}
+        present = _annotations(self._pod)
+        wanted = {name: value for name, value in annotations.items() if present.get(name) != value}
         if not wanted:
             return
         if not isinstance(self._pod.get("metadata"), Mapping):
             self.add(("metadata",), {"annotations": wanted})
-        elif not has:  # missing, null or empty
+        elif not present:  # missing, null or empty
             self.add(("metadata", "annotations"), wanted)
         else:
             for name, value in wanted.items():

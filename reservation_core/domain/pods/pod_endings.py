@@ -155,10 +155,10 @@ def needed_by(reservation_id: str) -> str:
     return f"It was admitted without a booking, and its cards are needed for {reservation_id}."
 
 
-def overbooked(booking_id: str, cards: int) -> str:
+def overbooked(booking_id: str, gpus: int) -> str:
     """Why a pod ends that was admitted to GPUs that others use."""
     return (
-        f"Its booking {booking_id} has {cards} GPUs, and pods that began before it use them. Ask for no more at once,"
+        f"Its booking {booking_id} has {gpus} GPUs, and pods that began before it use them. Ask for no more at once,"
         " or book more."
     )
 

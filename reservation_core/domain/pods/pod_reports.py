@@ -122,8 +122,8 @@ class Register:
         if slot.booking_id in rows:
             return Judged(pod.uid, ReportOutcome.UNCHANGED, f"It is known to use {slot.booking_id}.", *where)
         if not _fits(pod, slot):
-            has = f"{slot.booking_id} has {slot.gpus} {slot.gpu_type}"
-            return Judged(pod.uid, ReportOutcome.NO_BOOKING, f"{has}, the pod has {pod.gpus} {kind}.")
+            booked = f"{slot.booking_id} has {slot.gpus} {slot.gpu_type}"
+            return Judged(pod.uid, ReportOutcome.NO_BOOKING, f"{booked}, the pod has {pod.gpus} {kind}.")
         # Times of one pod never overlap: it continues here when its former booking is over.
         admitted = max(since, slot.begins, _over_at(rows.values())) if rows else max(since, slot.begins)
         if admitted > until or admitted >= slot.ends:

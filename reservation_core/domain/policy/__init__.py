@@ -1,1 +1,1 @@
-"""Rules, limits and quotas, and what counts for them."""
+"""Rules, limits and quotas, and what counts against them."""

@@ -1,1 +1,1 @@
-"""The free time of nodes and GPUs that plans are made on, and what is forecast from it."""
+"""The free time of nodes and GPUs, and forecasts from it."""

@@ -34,7 +34,7 @@ class PoolForecast:
     def __init__(self, pool: Pool, now: int) -> None:
         self.gpu_type = pool.gpu_type
         self._now = now
-        self._busy: list[list[list[Range]]] = [[card.calendar.busy(now) for card in node.cards] for node in pool.nodes]
+        self._busy: list[list[list[Range]]] = [[gpu.calendar.busy(now) for gpu in node.cards] for node in pool.nodes]
         # For each number of GPUs: (a lower bound of the earliest start, node position).
         self._bounds: dict[int, list[tuple[int, int]]] = {}
         self._windows: dict[tuple[int, int], list[list[Range] | None]] = {}

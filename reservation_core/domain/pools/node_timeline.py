@@ -18,13 +18,13 @@ class Timeline:
 
     __slots__ = ("masks", "times")
 
-    def __init__(self, cards: Iterable[PoolCard], now: int, without: str | None = None) -> None:
+    def __init__(self, gpus: Iterable[PoolCard], now: int, without: str | None = None) -> None:
         """Read the calendars of these GPUs, `without` the rows of one reservation."""
         changes: dict[int, int] = {}
         mask = 0
-        for card in cards:
-            rows: list[Row] = card.calendar.rows
-            bit = card.bit
+        for gpu in gpus:
+            rows: list[Row] = gpu.calendar.rows
+            bit = gpu.bit
             mask |= bit
             if without is not None:
                 rows = [row for row in rows if row[3] != without]

@@ -168,16 +168,16 @@ class Pool:
         upcoming: list[tuple[int, int]] = []
         near: set[str] = set()
         overrun = False
-        for card in node.cards:
-            calendar = card.calendar
+        for gpu in node.cards:
+            calendar = gpu.calendar
             if not calendar.rows:
-                free |= card.bit
+                free |= gpu.bit
             elif calendar.is_free(now):
-                free |= card.bit
+                free |= gpu.bit
                 # No row is held here, and those that have ended never matter again.
                 following = calendar.next_row(now)
                 if following is not None:
-                    upcoming.append((card.bit, following[0]))
+                    upcoming.append((gpu.bit, following[0]))
                     if following[3] in self._slots:
                         near.add(following[3])
             elif calendar.overruns(now):
@@ -287,9 +287,9 @@ class Pool:
         placed: list[PlacedGpu] = []
         for rank, (node, mask) in enumerate(spots):
             for bit in bits(mask):
-                card = node.by_bit[bit]
-                card.calendar.add(row)
-                placed.append(card.placed_at(rank))
+                gpu = node.by_bit[bit]
+                gpu.calendar.add(row)
+                placed.append(gpu.placed_at(rank))
             if node.upcoming:
                 node.upcoming = [upcoming for upcoming in node.upcoming if not upcoming[0] & mask]
                 if not node.upcoming:
@@ -333,7 +333,7 @@ class Pool:
         for node in self.nodes:
             windows = known[node.position]
             if windows is None:
-                windows = node_windows([card.calendar.busy(now) for card in node.cards], gpus, length, now)
+                windows = node_windows([gpu.calendar.busy(now) for gpu in node.cards], gpus, length, now)
                 # The expected end of an overrun moves with `now`, so it is never cached.
                 if not self.overrun >> node.position & 1:
                     known[node.position] = windows

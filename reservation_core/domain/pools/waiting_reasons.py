@@ -18,9 +18,9 @@ class TypeCapacity:
     usable: list[int] = field(default_factory=lambda: [0])
     away: list[Node] = field(default_factory=list)
 
-    def add_node(self, cards: int, usable: int) -> None:
+    def add_node(self, gpus: int, usable: int) -> None:
         """Count a node."""
-        for counts, number in ((self.whole, cards), (self.usable, usable)):
+        for counts, number in ((self.whole, gpus), (self.usable, usable)):
             counts.extend([0] * (number + 1 - len(counts)))
             for at_least in range(1, number + 1):
                 counts[at_least] += 1
@@ -42,10 +42,10 @@ class Capacity:
         self.types: dict[str, TypeCapacity] = {}
         for node in nodes:
             for gpu_type in {gpu.gpu_type for gpu in node.gpus}:
-                cards = [gpu for gpu in node.gpus if gpu.gpu_type == gpu_type]
-                usable = sum(gpu.condition is GpuCondition.USABLE for gpu in cards) if node.available else 0
+                gpus = [gpu for gpu in node.gpus if gpu.gpu_type == gpu_type]
+                usable = sum(gpu.condition is GpuCondition.USABLE for gpu in gpus) if node.available else 0
                 capacity = self.types.setdefault(gpu_type, TypeCapacity())
-                capacity.add_node(len(cards), usable)
+                capacity.add_node(len(gpus), usable)
                 if not node.available:
                     capacity.away.append(node)
 

@@ -1,1 +1,1 @@
-"""Bookings and what is due in the calendar."""
+"""Bookings, and the due work of the calendar."""

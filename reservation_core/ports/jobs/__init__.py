@@ -1,1 +1,1 @@
-"""Jobs, their logs, and pods that the ledger does not know."""
+"""Jobs, their logs, and unknown pods."""

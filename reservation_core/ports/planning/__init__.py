@@ -1,1 +1,1 @@
-"""What the planner reads and writes."""
+"""The planner's reads and writes."""

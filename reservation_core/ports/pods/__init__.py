@@ -1,1 +1,1 @@
-"""Others' pods on bookings."""
+"""Users' pods that the enforcement ends."""
