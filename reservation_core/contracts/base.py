@@ -4,7 +4,7 @@ Unknown fields are refused, every field has bounds, and numbers are not read fro
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from unicodedata import category
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
@@ -89,6 +89,11 @@ UserName = Annotated[
     BeforeValidator(lambda name: folded(name) if isinstance(name, str) else name, json_schema_input_type=str),
 ]
 ProjectName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
+
+
+def with_example(**fields: Any) -> ConfigDict:
+    """The configuration of a message whose OpenAPI schema shows an example."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 class Wire(BaseModel):

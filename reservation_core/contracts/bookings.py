@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
@@ -17,6 +17,7 @@ from reservation_core.contracts.base import (
     Text,
     Time,
     Wire,
+    with_example,
 )
 from reservation_core.contracts.jobs import Workload
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, BookingReason, Span
@@ -75,19 +76,13 @@ class BookingCreate(Wire):
     `workload` is submitted as a job of the booking when the booking begins.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "gpus": 2,
-                    "gpu_type": "h100",
-                    "start": "2030-01-31T09:00",
-                    "time_zone": "Europe/Stockholm",
-                    "duration": "PT4H",
-                    "title": "thesis runs",
-                }
-            ]
-        }
+    model_config = with_example(
+        gpus=2,
+        gpu_type="h100",
+        start="2030-01-31T09:00",
+        time_zone="Europe/Stockholm",
+        duration="PT4H",
+        title="thesis runs",
     )
 
     gpus: Gpus

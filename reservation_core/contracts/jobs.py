@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.functional_validators import field_validator
 
 from reservation_core.contracts.base import (
@@ -19,6 +19,7 @@ from reservation_core.contracts.base import (
     Text,
     Time,
     Wire,
+    with_example,
 )
 from reservation_core.domain.model import JobStatus, ReasonCode
 
@@ -58,18 +59,8 @@ class Workload(Wire):
 class JobSubmit(Wire):
     """A request for GPUs: `gpus` on each of `nodes` nodes for `duration`. In a booking, `project` is the booking's."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "train",
-                    "gpus": 2,
-                    "gpu_type": "h100",
-                    "duration": "PT4H",
-                    "workload": {"command": ["python", "train.py"]},
-                }
-            ]
-        }
+    model_config = with_example(
+        name="train", gpus=2, gpu_type="h100", duration="PT4H", workload={"command": ["python", "train.py"]}
     )
 
     name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None

@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from reservation_core.contracts.base import Duration, Prose, Time, Wire
+from reservation_core.contracts.base import Duration, Prose, Time, Wire, with_example
 from reservation_core.contracts.bookings import Instant, NodeName
 from reservation_core.domain.bookings.maintenance import Fate, WindowStatus
 from reservation_core.domain.model import ReservationKind
@@ -27,18 +27,8 @@ class MaintenanceCreate(Wire):
     `dry_run` lists the affected jobs and bookings and changes nothing.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "node": "node1",
-                    "start": "2030-01-31T09:00:00Z",
-                    "duration": "PT4H",
-                    "reason": "New fans.",
-                    "dry_run": True,
-                }
-            ]
-        }
+    model_config = with_example(
+        node="node1", start="2030-01-31T09:00:00Z", duration="PT4H", reason="New fans.", dry_run=True
     )
 
     node: NodeName | None = None

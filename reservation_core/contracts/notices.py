@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reservation_core.contracts.base import Line, Time, Wire
+from reservation_core.contracts.base import Line, Time, Wire, with_example
 from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
 
 # What RFC 5321 allows without quotes: it can't end a header or name a second mailbox.
@@ -40,7 +40,7 @@ def _check_url(address: str) -> None:
 class NoticeTargetCreate(Wire):
     """A new notification target: an e-mail address, a Slack-compatible incoming webhook, or a webhook."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"channel": "email", "address": "ada@example.org"}]})
+    model_config = with_example(channel="email", address="ada@example.org")
 
     channel: NoticeChannel
     address: Annotated[Line, Field(min_length=3, max_length=2000)]
@@ -83,7 +83,7 @@ class NoticeTargetCreated(NoticeTargetOut):
 class NoticePreferences(Wire):
     """The channels for each kind of notification. Kinds left out of a request get their default."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"kinds": {"started": ["email"], "ended": []}}]})
+    model_config = with_example(kinds={"started": ["email"], "ended": []})
 
     kinds: Annotated[
         dict[NoticeKind, Annotated[list[NoticeChannel], Field(max_length=len(NoticeChannel))]],

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, PlainSerializer, field_validator, model_validator
+from pydantic import Field, PlainSerializer, field_validator, model_validator
 
 from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
@@ -19,6 +19,7 @@ from reservation_core.contracts.base import (
     UserName,
     Wire,
     duration_reader,
+    with_example,
 )
 from reservation_core.contracts.bookings import (
     Recurrence,
@@ -67,9 +68,7 @@ class RulesIn(Wire):
     "unlimited" removes the limit of less specific scopes. GPU-hours are per week from Monday 00:00 UTC.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"max_gpus": 4, "max_duration": "P7D", "max_gpu_hours_per_week": 200}]}
-    )
+    model_config = with_example(max_gpus=4, max_duration="P7D", max_gpu_hours_per_week=200)
 
     max_gpus: Count | NoLimit | None = None
     max_gpu_hours_per_week: Hours | NoLimit | None = None
@@ -85,36 +84,25 @@ class RulesIn(Wire):
 
     def rules(self) -> Rules:
         """Convert to the domain."""
-        values: dict[str, Any] = {
-            name.value: UNLIMITED if getattr(self, name.value) == "unlimited" else getattr(self, name.value)
-            for name in RuleName
-        }
+        values: dict[str, Any] = {name.value: getattr(self, name.value) for name in RuleName}
+        values = {name: UNLIMITED if value == "unlimited" else value for name, value in values.items()}
         relaxed = self.relaxed_if_starts_within
-        return Rules(
-            **values,
-            relaxed_if_starts_within=None
-            if relaxed is None
-            else tuple(Relaxation(relaxation.within, frozenset(relaxation.lifts)) for relaxation in relaxed),
-            booking_required=self.booking_required,
-        )
+        if relaxed is not None:
+            values["relaxed_if_starts_within"] = tuple(
+                Relaxation(item.within, frozenset(item.lifts)) for item in relaxed
+            )
+        return Rules(**values, booking_required=self.booking_required)
 
     @classmethod
     def of(cls, rules: Rules) -> "RulesIn":
         """Convert from the domain."""
-        values: dict[str, Any] = {
-            name.value: "unlimited" if getattr(rules, name.value) is UNLIMITED else getattr(rules, name.value)
-            for name in RuleName
-        }
+        values: dict[str, Any] = {name.value: getattr(rules, name.value) for name in RuleName}
+        values = {name: "unlimited" if value is UNLIMITED else value for name, value in values.items()}
         relaxed = rules.relaxed_if_starts_within
-        return cls(
-            **values,
-            relaxed_if_starts_within=None
-            if relaxed is None
-            else [
-                RelaxationIn(within=relaxation.starts_within, lifts=sorted(relaxation.lifts)) for relaxation in relaxed
-            ],
-            booking_required=rules.booking_required,
-        )
+        exceptions = None
+        if relaxed is not None:
+            exceptions = [RelaxationIn(within=item.starts_within, lifts=sorted(item.lifts)) for item in relaxed]
+        return cls(**values, relaxed_if_starts_within=exceptions, booking_required=rules.booking_required)
 
 
 class RuleOut(Wire):
@@ -171,11 +159,7 @@ class ExplainRequest(Wire):
     """A job, or with `start` a booking, to check against the rules; nothing is stored. Fields that no rule reads are
     ignored. Administrators may ask for another `user`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"gpus": 4, "gpu_type": "h100", "start": "2030-01-31T09:00:00Z", "duration": "PT8H"}]
-        }
-    )
+    model_config = with_example(gpus=4, gpu_type="h100", start="2030-01-31T09:00:00Z", duration="PT8H")
 
     gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
     gpu_type: GpuTypeName | None = None

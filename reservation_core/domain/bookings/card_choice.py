@@ -92,8 +92,8 @@ def by_node(gpus: Iterable[BookableCard], wanted: Wanted) -> dict[str, dict[str,
         if gpu.available and wanted.gpu_type in (None, gpu.gpu_type) and wanted.node in (None, gpu.node)
     )
     for nodes in fitting.values():
-        for node_cards in nodes.values():
-            node_cards.sort(key=attrgetter("index"))
+        for node_gpus in nodes.values():
+            node_gpus.sort(key=attrgetter("index"))
     return fitting
 
 
