@@ -56,7 +56,7 @@ class BookedTime:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is remembered of a pod.
+    """The memory of a pod.
 
     When it was first seen; its owner, booking, end and preemptibility as first read; and when it was warned last,
     first asked to end, first refused by a budget, and reported to administrators.
