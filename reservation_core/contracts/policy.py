@@ -21,14 +21,7 @@ from reservation_core.contracts.base import (
     duration_reader,
     with_example,
 )
-from reservation_core.contracts.bookings import (
-    Recurrence,
-    TimeZoneName,
-    Title,
-    WallTime,
-    length_faults,
-    time_faults,
-)
+from reservation_core.contracts.bookings import Recurrence, TimeZoneName, Title, WallTime, length_faults, time_faults
 from reservation_core.contracts.jobs import Workload
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.usage import UsageBy
