@@ -53,7 +53,7 @@ class StillNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The removals of one kind so far. `kept_bytes` is None except for files."""
+    """The removals of one kind so far. `kept_bytes` is known of local logs only."""
 
     kind: HistoryKind
     count: int
