@@ -4,7 +4,7 @@ import time
 
 
 def seconds_since_boot() -> float:
-    """Return seconds since the boot: one clock for all processes. On Linux it counts while the machine sleeps."""
+    """Seconds since boot, the same for all processes; on Linux including suspension."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""The one place that reads the clock."""
+"""The only module that reads the system clock."""
 
 from datetime import UTC, datetime
 
@@ -7,5 +7,4 @@ class SystemClock:
     """The machine's clock, in UTC."""
 
     def now(self) -> datetime:
-        """The current time."""
         return datetime.now(UTC)

@@ -1,6 +1,6 @@
-"""Serving certificates, each with an authority of its own whose key is forgotten as soon as it has signed.
+"""Serving certificates, each with its own authority, whose key is discarded after signing.
 
-A key that nobody has can't be stolen, and can't sign a second certificate for the same webhook.
+A discarded key can't be stolen, and can't sign a second certificate for the same webhook.
 """
 
 import ipaddress
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -17,13 +17,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from reservation_core.domain.network.serving_certificates import Authority, Serving
 
 _BACKDATED = timedelta(minutes=5)
-"""Clocks differ: a certificate is valid a little before it was made."""
+"""Certificates are valid a little earlier, as clocks differ."""
 
 _COMMON_NAME = 64
 
 
 class BadCertificateError(Exception):
-    """Something that should be certificates in PEM is not; the text says what."""
+    """The input is not a certificate in PEM; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Pair:
 
 
 def make_pair(names: Iterable[str], valid_for: timedelta, now: datetime) -> Pair:
-    """A certificate for these host names and IP addresses (one at least), valid from now on."""
+    """Make a certificate for host names and IP addresses (at least one), valid from now on."""
     wanted = sorted(set(names))
     begins, ends = now - _BACKDATED, now + valid_for
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    # Two authorities with one subject would make a checker try both keys; the serial number tells them apart.
+    # Authorities with the same subject would make clients try both keys; the serial number distinguishes them.
     serial = x509.random_serial_number()
     issuer = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"gpu-dev webhook authority {serial:x}"[:_COMMON_NAME])]
@@ -73,10 +73,7 @@ def make_pair(names: Iterable[str], valid_for: timedelta, now: datetime) -> Pair
 
 
 def read_serving(certificate: bytes, authorities: bytes) -> Serving:
-    """What a serving certificate says, and which of these authorities signed it ('' for none of them).
-
-    Raises BadCertificateError for what is no certificate in PEM.
-    """
+    """Read a serving certificate and find its signer in `authorities` ('' for none). Raises BadCertificateError."""
     first = _certificates(certificate)[0]
     signer = next((authority for authority in _certificates(authorities) if _signed(first, authority)), None)
     return Serving(
@@ -88,14 +85,14 @@ def read_serving(certificate: bytes, authorities: bytes) -> Serving:
 
 
 def read_authorities(bundle: bytes) -> tuple[Authority, ...]:
-    """The authorities in a bundle, in its order. Raises BadCertificateError for what is no bundle in PEM."""
+    """The authorities in a bundle, in its order. Raises BadCertificateError."""
     return tuple(
         Authority(_fingerprint(certificate), certificate.not_valid_after_utc) for certificate in _certificates(bundle)
     )
 
 
 def chosen_authorities(bundle: bytes, fingerprints: Iterable[str]) -> bytes:
-    """Those authorities of a bundle, each once, in its order. Raises BadCertificateError."""
+    """The authorities of a bundle with these fingerprints, without repetition. Raises BadCertificateError."""
     wanted = set(fingerprints)
     kept = b""
     for certificate in _certificates(bundle):
@@ -105,26 +102,14 @@ def chosen_authorities(bundle: bytes, fingerprints: Iterable[str]) -> bytes:
     return kept
 
 
-def key_fits(certificate: bytes, key: bytes) -> bool:
-    """Whether a private key (PEM, not encrypted) belongs to a certificate. Raises BadCertificateError."""
-    try:
-        private = serialization.load_pem_private_key(key, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as problem:
-        # The library's own words could quote what it read.
-        raise BadCertificateError("the private key is not one in PEM without a password") from problem
-    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    public = _certificates(certificate)[0].public_key()
-    return public.public_bytes(*form) == private.public_key().public_bytes(*form)
-
-
 def _certificates(pem: bytes) -> list[x509.Certificate]:
     try:
-        found = x509.load_pem_x509_certificates(pem)
+        certificates = x509.load_pem_x509_certificates(pem)
     except ValueError as problem:
         raise BadCertificateError(f"not a certificate in PEM: {problem}") from problem
-    if not found:
+    if not certificates:
         raise BadCertificateError("no certificate is there")
-    return found
+    return certificates
 
 
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

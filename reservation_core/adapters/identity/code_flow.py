@@ -24,7 +24,7 @@ _LONGEST_CODE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What the issuer knows these pages by, and where it sends people back to. Without a secret it is a public one."""
+    """Our registration with the issuer. Without a secret it is a public client."""
 
     issuer: str
     client_id: str
@@ -33,8 +33,7 @@ class Client:
 
 
 class IssuerCodeFlow:
-    """See ports.people.code_flow.CodeFlow. The issuer's addresses are asked of itself, each time: people sign in
-    rarely."""
+    """See ports.people.code_flow.CodeFlow. Sign-ins are rare, so every one reads the issuer's discovery document."""
 
     def __init__(self, client: Client, outside: Outside) -> None:
         self._client = client
@@ -42,7 +41,7 @@ class IssuerCodeFlow:
 
     async def begin(self) -> Begun:
         """Raises ProofUnavailableError."""
-        endpoint = self._https(await self._described(), "authorization_endpoint")
+        endpoint = self._https(await self._discover(), "authorization_endpoint")
         state, nonce, verifier = generate_token(_RANDOM), generate_token(_RANDOM), generate_token(_RANDOM)
         url: str = prepare_grant_uri(
             endpoint,
@@ -61,9 +60,8 @@ class IssuerCodeFlow:
         """Raises ProofRefusedError, ProofUnavailableError."""
         if not 0 < len(code) <= _LONGEST_CODE:
             raise ProofRefusedError("What the issuer sent you back with is no code. Begin anew.")
-        described = await self._described()
-        answer = await self._exchange(described, code, begun.verifier)
-        token = _object(answer).get("id_token") if answer.status == 200 else None
+        answer = await self._exchange(await self._discover(), code, begun.verifier)
+        token = answer.json_object().get("id_token") if answer.status == 200 else None
         if answer.status >= 500:
             raise ProofUnavailableError(f"{self._client.issuer} answered with status {answer.status}.")
         if not isinstance(token, str):
@@ -72,12 +70,12 @@ class IssuerCodeFlow:
             raise ProofRefusedError("The ID token is an answer to another sign-in. Begin anew.")
         return token
 
-    async def _exchange(self, described: dict[str, Any], code: str, verifier: str) -> OutsideAnswer:
+    async def _exchange(self, discovery: dict[str, Any], code: str, verifier: str) -> OutsideAnswer:
         client = self._client
         more = {"code": code, "code_verifier": verifier, "client_id": client.client_id}
         headers = [("content-type", "application/x-www-form-urlencoded")]
         if client.secret is not None:
-            methods = described.get("token_endpoint_auth_methods_supported")
+            methods = discovery.get("token_endpoint_auth_methods_supported")
             if isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods:
                 more["client_secret"] = client.secret
             else:
@@ -85,42 +83,27 @@ class IssuerCodeFlow:
                 joined = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
                 headers.append(("authorization", f"Basic {base64.b64encode(joined.encode()).decode()}"))
         body: str = prepare_token_request("authorization_code", redirect_uri=client.redirect_uri, **more)
-        return await self._ask("POST", self._https(described, "token_endpoint"), headers, body.encode())
+        headers.append(("content-length", str(len(body))))
+        return await self._outside.ask_url("POST", self._https(discovery, "token_endpoint"), headers, body.encode())
 
-    async def _described(self) -> dict[str, Any]:
+    async def _discover(self) -> dict[str, Any]:
         url = f"{self._client.issuer.rstrip('/')}/.well-known/openid-configuration"
-        answer = await self._ask("GET", url, [])
-        found = _object(answer) if answer.status == 200 else {}
-        if found.get("issuer") != self._client.issuer:
+        answer = await self._outside.ask_url("GET", url)
+        discovery = answer.json_object() if answer.status == 200 else {}
+        if discovery.get("issuer") != self._client.issuer:
             raise ProofUnavailableError(f"{self._client.issuer} has no discovery document of its own.")
-        return found
+        return discovery
 
-    async def _ask(self, method: str, url: str, headers: list[tuple[str, str]], body: bytes = b"") -> OutsideAnswer:
-        parts = urlsplit(url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        always = [("host", parts.netloc), ("accept", "application/json"), ("user-agent", "gpu-dev-server")]
-        if method == "POST":
-            always.append(("content-length", str(len(body))))
-        return await self._outside.ask(method, parts.netloc, target, [*always, *headers], body)
-
-    def _https(self, described: dict[str, Any], name: str) -> str:
-        url = described.get(name)
+    def _https(self, discovery: dict[str, Any], name: str) -> str:
+        url = discovery.get(name)
         parts = urlsplit(url) if isinstance(url, str) and url.isascii() and url.isprintable() else None
         if not isinstance(url, str) or parts is None or parts.scheme != "https" or not parts.hostname or parts.username:
             raise ProofUnavailableError(f"{self._client.issuer} names no https address as its {name}.")
         return url
 
 
-def _object(answer: OutsideAnswer) -> dict[str, Any]:
-    try:
-        found = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _nonce_in(token: str) -> str:
-    """What the token says; that the issuer says it is checked with the token."""
+    """The nonce in an ID token, whose signature is checked later."""
     try:
         part = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

@@ -1,10 +1,10 @@
-"""Fresh ids that people can say, and bearer tokens."""
+"""Fresh readable ids, and bearer tokens."""
 
 import hashlib
 import secrets
 from base64 import b32encode
 
-# From RFC 4648's base 32 to Crockford's, in lower case: no i, l, o, u.
+# From RFC 4648's base 32 to Crockford's in lower case, without i, l, o and u.
 _CROCKFORD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghjkmnpqrstvwxyz")
 _BYTES = 5
 _BYTES_AT_ONCE = 100 * _BYTES
@@ -18,13 +18,13 @@ class RandomIds:
         self._used = 0
 
     def new_id(self, prefix: str) -> str:
-        """A fresh id such as `job-7f3k9q2m` (40 random bits; a collision is refused by the database)."""
+        """A fresh id such as `job-7f3k9q2m` (40 random bits; the database refuses collisions)."""
         if self._used == len(self._random):
-            # Asking the system for each id by itself can cost more than all the rest of it.
+            # A system call for every id would dominate its cost.
             self._random, self._used = secrets.token_bytes(_BYTES_AT_ONCE), 0
-        some = self._random[self._used : self._used + _BYTES]
+        chunk = self._random[self._used : self._used + _BYTES]
         self._used += _BYTES
-        return f"{prefix}-{b32encode(some).translate(_CROCKFORD).decode()}"
+        return f"{prefix}-{b32encode(chunk).translate(_CROCKFORD).decode()}"
 
     def new_secret(self, prefix: str = "gpudev") -> str:
         """A fresh secret with 256 random bits, by default a bearer token."""

@@ -1,6 +1,6 @@
-"""An issuer's public keys, fetched when they are needed and kept: a key that nobody knows is looked for now and then.
+"""An issuer's public keys, fetched on demand and cached.
 
-One fetch at a time for each issuer, and never two within `every_s`, whatever is sent to us.
+An unknown key makes us fetch again, but one issuer's keys are fetched at most every `every_s`, whatever tokens arrive.
 """
 
 import asyncio
@@ -21,13 +21,14 @@ from reservation_core.ports.people.proofs import ProofUnavailableError
 _MOST_KEYS = 100
 _SHORTEST_RSA = 2048
 _URL = re.compile("[!-~]{1,2048}")
-_KTYS = frozenset({"RSA", "EC", "OKP"})
+_KTYS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""Key types by the first two letters of the algorithm."""
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class KeySetRules:
-    """No two fetches within `every_s`; keys are looked at again after `fresh_s`, and believed for `stale_s` at most."""
+    """At most one fetch per `every_s`; keys are fetched again after `fresh_s`, and unusable after `stale_s`."""
 
     every_s: float = 30.0
     fresh_s: float = 3600.0
@@ -48,12 +49,12 @@ class KeySet:
         self._fetching = asyncio.Lock()
 
     async def key(self, kid: str | None, algorithm: str) -> Any | None:
-        """The public key for a token's header; None where the issuer has no such key. Raises ProofUnavailableError."""
+        """The public key for a token's header; None for an unknown key. Raises ProofUnavailableError."""
         known = self._find(kid, algorithm)
         if known is None or self._older_than(self._rules.fresh_s):
             async with self._fetching:
                 if self._find(kid, algorithm) is None or self._older_than(self._rules.fresh_s):
-                    await self._fetch_now_and_then()
+                    await self._fetch_if_due()
             known = self._find(kid, algorithm)
         if known is None and self._older_than(self._rules.stale_s):
             raise ProofUnavailableError(f"The keys of {self._issuer.url} can't be fetched: {self._failure}.")
@@ -70,25 +71,25 @@ class KeySet:
     def _older_than(self, seconds: float) -> bool:
         return self._fetched_at is None or asyncio.get_running_loop().time() - self._fetched_at > seconds
 
-    async def _fetch_now_and_then(self) -> None:
+    async def _fetch_if_due(self) -> None:
         now = asyncio.get_running_loop().time()
         if self._tried_at is not None and now - self._tried_at < self._rules.every_s:
             return
         self._tried_at = now
         try:
-            self._keys = await self._fetched()
+            self._keys = await self._fetch()
         except ProofUnavailableError as problem:
             self._failure = str(problem).rstrip(".")
             _log.warning("issuers_keys_not_fetched", issuer=self._issuer.url, problem=self._failure)
             return
         self._fetched_at = now
 
-    async def _fetched(self) -> dict[tuple[str | None, str], Any]:
+    async def _fetch(self) -> dict[tuple[str | None, str], Any]:
         url = self._issuer.jwks_url
         if url is None:
-            found = await self._json(self._issuer.url.rstrip("/") + "/.well-known/openid-configuration")
-            url = found.get("jwks_uri")
-            if found.get("issuer") != self._issuer.url or not isinstance(url, str):
+            discovery = await self._json(self._issuer.url.rstrip("/") + "/.well-known/openid-configuration")
+            url = discovery.get("jwks_uri")
+            if discovery.get("issuer") != self._issuer.url or not isinstance(url, str):
                 raise ProofUnavailableError(f"{self._issuer.url} has a discovery document that is not its own.")
         keys = (await self._json(url)).get("keys")
         if not isinstance(keys, list) or len(keys) > _MOST_KEYS:
@@ -108,37 +109,31 @@ class KeySet:
             raise ProofUnavailableError(f"{self._issuer.url} names keys at what is no address.") from error
         if not _URL.fullmatch(url) or parts.scheme != "https" or not parts.hostname or parts.username or parts.fragment:
             raise ProofUnavailableError(f"{self._issuer.url} names keys at an address that is not https.")
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = [("host", parts.netloc), ("accept", "application/json"), ("user-agent", "gpu-dev-server")]
-        answer = await self._outside.ask("GET", parts.netloc, target, headers)
+        answer = await self._outside.ask_url("GET", url)
         if answer.status != 200:
             raise ProofUnavailableError(f"{parts.netloc} answered with status {answer.status}.")
         try:
-            said = json.loads(answer.body)
+            thing = json.loads(answer.body)
         except (ValueError, RecursionError) as error:
             raise ProofUnavailableError(f"{parts.netloc} answered with something that is not JSON.") from error
-        if not isinstance(said, dict):
+        if not isinstance(thing, dict):
             raise ProofUnavailableError(f"{parts.netloc} answered with something that is no JSON object.")
-        return said
+        return thing
 
 
 def _key(described: Any, algorithm: str) -> Any | None:
-    """A public key that may check signatures of this algorithm; None for any other."""
-    if not isinstance(described, dict) or str(described.get("kty")) not in _KTYS:
+    """A public key that may verify signatures of this algorithm; None for other keys."""
+    if not isinstance(described, dict) or str(described.get("kty")) not in _KTYS.values():
         return None
     kid = described.get("kid")
     if not (kid is None or isinstance(kid, str)):
         return None
     if described.get("use", "sig") != "sig" or described.get("alg", algorithm) != algorithm or "d" in described:
         return None
-    if described["kty"] != _kty(algorithm):
+    if described["kty"] != _KTYS[algorithm[:2]]:
         return None
     try:
         key = jwt.PyJWK.from_dict(described, algorithm=algorithm).key
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
     return None if isinstance(key, RSAPublicKey) and key.key_size < _SHORTEST_RSA else key
-
-
-def _kty(algorithm: str) -> str:
-    return {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[algorithm[:2]]

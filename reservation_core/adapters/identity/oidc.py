@@ -1,4 +1,4 @@
-"""ID tokens of issuers that the settings name: signature by their keys, claims by the rules of the domain."""
+"""Check ID tokens of configured issuers: signatures with their keys, claims by the domain's rules."""
 
 import binascii
 import json
@@ -17,11 +17,11 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.proofs import CheckedProof
 
 _LEEWAY = timedelta(minutes=1)
-_MOST_OF_A_KID = 256
+_LONGEST_KID = 256
 
 
 class OidcProofs:
-    """Checks ID tokens. `max_age` is how long after its issue one is taken."""
+    """Checks ID tokens, up to `max_age` after their issue."""
 
     def __init__(
         self, issuers: Sequence[IssuerRules], outside: Outside, clock: Clock, keys: KeySetRules, max_age: timedelta
@@ -31,7 +31,7 @@ class OidcProofs:
         self._max_age = max_age
 
     async def check(self, proof: OidcProof) -> CheckedProof:
-        """Check one. Raises ProofRefusedError, ProofUnavailableError."""
+        """Raises ProofRefusedError, ProofUnavailableError."""
         header, claims = _parts(proof.id_token)
         named = claims.get("iss")
         issuer, keys = self._issuers.get(named if isinstance(named, str) else "", (None, None))
@@ -41,12 +41,12 @@ class OidcProofs:
         algorithm, kid = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in issuer.algorithms:
             raise _refused(f"It must be signed with {' or '.join(sorted(issuer.algorithms))}.")
-        if "crit" in header or not (kid is None or (isinstance(kid, str) and len(kid) <= _MOST_OF_A_KID)):
+        if "crit" in header or not (kid is None or (isinstance(kid, str) and len(kid) <= _LONGEST_KID)):
             raise _refused("Its header asks for more than is understood here.")
         key = await keys.key(kid, algorithm)
         if key is None:
             raise _refused("It is signed with a key that its issuer does not show.")
-        # Of the library the signature alone: what the claims must be is judged by our clock and our rules.
+        # The library checks the signature alone; claims are checked with our clock and our rules.
         try:
             proved = jwt.decode(proof.id_token, key, algorithms=[algorithm], options=_SIGNATURE_ALONE)
         except (jwt.PyJWTError, ValueError, TypeError) as error:
@@ -67,7 +67,7 @@ _SIGNATURE_ALONE: Any = {
 
 
 def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and claims, of which nothing is believed yet."""
+    """Header and claims, unverified."""
     try:
         header, claims = (json.loads(jwt.utils.base64url_decode(part)) for part in token.split(".")[:2])
     except (ValueError, binascii.Error, RecursionError) as error:

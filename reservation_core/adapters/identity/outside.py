@@ -1,12 +1,15 @@
-"""HTTPS requests to those who vouch for people: few at once, short, small, and never further than where they were sent.
+"""HTTPS requests to identity providers, bounded in number, time and size.
 
 No redirects, no cookies, no proxy of the environment, no retries.
 """
 
+import json
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore
 
@@ -16,9 +19,7 @@ from reservation_core.ports.people.proofs import ProofUnavailableError
 
 @dataclass(frozen=True, slots=True)
 class OutsideRules:
-    """Trusted authorities, the number of requests and their time limit (connecting included), and how large an answer
-    may be.
-    """
+    """Trusted authorities, bounds on the number and time of requests, and the largest answer in bytes."""
 
     tls: ssl.SSLContext
     turns: TurnRules
@@ -27,14 +28,22 @@ class OutsideRules:
 
 @dataclass(frozen=True, slots=True)
 class OutsideAnswer:
-    """What was answered."""
+    """Status and body of an identity provider's answer."""
 
     status: int
     body: bytes
 
+    def json_object(self) -> dict[str, Any]:
+        """The body as a JSON object; empty for anything else."""
+        try:
+            thing = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return thing if isinstance(thing, dict) else {}
+
 
 class Outside:
-    """The way to those who vouch. `network` is how connections are made."""
+    """Sends requests to identity providers. `network` opens the connections."""
 
     def __init__(self, rules: OutsideRules, network: httpcore.AsyncNetworkBackend | None = None) -> None:
         self._rules = rules
@@ -44,14 +53,23 @@ class Outside:
     async def ask(
         self, method: str, host: str, target: str, headers: Sequence[tuple[str, str]], body: bytes = b""
     ) -> OutsideAnswer:
-        """Ask `https://{host}{target}` once. Raises ProofUnavailableError."""
+        """Request `https://{host}{target}` once. Raises ProofUnavailableError."""
         try:
             async with self._turns.turn(host):
                 return await self._ask(method, host, target, headers, body)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            raise ProofUnavailableError(f"{host} can't be reached ({_said(error)}).") from error
+            raise ProofUnavailableError(f"{host} can't be reached ({_describe(error)}).") from error
         except (httpcore.UnsupportedProtocol, UnicodeError, ValueError) as error:
             raise ProofUnavailableError(f"{host} can't be asked ({type(error).__name__}).") from error
+
+    async def ask_url(
+        self, method: str, url: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b""
+    ) -> OutsideAnswer:
+        """Request JSON from an https URL once. Raises ProofUnavailableError."""
+        parts = urlsplit(url)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        always = [("host", parts.netloc), ("accept", "application/json"), ("user-agent", "gpu-dev-server")]
+        return await self.ask(method, parts.netloc, target, [*always, *headers], body)
 
     async def _ask(
         self, method: str, host: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
@@ -81,8 +99,8 @@ def _port(host: str) -> int | None:
     return None
 
 
-def _said(error: Exception) -> str:
-    """Why, in words that hold nothing of what was sent."""
+def _describe(error: Exception) -> str:
+    """Describe an error without any part of the request."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

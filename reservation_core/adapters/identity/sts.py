@@ -1,7 +1,6 @@
-"""AWS's word for who somebody is: the request that they signed is sent to STS, which names them in its answer."""
+"""AWS identities: the user's signed request is sent to STS, whose answer names the caller."""
 
 import hashlib
-import json
 from datetime import timedelta
 from typing import Any
 
@@ -16,16 +15,16 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.proofs import CheckedProof, ProofUnavailableError
 
 _MARGIN = timedelta(minutes=5)
-"""So much longer than it could be used a proof is remembered: servers' clocks differ."""
+"""Used proofs are remembered so much longer than they are valid, as servers' clocks differ."""
 _BUSY = frozenset(
     {"Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalFailure"}
 )
-"""Of these codes the signature is not to blame, whatever the status: some come with 400."""
+"""Error codes that do not concern the signature, whatever the status: some come with 400."""
 _log = structlog.get_logger(__name__)
 
 
 class StsProofs:
-    """Checks signed requests."""
+    """Checks signed requests with STS."""
 
     def __init__(self, rules: AwsRules, outside: Outside, clock: Clock) -> None:
         self._rules = rules
@@ -33,9 +32,9 @@ class StsProofs:
         self._clock = clock
 
     async def check(self, proof: AwsProof) -> CheckedProof:
-        """Ask STS. Raises ProofRefusedError, NotLetInError, ProofUnavailableError."""
+        """Raises ProofRefusedError, NotLetInError, ProofUnavailableError."""
         call = sts_call(proof.http_method, proof.url, proof.headers, self._rules, self._clock.now())
-        # JSON: nothing of the answer is worth a parser of XML.
+        # JSON, so that no XML parser is needed.
         headers = [*call.headers, ("accept", "application/json"), ("user-agent", "gpu-dev-server")]
         answer = await self._outside.ask(call.method, call.host, call.target, headers, call.body)
         account, arn = _caller(answer, call)
@@ -47,12 +46,12 @@ class StsProofs:
 
 
 def _caller(answer: OutsideAnswer, call: StsCall) -> tuple[str, str]:
-    """The account and ARN."""
+    """The account and ARN in the answer of STS."""
     if answer.status == 429 or answer.status >= 500 or 300 <= answer.status < 400:
         raise ProofUnavailableError(f"{call.host} answered with status {answer.status}.")
-    said = _json(answer.body)
+    content = answer.json_object()
     if answer.status != 200:
-        code = said.get("Error", {}).get("Code") if isinstance(said.get("Error"), dict) else None
+        code = content.get("Error", {}).get("Code") if isinstance(content.get("Error"), dict) else None
         if str(code) in _BUSY:
             raise ProofUnavailableError(f"{call.host} is busy ({code}).")
         _log.info("aws_refused_a_proof", host=call.host, status=answer.status, code=str(code)[:64])
@@ -60,19 +59,10 @@ def _caller(answer: OutsideAnswer, call: StsCall) -> tuple[str, str]:
             f"AWS does not accept the signature (status {answer.status}). Are the credentials that it was made with"
             " still good, and are they for this region? Sign a new one."
         )
-    found: Any = said
+    result: Any = content
     for name in ("GetCallerIdentityResponse", "GetCallerIdentityResult"):
-        found = found.get(name) if isinstance(found, dict) else None
-    account = found.get("Account") if isinstance(found, dict) else None
-    arn = found.get("Arn") if isinstance(found, dict) else None
+        result = result.get(name) if isinstance(result, dict) else None
+    account, arn = (result.get("Account"), result.get("Arn")) if isinstance(result, dict) else (None, None)
     if not isinstance(account, str) or not isinstance(arn, str):
         raise ProofUnavailableError(f"{call.host} answered with something that is no answer of STS.")
     return account, arn
-
-
-def _json(body: bytes) -> dict[str, Any]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}

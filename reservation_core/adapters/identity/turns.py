@@ -1,4 +1,4 @@
-"""Asking those who vouch for people, few at once: whoever signs in has no token yet, so anybody can make us ask."""
+"""Bound concurrent requests to identity providers: anonymous sign-ins can trigger any number of them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from reservation_core.ports.people.proofs import ProofUnavailableError
 
 @dataclass(frozen=True, slots=True)
 class TurnRules:
-    """How many are asked at once, how many may wait for that, and for how many seconds in all."""
+    """The number of concurrent and of waiting requests, and the seconds for both."""
 
     parallel: int = 8
     waiting: int = 64
@@ -18,7 +18,7 @@ class TurnRules:
 
 
 class SignInTurns:
-    """The turns of those who ask in one way."""
+    """The turns of one kind of sign-in."""
 
     def __init__(self, rules: TurnRules) -> None:
         self._rules = rules
@@ -27,10 +27,7 @@ class SignInTurns:
 
     @asynccontextmanager
     async def turn(self, whom: str) -> AsyncIterator[None]:
-        """One's turn to ask `whom`, till the block's end.
-
-        Raises ProofUnavailableError when too many are there, or when it takes too long.
-        """
+        """Wait for a turn to ask `whom`, and hold it during the block. Raises ProofUnavailableError."""
         if self._wanted >= self._rules.parallel + self._rules.waiting:
             raise ProofUnavailableError("Too many sign in at this moment. Try again in some seconds.")
         self._wanted += 1

@@ -1,12 +1,12 @@
-"""What a pod prints, on a disk that it can't fill: the first half of the bound, and after it the newest end.
+"""A pod's log of bounded size: the first half of the bound, and the newest output.
 
-`NAME.log` is the head. What comes after it is in segments, `NAME.log.d/START`, each named by how much the pod had
-printed before it; the oldest goes before a new one begins. So the names alone say which bytes are there and which are
-left out, whoever is killed in between. Files begin and end with lines, but for lines that are longer than a file.
+`NAME.log` is the head. Later output is in segments `NAME.log.d/START`, named by the number of bytes printed before; the
+oldest segment is removed before a new one begins. The names alone tell which bytes are left out, even after a kill.
+Files begin and end with whole lines, except for lines that are longer than a file.
 """
 
 # ruff: noqa: PTH102, PTH108, PTH116, SIM105
-# Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
+# Part of the supervisor, which starts once per pod: importing pathlib would cost 5 ms.
 
 import os
 
@@ -17,21 +17,21 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BoundedLog:
-    """Writes one pod's log of at most `limit` bytes; 0 is no bound. A full disk loses output and raises nothing."""
+    """Writes one pod's log of at most `limit` bytes; 0 is no bound. A full disk loses output without an error."""
 
     def __init__(self, path: str, limit: int) -> None:
         self._head = path
         self._limit = 0
-        self._printed = 0  # by the pod, whatever became of it
+        self._printed = 0  # by the pod, kept or not
         self._closed: list[tuple[str, int]] = []  # segments with their sizes, oldest first
-        self._lost = False  # since the last write: what comes next is not next to what is there
+        self._lost = False  # output was lost, so the next write begins a segment
         self._ends_line = True
         self._fd = -1
         self._open(path)
         self.lower_limit(limit)
 
     def lower_limit(self, limit: int) -> None:
-        """Keep at most so much from now on; a bound that is not lower than the one in force changes nothing."""
+        """Lower the bound; a higher one changes nothing."""
         if limit <= 0 or 0 < self._limit <= limit:
             return
         self._limit = max(limit, SMALLEST_LIMIT)
@@ -41,11 +41,11 @@ class BoundedLog:
             if os.stat(self._head).st_size > self._limit // 2:
                 os.truncate(self._head, self._limit // 2)
         except OSError:
-            pass  # removed by somebody; what was in it counts as left out
+            pass  # somebody removed it; its content counts as left out
         self._begin_segment()
 
     def write(self, data: bytes) -> None:
-        """Add what the pod printed."""
+        """Append output of the pod."""
         if self._lost:
             self._begin_segment()
         while data:
@@ -53,7 +53,7 @@ class BoundedLog:
             if not part:
                 self._begin_segment()
                 continue
-            taken = self._put(part)
+            taken = self._append(part)
             data = data[taken:]
             if taken < len(part):
                 self._lost = True
@@ -61,18 +61,17 @@ class BoundedLog:
                 return
 
     def say(self, text: str) -> None:
-        """Add a line of ours."""
+        """Append a line of our own."""
         begin = "" if self._ends_line else "\n"
         self.write(f"{begin}gpu-dev: {text}\n".encode("utf-8", "replace"))
 
     def close(self) -> None:
-        """Nothing more comes."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _fitting(self, data: bytes) -> bytes:
-        """The beginning of `data` that belongs into the current file: whole lines, where one is not longer than it."""
+        """The beginning of `data` that fits into the current file: whole lines, unless a line is longer than a file."""
         if not self._limit:
             return data
         room = self._limit // (2 if self._file == self._head else 2 * SEGMENTS) - self._written
@@ -88,8 +87,8 @@ class BoundedLog:
             end = cut  # no text, and an empty file: cut anywhere
         return data[:end]
 
-    def _put(self, data: bytes) -> int:
-        """Write into the current file; how much of it the disk took."""
+    def _append(self, data: bytes) -> int:
+        """Write to the current file; return the number of written bytes."""
         taken = 0
         try:
             while taken < len(data) and self._fd >= 0:
@@ -103,7 +102,7 @@ class BoundedLog:
         return taken
 
     def _begin_segment(self) -> None:
-        """Go on in a new file, and make room for it first."""
+        """Start a new segment, after making room for it."""
         self.close()
         if self._file != self._head and self._written:
             self._closed.append((self._file, self._written))
@@ -116,7 +115,7 @@ class BoundedLog:
         try:
             os.mkdir(self._head + ".d", 0o700)
         except OSError:
-            pass  # there already; where it is not, the file can't be opened
+            pass  # it exists; any other error shows when the file is opened
         self._open(f"{self._head}.d/{self._printed:020d}")
 
     def _open(self, path: str) -> None:

@@ -1,8 +1,7 @@
-"""The local cluster: pods are processes on this machine, each below a supervisor that outlives the control plane.
+"""The local cluster: pods are processes on this machine, below a supervisor that outlives the control plane.
 
-Whatever is true is on disk and in the process table (see `pod_directories`), so several processes may share a home, and
-one that is killed loses nothing. Workloads run as the control plane's own user: this cluster keeps GPUs apart, not
-people, and belongs on a machine whose users trust each other.
+All state is on disk and in the process table (see `pod_directories`), so processes may share a home and be killed at
+any time. Workloads run as the control plane's user: this cluster isolates GPUs, not users, who must trust each other.
 """
 
 import asyncio
@@ -28,22 +27,21 @@ from reservation_core.ports.cluster import ClusterUnavailableError, LeftOut, Pod
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LOOK_EVERY_S = 0.1
-_SWEEP_EVERY = 20  # looks between two looks at pods that have finished
+_POLL_EVERY_S = 0.1
+_SWEEP_EVERY = 20  # polls between two polls of finished pods
 _LAUNCH_PATIENCE_S = 30.0
 _PRUNE_EVERY = timedelta(hours=1)
 _LAUNCHERS = 8
-# What an interpreter may need to find its own libraries; nothing else of this process reaches a supervisor.
+# Variables with which an interpreter finds its libraries; supervisors inherit no others.
 _INTERPRETER_ENV = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 class LocalCluster:
-    """Runs pods below `home` (GPU_DEV_HOME). `gpus` is GPU_DEV_LOCAL_GPUS, or None for the cards that NVML reports.
+    """Runs pods below `home` (GPU_DEV_HOME). `gpus` is GPU_DEV_LOCAL_GPUS, or None for the GPUs that NVML reports.
 
-    `clock` is the machine's own, for the times of files. Pods report their times by `ledger`, by default `clock`.
-    `open_files`: the soft limit of open files that pods start with; None: this process's own.
-    `log_bytes_per_job` is how much is kept of what one attempt of a job prints, all its pods together; 0: all of it.
-    Raises BadGpusSettingError for a setting that can't be understood.
+    `clock` is the machine's, for the times of files; pods report times by `ledger`, by default `clock`. `open_files` is
+    the pods' soft limit of open files (None: this process's). `log_bytes_per_job` bounds the logs of one attempt, all
+    its pods together; 0 means no bound. Raises BadGpusSettingError.
     """
 
     def __init__(
@@ -70,37 +68,37 @@ class LocalCluster:
 
     @property
     def simulated(self) -> bool:
-        """Whether the cards exist in the setting only."""
+        """Whether the GPUs exist in the setting only."""
         return self._inventory.simulated
 
     async def list_nodes(self) -> list[NodeReport]:
-        """This machine, or the nodes of the setting. A node without cards says in `detail` what to set."""
+        """This machine, or the nodes of the setting. The `detail` of a node without GPUs says what to set."""
         return await self._call(self._inventory.nodes)
 
     async def list_pods(self, *, foreign: bool = False) -> PodListing:
-        """All our pods that exist, and with `foreign` processes of others that compute on our cards."""
+        """All our pods; `foreign` adds other processes that compute on our GPUs."""
         return await self._call(self._list_pods, foreign)
 
     async def find_pods(
         self,
         reservation_id: str,
-        named: Collection[PodName] = (),  # noqa: ARG002 -- nobody can take a pod's name from it here
+        named: Collection[PodName] = (),  # noqa: ARG002 -- local pods can't lose their labels
     ) -> list[PodStatus]:
-        """One reservation's pods that exist now, of every attempt."""
+        """One reservation's pods of every attempt."""
         return await self._call(self._find_pods, reservation_id)
 
     async def watch(self) -> AsyncIterator[PodStatus]:
-        """Every existing pod once, then every change, `gone` last; a `gone` pod keeps its exit code and times."""
+        """Yield every existing pod, then every change, `gone` last; a `gone` pod keeps its exit code and times."""
         watched = _Watched(self._pods)
         self._watchers.add(watched)
         clock = asyncio.get_running_loop().time
         try:
             while True:
-                for status in await self._call(watched.look):
+                for status in await self._call(watched.poll):
                     yield status
-                look_at = clock() + _LOOK_EVERY_S
-                while await watched.hinted(look_at - clock()):
-                    for status in await self._call(watched.look_at, watched.take_hints()):
+                poll_at = clock() + _POLL_EVERY_S
+                while await watched.hinted(poll_at - clock()):
+                    for status in await self._call(watched.poll_pods, watched.take_hints()):
                         yield status
         finally:
             self._watchers.discard(watched)
@@ -108,12 +106,12 @@ class LocalCluster:
     async def create_pod(
         self,
         spec: PodSpec,
-        unanswered: Callable[[], None] | None = None,  # noqa: ARG002 -- it has been done when this returns or raises
+        unanswered: Callable[[], None] | None = None,  # noqa: ARG002 -- never unanswered: it is done when this returns or raises
     ) -> None:
-        """Start a pod; one that exists or ever ran is left alone. Returns once its supervisor owns it.
+        """Start a pod unless it exists or ever ran. Returns once its supervisor owns it.
 
-        Raises PodRefusedError for a node that is not ours and for text that no process can be given. A command that
-        can't be run makes a finished pod with exit code 127 or 126.
+        Raises PodRefusedError for an unknown node and for text that no process can receive. A command that can't be run
+        makes a finished pod with exit code 127 or 126.
         """
         if spec.node not in self._inventory.node_names():
             detail = f"This cluster has no node {spec.node!r}. Submit the job again: it will be placed anew."
@@ -129,10 +127,7 @@ class LocalCluster:
         keep_name: bool = False,  # noqa: ARG002
         why: Reason | None = None,  # noqa: ARG002
     ) -> None:
-        """Ask for a pod's end; its supervisor sees to it and removes the pod, whatever becomes of this process.
-
-        A name runs once here anyway.
-        """
+        """Ask the pod's supervisor to end and remove it, which works even if this process ends."""
         if not is_pod_name(name):
             return
         await self._call(self._pods.ask_for_end, name, grace)
@@ -143,31 +138,31 @@ class LocalCluster:
             await self._call(self._pods.prune, now)
 
     async def forget_pod(self, name: str) -> None:
-        """End a pod without grace: this machine answers for itself, so nothing is removed on anybody's word."""
+        """End a pod without grace; on this machine, its end can be verified."""
         await self.delete_pod(name, timedelta(0))
 
-    def master_address(self, reservation_id: str, attempt: int) -> str:  # noqa: ARG002 -- every pod is here
+    def master_address(self, reservation_id: str, attempt: int) -> str:  # noqa: ARG002
         """Every pod is on this machine."""
         return "127.0.0.1"
 
     @property
     def forgets_logs(self) -> bool:
-        """A log file outlives its pod."""
+        """Log files outlive their pods."""
         return False
 
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
-        """Move the second belt. An earlier one is noticed within 30 s."""
+        """Change the supervisor's deadline; it notices an earlier one within 30 s."""
         if is_pod_name(name):
             await self._call(self._pods.move_deadline, name, deadline)
 
     async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
-        """What the pod has printed, in chunks of at most 64 KiB; with `follow` until it has ended."""
+        """Stream a pod's output in chunks of at most 64 KiB; with `follow` until the pod has ended."""
         known = is_pod_name(name)
         log = self._pods.log(name) if known else self._pods.logs
         offset = 0 if tail_lines is None or not known else await self._call(log_reading.last_lines, log, tail_lines)
         ends_line = True
         while known:
-            # Asked before reading: what is printed before the end is there to be read after it.
+            # Checked before reading: once the pod has ended, its log is complete.
             over = not follow or await self._call(self._is_over, name)
             while chunk := await self._call(log_reading.read_from, log, offset, ends_line):
                 offset += chunk.left_out if isinstance(chunk, LeftOut) else len(chunk)
@@ -175,21 +170,21 @@ class LocalCluster:
                 yield chunk
             if over:
                 return
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
 
     async def trim_logs(self, *, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:
-        """Remove old logs, and cut those of running pods where these alone are too much; noticed within 30 s."""
+        """Remove old logs, and shorten those of running pods if needed; supervisors notice within 30 s."""
         return await self._call(trim_logs, self._pods, written_before, most_bytes)
 
     async def close(self) -> None:
-        """Let go of threads and the driver; pods go on, watchers end with ClusterUnavailableError."""
+        """Release threads and the driver; pods go on, and watchers get ClusterUnavailableError."""
         self._closed = True
         await asyncio.to_thread(self._launchers.shutdown)
         await asyncio.to_thread(self._workers.shutdown)
         await asyncio.to_thread(self._inventory.close)
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what blocks in a thread of ours; what the system refuses says nothing about any pod."""
+        """Run a blocking function in a worker thread; an OSError becomes ClusterUnavailableError."""
         return await self._run(self._workers, function, *args, **kwargs)
 
     async def _run(self, pool: ThreadPoolExecutor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -250,35 +245,35 @@ class LocalCluster:
             ) from problem
         answer = launched.stdout.decode("utf-8", "replace")
         if answer == "gone":
-            self._pods.observe(name)  # a directory made after the pod's removal goes away again
+            self._pods.observe(name)  # removes a directory that was created after the pod's removal
         elif answer not in ("started", "exists"):
             why = answer.removeprefix("failed ") or launched.stderr.decode("utf-8", "replace")[-500:]
             raise ClusterUnavailableError(f"Pod {name} could not be started: {why}. Try again.")
 
 
 class _Watched:
-    """What one watcher was told of each pod."""
+    """The last status of every pod that one watcher received."""
 
     def __init__(self, pods: PodDirectories) -> None:
         self._pods = pods
-        self._told: dict[str, PodStatus] = {}
-        self._looks = 0
+        self._known: dict[str, PodStatus] = {}
+        self._polls = 0
         self._hints: set[str] = set()
         self._hint = asyncio.Event()
 
     def hint(self, name: str) -> None:
-        """This pod has just changed: look at it now rather than with all others."""
+        """Poll this pod now, as it has just changed."""
         self._hints.add(name)
         self._hint.set()
 
     def take_hints(self) -> set[str]:
-        """The pods hinted at since the last call."""
+        """The hinted pods since the last call."""
         hints, self._hints = self._hints, set()
         self._hint.clear()
         return hints
 
     async def hinted(self, seconds: float) -> bool:
-        """Wait for a hint, at most that long."""
+        """Wait for a hint; false after so many seconds without one."""
         if seconds <= 0:
             return False
         try:
@@ -287,39 +282,38 @@ class _Watched:
         except TimeoutError:
             return False
 
-    def look(self) -> list[PodStatus]:
-        """What has changed since the last look."""
+    def poll(self) -> list[PodStatus]:
+        """The changes of all pods since the last poll."""
         changes: list[PodStatus] = []
-        there: set[str] = set()
-        self._looks += 1
+        present: set[str] = set()
+        self._polls += 1
         for name in self._pods.names():
-            told = self._told.get(name)
-            if told is not None and told.phase is PodPhase.FINISHED and self._looks % _SWEEP_EVERY:
-                there.add(name)  # nothing changes any more but its removal
-                continue
-            changes += self.look_at([name])
-            there.add(name)
-        for name in self._told.keys() - there:
-            changes += self._farewell(name)
+            present.add(name)
+            known = self._known.get(name)
+            if known is not None and known.phase is PodPhase.FINISHED and self._polls % _SWEEP_EVERY:
+                continue  # a finished pod changes only by its removal
+            changes += self.poll_pods([name])
+        for name in self._known.keys() - present:
+            changes += self._gone(name)
         return changes
 
-    def look_at(self, names: Iterable[str]) -> list[PodStatus]:
-        """What has changed about these pods since they were last looked at."""
+    def poll_pods(self, names: Iterable[str]) -> list[PodStatus]:
+        """The changes of these pods since their last poll."""
         changes: list[PodStatus] = []
         for name in names:
             status = self._pods.observe(name)
             if status is None:
-                changes += self._farewell(name)
-            elif status != self._told.get(name):
-                self._told[name] = status
+                changes += self._gone(name)
+            elif status != self._known.get(name):
+                self._known[name] = status
                 changes.append(status)
         return changes
 
-    def _farewell(self, name: str) -> list[PodStatus]:
-        told = self._told.pop(name, None)
-        if told is None:
+    def _gone(self, name: str) -> list[PodStatus]:
+        known = self._known.pop(name, None)
+        if known is None:
             return []
         last = self._pods.last_words(name)
-        if last is None or told.phase is PodPhase.FINISHED:
-            return [replace(told, phase=PodPhase.GONE)]
+        if last is None or known.phase is PodPhase.FINISHED:
+            return [replace(known, phase=PodPhase.GONE)]
         return [last, replace(last, phase=PodPhase.GONE)]

@@ -1,4 +1,4 @@
-"""How the cards of this machine are joined, as NVML knows it."""
+"""The links between this machine's GPUs, from NVML."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _MOST_NVLINKS = 99
 
 
 def links_of(nvml: Any, handles: Sequence[Any]) -> Links | None:
-    """The links between these cards, in their order; None for less than two, or too many. Raises nvml.NVMLError."""
+    """The links between these GPUs, in their order; None for fewer than two or too many. Raises nvml.NVMLError."""
     if not 2 <= len(handles) <= MOST_LINKED_CARDS:
         return None
     number_of = {_bus(nvml.nvmlDeviceGetPciInfo(handle).busId): number for number, handle in enumerate(handles)}
@@ -18,7 +18,7 @@ def links_of(nvml: Any, handles: Sequence[Any]) -> Links | None:
     rows = [[0] * len(handles) for _ in handles]
     for one, handle in enumerate(handles):
         for other in range(one):
-            # A GPU connected to a switch reaches every other one that is, by as many links as both have.
+            # GPUs on a switch reach each other by the links that both have to it.
             nvlinks = max(ends[one][other], ends[other][one]) + min(ends[one][None], ends[other][None])
             path = link_strength(f"NV{min(nvlinks, _MOST_NVLINKS)}") if nvlinks else _path(nvml, handle, handles[other])
             rows[one][other] = rows[other][one] = path
@@ -26,8 +26,8 @@ def links_of(nvml: Any, handles: Sequence[Any]) -> Links | None:
 
 
 def _far_ends(nvml: Any, handle: Any, number_of: dict[str, int]) -> Counter[int | None]:
-    """How many NVLinks of a card that are up lead to each other card, and to switches (None)."""
-    found: Counter[int | None] = Counter()
+    """The number of active NVLinks of a GPU by the GPU at the far end, None for a switch."""
+    ends: Counter[int | None] = Counter()
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             if nvml.nvmlDeviceGetNvLinkState(handle, link) != nvml.NVML_FEATURE_ENABLED:
@@ -36,15 +36,15 @@ def _far_ends(nvml: Any, handle: Any, number_of: dict[str, int]) -> Counter[int 
             kind = None if card is not None else nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
         except nvml.NVMLError as problem:
             if problem.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_INVALID_ARGUMENT):
-                continue  # a card says so of links that it does not have
+                continue  # the GPU lacks this link
             raise
         if card is not None or kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            found[card] += 1
-    return found
+            ends[card] += 1
+    return ends
 
 
 def _path(nvml: Any, one: Any, other: Any) -> int:
-    """How two cards reach each other without NVLink."""
+    """The link strength of two GPUs without NVLink."""
     words = {
         nvml.NVML_TOPOLOGY_INTERNAL: "PIX",
         nvml.NVML_TOPOLOGY_SINGLE: "PIX",
@@ -56,8 +56,8 @@ def _path(nvml: Any, one: Any, other: Any) -> int:
     return link_strength(words.get(nvml.nvmlDeviceGetTopologyCommonAncestor(one, other), "SYS"))
 
 
-def _bus(said: str | bytes) -> str:
-    """A bus id as it can be compared: NVML writes the domain with four digits or with eight."""
-    text = said.decode() if isinstance(said, bytes) else said
+def _bus(bus_id: str | bytes) -> str:
+    """A comparable bus id: NVML writes the domain with four or eight digits."""
+    text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
     domain, _, rest = text.lower().partition(":")
     return f"{domain.lstrip('0')}:{rest}"

@@ -1,7 +1,7 @@
-"""Which cards this machine has: what NVML reports, or what `GPU_DEV_LOCAL_GPUS` says where cards are simulated.
+"""The GPUs of this machine: from NVML, or simulated by `GPU_DEV_LOCAL_GPUS`.
 
 The setting: nodes separated by `;`, each `[name=]type:count[,type:count...]`, as in `h100:4` or `a=h100:8;b=t4:2,l4:2`.
-Indices run on within a node. A node without a name is called after this machine.
+Indices are consecutive within a node. A node without a name is named after this machine.
 """
 
 import re
@@ -33,19 +33,19 @@ NO_GPUS = (
 
 
 class BadGpusSettingError(ValueError):
-    """`GPU_DEV_LOCAL_GPUS` does not say which cards there are."""
+    """`GPU_DEV_LOCAL_GPUS` is invalid."""
 
 
 def short_hostname() -> str:
-    """This machine's name without its domain; `localhost` where it has none that would do as a node's name."""
+    """This machine's name without its domain; `localhost` if it is no valid node name."""
     name = socket.gethostname().split(".")[0]
     return name if _NODE_NAME.fullmatch(name) else "localhost"
 
 
 def parse_gpus(text: str, default_node: str) -> tuple[NodeReport, ...]:
-    """Read the setting: simulated nodes with cards whose UUIDs stay the same (`GPU-sim-<node>-<index>`).
+    """Parse the setting: simulated nodes whose GPUs have stable UUIDs (`GPU-sim-<node>-<index>`).
 
-    Raises BadGpusSettingError, which says where the text is wrong and how to write it.
+    Raises BadGpusSettingError with the fault and an example.
     """
     nodes: dict[str, NodeReport] = {}
     parts = [part.strip() for part in text.strip().removesuffix(";").split(";")]
@@ -89,7 +89,7 @@ def _bad(problem: str) -> BadGpusSettingError:
 
 
 class LocalInventory:
-    """The nodes of the local cluster. Methods block; thread-safe. `setting` None asks NVML."""
+    """The nodes of the local cluster. Methods block; thread-safe. `setting` None means NVML."""
 
     def __init__(self, setting: str | None, default_node: str | None = None) -> None:
         self._node = default_node or short_hostname()
@@ -103,17 +103,17 @@ class LocalInventory:
 
     @property
     def simulated(self) -> bool:
-        """Whether the cards exist in the setting only."""
+        """Whether the GPUs exist in the setting only."""
         return self._simulated is not None
 
     def nodes(self) -> list[NodeReport]:
-        """Every node with its cards. Raises ClusterUnavailableError when the driver is there and does not answer."""
+        """Every node with its GPUs. Raises ClusterUnavailableError when the driver exists but does not answer."""
         if self._simulated is not None:
             return list(self._simulated)
         with self._lock:
             nvml, why = self._driver()
             gpus = () if nvml is None else self._cards(nvml)
-            links = None if nvml is None else self._joined(nvml, len(gpus))
+            links = None if nvml is None else self._read_links(nvml, len(gpus))
         detail = None if gpus else NO_GPUS.format(why or "the driver lists none")
         return [NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail, links=links)]
 
@@ -124,11 +124,11 @@ class LocalInventory:
         return frozenset({self._node})
 
     def product(self, index: int) -> str | None:
-        """The driver's own name for a card that `nodes` has listed; None where cards are simulated."""
+        """The driver's product name of a GPU that `nodes` has listed; None for simulated GPUs."""
         return self._products.get(index)
 
     def foreign(self) -> list[ForeignPod]:
-        """Processes that compute on our cards and do not belong to our pods; none where cards are simulated."""
+        """Processes outside our pods that compute on our GPUs; none for simulated GPUs."""
         if self._simulated is not None:
             return []
         with self._lock:
@@ -142,16 +142,16 @@ class LocalInventory:
         return foreign
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Release the driver."""
         with self._lock:
             if self._nvml is not None:
                 self._nvml.nvmlShutdown()
                 self._nvml = None
 
     def _driver(self) -> tuple[Any, str | None]:
-        """NVML, initialised; or None and why this machine has none."""
+        """NVML, initialised; or None and the reason."""
         if self._nvml is None:
-            import pynvml  # noqa: PLC0415 -- not needed, and not loaded, where cards are simulated
+            import pynvml  # noqa: PLC0415 -- not loaded for simulated GPUs
 
             try:
                 pynvml.nvmlInit()
@@ -191,13 +191,13 @@ class LocalInventory:
         self._products[index] = product
         return report
 
-    def _joined(self, nvml: Any, cards: int) -> Links | None:
-        """How the cards are joined: what the driver last said of so many."""
+    def _read_links(self, nvml: Any, cards: int) -> Links | None:
+        """The links between the GPUs, as the driver last reported them for this number of GPUs."""
         try:
             self._links = links_of(nvml, [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(cards)])
         except nvml.NVMLError as problem:
             if not self._links_missed:
-                _log.info("the driver does not say how its cards are joined", why=str(problem))
+                _log.info("the driver reports no links between its GPUs", why=str(problem))
             self._links_missed = True
         return self._links if self._links is not None and len(self._links) == cards else None
 

@@ -1,7 +1,7 @@
-"""What the supervisor asks of the operating system: identities, signals, and what makes orphans come back to it."""
+"""System calls of the supervisor: process identities, signals, and the reaping of orphans."""
 
 # ruff: noqa: PTH123, PTH208
-# Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
+# Part of the supervisor, which starts once per pod: importing pathlib would cost 5 ms.
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ ON_LINUX = sys.platform.startswith("linux")
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot: with the pid it is an identity. None without /proc."""
+    """The start of a process in clock ticks since boot, which with the pid identifies it. None without /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -22,7 +22,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def boot_id() -> str | None:
-    """Which boot of the machine this is; pids and ticks mean nothing in another."""
+    """The id of this boot; pids and ticks are meaningless in another."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return file.read().decode().strip()
@@ -31,7 +31,7 @@ def boot_id() -> str | None:
 
 
 def prctl(option: int, value: int) -> bool:
-    """Call prctl(2); false where there is none."""
+    """Call prctl(2); false where it does not exist."""
     if not ON_LINUX:
         return False
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
@@ -46,7 +46,7 @@ def signal_process(pid: int, number: int) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """Every living process below `root`, from one walk over /proc."""
+    """Every living process below `root`, from one scan of /proc."""
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -57,14 +57,11 @@ def descendants(root: int) -> list[int]:
         except (OSError, ValueError, IndexError):
             continue
     below = {root}
-    found: list[int] = []
-    grown = True
-    while grown:
-        new = [pid for pid, parent in parents.items() if parent in below and pid not in below]
+    ordered: list[int] = []
+    while new := [pid for pid, parent in parents.items() if parent in below and pid not in below]:
         below.update(new)
-        found.extend(new)
-        grown = bool(new)
-    return found
+        ordered += new
+    return ordered
 
 
 def signal_group(group: int, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Reading logs that `bounded_log` writes, while it does: by how much the pod had printed, whatever is left out of that.
+"""Read logs while `bounded_log` writes them. Positions are bytes of the pod's whole output, kept or left out.
 
 A log is `NAME.log` and its segments `NAME.log.d/START`. All functions block, and may raise OSError.
 """
@@ -17,7 +17,7 @@ _RETRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A file of a log: how much was printed before it, and how much it has."""
+    """A file of a log: the bytes that were printed before it, and its size."""
 
     path: Path
     start: int
@@ -25,17 +25,17 @@ class _Piece:
 
     @property
     def end(self) -> int:
-        """How much was printed by its end."""
+        """The bytes that were printed up to its end."""
         return self.start + self.size
 
 
 def read_from(log: Path, place: int, ends_line: bool) -> bytes:
-    """The next at most 64 KiB of what is printed after the first `place` bytes; LeftOut where they are not kept.
+    """Read at most 64 KiB after the first `place` bytes; LeftOut where they are not kept.
 
-    `ends_line`: whether what was read before ends with a line.
+    `ends_line`: whether the previous chunk ended with a whole line.
     """
     for _ in range(_RETRIES):
-        # Nearly all logs are short: nothing is listed as long as the head has what is asked for.
+        # Nearly all logs are short, so the head is read first, without listing segments.
         if chunk := _read(_Piece(log, 0, place + 1), place):
             return chunk
         pieces = _pieces(log)
@@ -46,12 +46,12 @@ def read_from(log: Path, place: int, ends_line: bool) -> bytes:
             return LeftOut(piece.start - place, begins_line=ends_line)
         if chunk := _read(piece, place):
             return chunk
-        # It has just been left out.
+        # The segment has just been removed.
     return b""
 
 
 def last_lines(log: Path, lines: int) -> int:
-    """After how many bytes the last `lines` lines begin; a line that has not ended yet counts."""
+    """The position where the last `lines` lines begin, including an incomplete one."""
     pieces = _pieces(log)
     if not pieces:
         return 0
@@ -59,7 +59,7 @@ def last_lines(log: Path, lines: int) -> int:
     tail = b""
     for piece in reversed(pieces):
         if piece.end < start:
-            break  # what is left out ends the search
+            break  # a gap ends the search
         with contextlib.suppress(FileNotFoundError), piece.path.open("rb") as file:
             while start > piece.start and tail[:-1].count(b"\n") < lines:
                 size = min(BUFFER, start - piece.start)
@@ -71,19 +71,19 @@ def last_lines(log: Path, lines: int) -> int:
 
 
 def size_and_time(log: Path) -> tuple[int, float]:
-    """How many bytes a log has on the disk, and when it was last written, in seconds since the epoch."""
+    """The bytes of a log on the disk, and its last change in seconds since the epoch."""
     head = log.stat()
     size, written_at = head.st_size, head.st_mtime
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(_segments(log)):
             with contextlib.suppress(FileNotFoundError):
-                found = entry.stat()
-                size, written_at = size + found.st_size, max(written_at, found.st_mtime)
+                segment = entry.stat()
+                size, written_at = size + segment.st_size, max(written_at, segment.st_mtime)
     return size, written_at
 
 
 def remove(log: Path) -> None:
-    """Delete a log; one that is not there is nothing."""
+    """Delete a log, if it exists."""
     shutil.rmtree(_segments(log), ignore_errors=True)
     log.unlink(missing_ok=True)
 
@@ -93,15 +93,15 @@ def _segments(log: Path) -> Path:
 
 
 def _pieces(log: Path) -> list[_Piece]:
-    """The files of a log in the order of what they hold; none where there is no log."""
-    found: list[_Piece] = []
+    """The files of a log in the order of their output; none without a log."""
+    pieces: list[_Piece] = []
     with contextlib.suppress(FileNotFoundError):
-        found.append(_Piece(log, 0, log.stat().st_size))
+        pieces.append(_Piece(log, 0, log.stat().st_size))
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(_segments(log)):
             with contextlib.suppress(FileNotFoundError):
-                found.append(_Piece(Path(entry.path), int(entry.name), entry.stat().st_size))
-    return sorted(found, key=lambda piece: piece.start)
+                pieces.append(_Piece(Path(entry.path), int(entry.name), entry.stat().st_size))
+    return sorted(pieces, key=lambda piece: piece.start)
 
 
 def _read(piece: _Piece, place: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Bounding what all local logs take together: old ones go, and where running pods print too much theirs are cut."""
+"""Bound the total size of local logs: remove old ones, then shorten those of running pods."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from reservation_core.ports.cluster import TrimmedLogs
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """One pod's log: how many bytes it has, and when it was last written."""
+    """One pod's log, its size in bytes and its last change."""
 
     path: Path
     size: int
@@ -36,11 +36,11 @@ def trim_logs(pods: PodDirectories, written_before: datetime | None, most_bytes:
             total -= log.size
     left = [log for log in logs if log not in removed]
     if most_bytes is not None and total > most_bytes:
-        # Only running pods are left.
+        # Only logs of running pods are left.
         limit = max(1, fair_limit([log.size for log in left], most_bytes))
         for log in left:
             if log.size > limit:
-                with contextlib.suppress(FileNotFoundError):  # it has just ended
+                with contextlib.suppress(FileNotFoundError):  # the pod has just ended
                     write_atomically(str(pods.pods / log.path.stem / "log_limit"), str(limit).encode())
     return TrimmedLogs(
         removed=len(removed),
@@ -51,7 +51,7 @@ def trim_logs(pods: PodDirectories, written_before: datetime | None, most_bytes:
 
 
 def fair_limit(sizes: list[int], most: int) -> int:
-    """The one bound that makes sizes, each cut to it, sum up to no more than `most`: what is small is not cut."""
+    """The largest bound with which sizes, cut to it, sum up to at most `most`."""
     left = most
     for number, size in enumerate(sorted(sizes)):
         share = left // (len(sizes) - number)
@@ -62,14 +62,14 @@ def fair_limit(sizes: list[int], most: int) -> int:
 
 
 def _logs(pods: PodDirectories) -> list[_Log]:
-    # Looked at first: a pod that ends meanwhile counts as running, and its log is there for the next look.
+    # Read first: a pod that ends meanwhile counts as running, and its log is trimmed the next time.
     running = set(pods.names())
-    found: list[_Log] = []
+    logs: list[_Log] = []
     for entry in os.scandir(pods.logs):
         if not entry.name.endswith(".log"):
             continue
         path = Path(entry.path)
         with contextlib.suppress(FileNotFoundError):
             size, written_at = log_reading.size_and_time(path)
-            found.append(_Log(path, size, datetime.fromtimestamp(written_at, UTC), path.stem in running))
-    return found
+            logs.append(_Log(path, size, datetime.fromtimestamp(written_at, UTC), path.stem in running))
+    return logs

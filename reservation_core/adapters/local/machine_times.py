@@ -1,7 +1,7 @@
-"""Times in the files of local pods, and the ledger's time.
+"""Convert times in the files of local pods to the ledger's time and back.
 
-Supervisors can't ask the database, and the machine's clock may be set while they run. So they note when something
-happened, and when a pod has to end, in seconds since the boot as well; these count as long as it is the same boot.
+Supervisors have no database, and the machine's clock may be set while they run. They therefore also write times as
+seconds since boot, which count during the same boot.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,27 +17,27 @@ _REMEMBERED = 100_000
 
 
 class MachineTimes:
-    """Translates between this machine's times and the ledger's, which `ledger` tells."""
+    """Converts between this machine's times and those of `ledger`."""
 
     def __init__(self, machine: Clock, ledger: Clock, counted: Callable[[], float] = seconds_since_boot) -> None:
         self._machine = machine
         self._ledger = ledger
         self._counted = counted
         self._boot_id = boot_id()
-        # What was told once is told again: whoever compares must not see a change.
+        # Cached, so that the same file always gives the same time.
         self._since_boot = lru_cache(maxsize=_REMEMBERED)(self._by_count)
 
-    def ledger_time(self, said: Mapping[str, Any], name: str) -> datetime | None:
-        """When something was: `name` in what a supervisor wrote, or None where it was not."""
-        if said.get(name) is None:
+    def ledger_time(self, times: Mapping[str, Any], name: str) -> datetime | None:
+        """The ledger's time of `name` in a supervisor's file; None where it is missing."""
+        if times.get(name) is None:
             return None
-        counted = said.get(f"{name}_boot")
-        if counted is None or self._boot_id is None or said.get("boot_id") != self._boot_id:
-            return datetime.fromtimestamp(said[name], UTC)
+        counted = times.get(f"{name}_boot")
+        if counted is None or self._boot_id is None or times.get("boot_id") != self._boot_id:
+            return datetime.fromtimestamp(times[name], UTC)
         return self._since_boot(counted)
 
     def machine_time(self, at: datetime) -> tuple[float, float]:
-        """A time of the ledger's in seconds since 1970 and in seconds since the boot."""
+        """A time of the ledger in seconds since 1970 and in seconds since boot."""
         left = at - self._ledger.now()
         return (self._machine.now() + left).timestamp(), self._counted() + left.total_seconds()
 

@@ -1,12 +1,11 @@
-"""What the local cluster keeps on disk: a directory per pod while it exists, then a tombstone, and its log.
+"""The local cluster's files: a directory per pod while it exists, then a tombstone, and its log.
 
-`pods/<name>/` is there while the pod exists (`supervisor.py` says what is in it), `tombstones/<name>/` for a day after
-it is gone, its log (see `bounded_log`) from its start on in `logs/`. A pod's directory appears whole (made in
-`staging/`, then renamed) and goes in one step (renamed to its tombstone), so that whoever is killed in between leaves
-nothing half done.
+`pods/<name>/` exists as long as the pod (`supervisor.py` lists its files), `tombstones/<name>/` for a day after it is
+gone, and the log (see `bounded_log`) in `logs/` from the start on. A pod's directory is created in `staging/` and
+renamed, and removed by renaming it to its tombstone, so a kill in between leaves no half-made directory.
 
-Ownership: the holder of the flock on `pods/<name>/lock` owns the pod. That is its supervisor as long as it lives; only
-without one may anybody else end its strays, write its `exit.json` or remove it. All methods block.
+The holder of the flock on `pods/<name>/lock` owns the pod: its supervisor as long as it lives. Only without a
+supervisor may others kill its orphans, write its `exit.json` or remove it. All methods block.
 """
 
 import contextlib
@@ -33,18 +32,18 @@ from reservation_core.ports.cluster import PodRefusedError
 _POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}-[0-9]{1,9}-[0-9]{1,9}")
 _BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8", "USER": "nobody"}
 _TOMBSTONE_AGE = timedelta(days=1)
-_STRAYS_PATIENCE_S = 5.0
+_ORPHANS_PATIENCE_S = 5.0
 _REMOVE_PATIENCE_S = 2.0
 _LOST = "The pod's supervisor ended without a word, and what was left of the pod was ended. Submit the job again."
 
 
 def is_pod_name(name: str) -> bool:
-    """Whether a name could be a pod's; nothing else ever becomes part of a path."""
+    """Whether a name has a pod's syntax, and so may be part of a path."""
     return _POD_NAME.fullmatch(name) is not None
 
 
 class PodDirectories:
-    """The directories below `home`. Any method may raise OSError; none takes an error for «gone»."""
+    """The directories below `home`. Methods may raise OSError; an error never counts as a pod's removal."""
 
     def __init__(self, home: Path, times: MachineTimes) -> None:
         self._times = times
@@ -53,27 +52,27 @@ class PodDirectories:
         self.tombstones = self.home / "tombstones"
         self.logs = self.home / "logs"
         self._staging = self.home / "staging"
-        # Supervisors known to have run, so that asking for them again costs two system calls.
+        # Supervisors that ran when last observed: observing these again costs two system calls.
         self._running: dict[str, tuple[ProcessId, PodStatus]] = {}
 
     def prepare(self) -> None:
-        """Make the directories, for this user alone."""
+        """Create the directories, for this user alone."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self.pods, self.tombstones, self.logs, self._staging):
             directory.mkdir(mode=0o700, exist_ok=True)
 
     def names(self) -> list[str]:
-        """The pods that exist, finished ones too."""
+        """The existing pods, including finished ones."""
         return sorted(name for name in os.listdir(self.pods) if is_pod_name(name))  # noqa: PTH208
 
     def log(self, name: str) -> Path:
-        """Where a pod's output is."""
+        """The path of a pod's log."""
         return self.logs / f"{name}.log"
 
     def publish(self, spec: PodSpec) -> bool:
-        """Make a pod's directory, unless the pod exists or ever did. Returns whether it may have to be started.
+        """Create a pod's directory, unless the pod exists or ever did; return whether it may have to be started.
 
-        Raises PodRefusedError for what no process can be given.
+        Raises PodRefusedError for text that no process can receive.
         """
         pod = str(spec.name)
         if not is_pod_name(pod):
@@ -91,7 +90,7 @@ class PodDirectories:
                 _write(staging / name, at)
             _write(staging / "lock", b"")
             _write(staging / "holding", _holding_document(spec))
-            # Room to ask for the end with: a disk that the workload filled must not keep its GPUs.
+            # Reserves room for the deletion request: a workload that fills the disk must not keep its GPUs.
             _write(staging / "delete.new", b" " * 32)
             (staging / "scratch").mkdir(mode=0o700)
             staging.rename(directory)
@@ -103,7 +102,7 @@ class PodDirectories:
         return True
 
     def observe(self, name: str) -> PodStatus | None:
-        """Return the state of a pod now; None when it is provably gone. Finishes what a killed process left undone."""
+        """The state of a pod now; None when it is provably gone. Finishes the work of a killed process."""
         directory = self.pods / name
         known = self._running.get(name)
         if known is not None and not _any_exists(directory, "exit.json", "delete") and is_running(known[0]):
@@ -128,18 +127,18 @@ class PodDirectories:
         return status
 
     def last_words(self, name: str) -> PodStatus | None:
-        """How a pod that is gone had ended, as its tombstone has it."""
+        """The final status of a removed pod, from its tombstone."""
         return self._ended(self.tombstones / name)
 
     def ask_for_end(self, name: str, grace: timedelta) -> None:
-        """Have a pod ended and removed. Unknown names are nothing."""
+        """Make a pod end and be removed; unknown names are ignored."""
         directory = self.pods / name
         until = time.monotonic() + _REMOVE_PATIENCE_S
         with contextlib.suppress(FileNotFoundError):
             write_atomically(str(directory / "delete"), repr(max(0.0, grace.total_seconds())).encode())
         while directory.exists() and time.monotonic() < until:
             if not (directory / "started").exists() or (directory / "exit.json").exists():
-                # Over, or not begun; its supervisor may be about to leave or about to begin: both take moments.
+                # Finished or not started; its supervisor may be about to end or to start, which takes moments.
                 if self._remove(name):
                     return
             else:
@@ -153,18 +152,18 @@ class PodDirectories:
             time.sleep(0.005)
 
     def move_deadline(self, name: str, deadline: datetime) -> None:
-        """Change when the supervisor ends the pod by itself. Unknown names are nothing."""
+        """Change when the supervisor ends the pod by itself; unknown names are ignored."""
         with contextlib.suppress(FileNotFoundError):
             for file, at in self._deadline_files(deadline):
                 write_atomically(str(self.pods / name / file), at)
 
     def _deadline_files(self, deadline: datetime) -> list[tuple[str, bytes]]:
-        """The deadline in seconds since 1970, for supervisors that know no other time, and since the boot."""
+        """The deadline in seconds since 1970, for old supervisors, and since boot."""
         by_clock, since_boot = self._times.machine_time(deadline)
         return [("deadline", repr(by_clock).encode()), ("deadline_boot", repr(since_boot).encode())]
 
     def prune(self, now: datetime) -> None:
-        """Forget pods that have been gone for a day, and what was left half made."""
+        """Remove tombstones and half-made directories that are older than a day."""
         for directory in (self.tombstones, self._staging):
             for entry in os.scandir(directory):
                 with contextlib.suppress(FileNotFoundError):
@@ -198,10 +197,10 @@ class PodDirectories:
         directory = self.pods / name
         if not directory.exists():
             self._running.pop(name, None)
-            self.pods.stat()  # a home that is missing altogether says nothing about its pods
+            self.pods.stat()  # raises if the whole home is missing, which says nothing about its pods
             return None
         if (self.tombstones / name).exists():
-            # Made by a late create after the removal: no supervisor starts it, and it need not be removed to be gone.
+            # Created late, after the removal: no supervisor starts it, so it counts as gone even before it is removed.
             self._remove(name)
             return None
         if (directory / "delete").exists() and self._remove(name):
@@ -209,23 +208,23 @@ class PodDirectories:
         return PodStatus(PodName.parse(name), PodPhase.PENDING, holding=_holding(directory))
 
     def _without_supervisor(self, name: str, status: PodStatus, state: dict[str, Any] | None) -> PodStatus | None:
-        """The pod was started and its supervisor does not seem to live: make sure, then clean up and say so."""
+        """Verify that a started pod has lost its supervisor, then kill its orphans and write its end."""
         directory = self.pods / name
         with self._owned(name) as owned:
             if not owned:
-                # It lives after all, or has just moved the pod to its tombstone, or somebody else cleans up.
+                # The supervisor lives, or has just moved the pod to its tombstone, or another process cleans up.
                 return status if directory.exists() else self._not_started(name)
             ended = self._ended(directory)
             if ended is not None:
                 return ended
-            if not end_strays(name, directory / OUTPUT, _process(state, "workload"), _STRAYS_PATIENCE_S):
+            if not end_strays(name, directory / OUTPUT, _process(state, "workload"), _ORPHANS_PATIENCE_S):
                 return status
-            said = state or {}
+            written = state or {}
             fields: dict[str, str | float | bool | None] = {
                 "exit_code": None,
-                "started_at": said.get("started_at"),
-                "started_at_boot": said.get("started_at_boot"),
-                "boot_id": said.get("boot_id"),
+                "started_at": written.get("started_at"),
+                "started_at_boot": written.get("started_at_boot"),
+                "boot_id": written.get("boot_id"),
                 "finished_at": None,
                 "reason": ReasonCode.POD_LOST.value,
                 "detail": _LOST,
@@ -234,7 +233,7 @@ class PodDirectories:
         return self.observe(name)
 
     def _remove(self, name: str) -> bool:
-        """Move a pod that has ended or never began to its tombstone. False while a supervisor owns it."""
+        """Move a finished or unstarted pod to its tombstone. False while a supervisor owns it."""
         directory, tombstone = self.pods / name, self.tombstones / name
         with self._owned(name) as owned:
             if not owned:
@@ -246,7 +245,7 @@ class PodDirectories:
             except OSError as problem:
                 if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                # Made anew by a late create while it was being removed, and therefore never started.
+                # Created again during the removal, and therefore never started.
                 shutil.rmtree(directory, ignore_errors=True)
         self._running.pop(name, None)
         tidy(str(tombstone))
@@ -254,7 +253,7 @@ class PodDirectories:
 
     @contextlib.contextmanager
     def _owned(self, name: str) -> Iterator[bool]:
-        """Own the pod while the block runs; false when somebody else does or it is not there."""
+        """Own the pod during the block; false when another process owns it or it does not exist."""
         path = self.pods / name / "lock"
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -273,7 +272,7 @@ class PodDirectories:
 
 
 def _spec_fields(spec: PodSpec) -> bytes:
-    """The spec as the supervisor reads it; raises PodRefusedError for NUL characters, which can't be passed on."""
+    """The content of `spec`; raises PodRefusedError for NUL characters, which a process can't receive."""
     base = {name: os.environ.get(name, default) for name, default in _BASE_ENV.items()}
     env = {**base, **dict(spec.env), MARKER: str(spec.name)}
     fields = [str(spec.name), repr(max(0.0, spec.grace.total_seconds())), spec.workload.working_dir or ""]
@@ -290,7 +289,7 @@ def _spec_fields(spec: PodSpec) -> bytes:
 
 
 def _any_exists(directory: Path, *names: str) -> bool:
-    return any(os.path.exists(f"{directory}/{name}") for name in names)  # noqa: PTH110 -- asked ten times a second
+    return any(os.path.exists(f"{directory}/{name}") for name in names)  # noqa: PTH110 -- called ten times a second
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -314,28 +313,16 @@ def _process(state: dict[str, Any] | None, who: str) -> ProcessId | None:
 
 
 def _holding_document(spec: PodSpec) -> bytes:
-    """What a ledger that has forgotten the pod learns from it; nothing of it is a user's."""
-    times = [None if at is None else at.timestamp() for at in (spec.starts_at, spec.ends_at)]
-    return json.dumps(
-        {
-            "node": spec.node,
-            "gpu_indices": spec.gpu_indices,
-            "pods": spec.pods,
-            "starts_at": times[0],
-            "ends_at": times[1],
-        }
-    ).encode()
+    """The content of `holding`, from which a ledger that lacks the pod adopts it; without user input."""
+    starts_at, ends_at = (None if at is None else at.timestamp() for at in (spec.starts_at, spec.ends_at))
+    fields = {"node": spec.node, "gpu_indices": spec.gpu_indices, "pods": spec.pods}
+    return json.dumps({**fields, "starts_at": starts_at, "ends_at": ends_at}).encode()
 
 
 def _holding(directory: Path) -> PodHolding | None:
-    """What the pod holds; None when it does not say, or is on its way to its tombstone."""
-    said = _read_json(directory / "holding")
-    if said is None or said["starts_at"] is None or said["ends_at"] is None:
+    """The GPUs and times of a pod; None when they are unknown or the pod is being removed."""
+    fields = _read_json(directory / "holding")
+    if fields is None or fields["starts_at"] is None or fields["ends_at"] is None:
         return None
-    return PodHolding(
-        node=said["node"],
-        gpu_indices=tuple(said["gpu_indices"]),
-        pods=said["pods"],
-        starts_at=datetime.fromtimestamp(said["starts_at"], UTC),
-        ends_at=datetime.fromtimestamp(said["ends_at"], UTC),
-    )
+    starts_at, ends_at = (datetime.fromtimestamp(fields[key], UTC) for key in ("starts_at", "ends_at"))
+    return PodHolding(fields["node"], tuple(fields["gpu_indices"]), fields["pods"], starts_at, ends_at)

@@ -1,24 +1,24 @@
-"""The files in a pod's directory, as the supervisor and the control plane write and read them."""
+"""Read and write the files in a pod's directory, for the supervisor and the control plane."""
 
 # ruff: noqa: PTH105, PTH106, PTH108, PTH114, PTH118, PTH123
-# Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
+# Part of the supervisor, which starts once per pod: importing pathlib would cost 5 ms.
 
 import errno
 import os
 import sys
 
 try:
-    from _json import encode_basestring_ascii as quoted  # json itself would double the time to start
+    from _json import encode_basestring_ascii as quoted  # importing json would double the start time
 except ImportError:
     from json import dumps as quoted
 
 EXIT_FILE_ROOM = 4096
 OUTPUT = "output"
-"""The pipe that a pod prints into."""
+"""The named pipe for a pod's output."""
 
 
 class Spec:
-    """What to run. `command` empty is a session."""
+    """The workload to run. An empty `command` is a session."""
 
     def __init__(self, fields: list[str]) -> None:
         rest = iter(fields)
@@ -30,17 +30,17 @@ class Spec:
 
 
 def read_spec(pod_dir: str) -> Spec:
-    """Read `spec`: fields that each end in NUL, which neither arguments nor variables can contain.
+    """Read `spec`, fields that end in NUL, which neither arguments nor variables can contain.
 
-    name, grace in seconds, working directory ("" for the pod's own), number of arguments, the arguments,
-    number of variables, then each variable's name and value.
+    The fields: name, grace in seconds, working directory ("" for the pod's own), number of arguments, the arguments,
+    number of variables, then the name and value of every variable.
     """
     with open(pod_dir + "/spec", "rb") as file:
         return Spec([os.fsdecode(field) for field in file.read().split(b"\0")[:-1]])
 
 
 def read_seconds(path: str) -> float | None:
-    """A number in a file; None when there is none."""
+    """Read a number from a file; None without one."""
     try:
         with open(path, "rb") as file:
             return float(file.read())
@@ -49,7 +49,7 @@ def read_seconds(path: str) -> float | None:
 
 
 def as_json(fields: dict[str, str | float | bool | None]) -> bytes:
-    """Flat JSON."""
+    """Encode flat JSON without importing json."""
 
     def text(value: str | float | bool | None) -> str:
         if value is None:
@@ -62,7 +62,7 @@ def as_json(fields: dict[str, str | float | bool | None]) -> bytes:
 
 
 def write_atomically(path: str, content: bytes) -> None:
-    """Replace a file's whole content; writes over a `.new` that is already there, so that reserved room is used."""
+    """Replace a file's content. An existing `.new` is overwritten, so that its reserved room is used."""
     fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         written = os.write(fd, content)
@@ -75,7 +75,7 @@ def write_atomically(path: str, content: bytes) -> None:
 
 
 def reserve_room(pod_dir: str) -> None:
-    """Take the room for exit.json now. Raises OSError when the disk is full."""
+    """Reserve room for exit.json. Raises OSError when the disk is full."""
     fd = os.open(pod_dir + "/exit.json.new", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, b" " * EXIT_FILE_ROOM)
@@ -84,7 +84,7 @@ def reserve_room(pod_dir: str) -> None:
 
 
 def tidy(tombstone: str) -> None:
-    """Remove what a pod leaves behind but `exit.json`: its spec, and the files in its own working directory."""
+    """Remove a pod's files except `exit.json`: its spec, and the files in its own working directory."""
     for folder, folders, files in os.walk(tombstone, topdown=False):
         for name in [*files, *folders]:
             path = os.path.join(folder, name)
@@ -93,5 +93,5 @@ def tidy(tombstone: str) -> None:
             try:
                 os.unlink(path) if name in files or os.path.islink(path) else os.rmdir(path)
             except OSError as problem:
-                # The pod is gone all the same; what could not be removed now goes with the tombstone.
+                # The pod is gone all the same; the rest is removed with the tombstone.
                 print(f"could not remove {path}: {problem.strerror}", file=sys.stderr)  # noqa: T201

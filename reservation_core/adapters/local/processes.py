@@ -1,6 +1,6 @@
-"""Processes of pods: who is alive, who belongs to which pod, and ending those that lost their supervisor.
+"""Processes of pods: which are alive, to which pod they belong, and killing orphans of a dead supervisor.
 
-A pid alone names nobody, since pids are used again: a process is known by pid and start time, in one boot.
+Pids are reused, so a process is identified by its pid and start time, within one boot.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ import psutil
 from reservation_core.adapters.local import kernel
 
 MARKER = "GPU_DEV_POD"
-"""The variable by which a process of a pod is recognised; its value is the pod's name."""
+"""The environment variable that marks a pod's processes; its value is the pod's name."""
 
 
 @cache
 def boot_id() -> str | None:
-    """Which boot of the machine this is; None where it can't be known."""
+    """The id of this boot; None where it is unknown."""
     return kernel.boot_id()
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process that was: pid, start in clock ticks since boot (None where there is no /proc), and the boot."""
+    """A process's identity: pid, start in clock ticks since boot (None without /proc), and boot id."""
 
     pid: int
     ticks: int | None
@@ -37,7 +37,7 @@ class ProcessId:
 
 
 def is_running(process: ProcessId) -> bool | None:
-    """Whether the process still runs (a zombie does not); None when this machine can't tell."""
+    """Whether the process still runs (a zombie does not); None without /proc."""
     if process.ticks is None:
         return None
     if process.boot != boot_id():
@@ -50,21 +50,21 @@ def is_running(process: ProcessId) -> bool | None:
 
 
 def send_signal(process: ProcessId, number: int) -> None:
-    """Signal exactly this process; nothing happens when it is gone or its pid names another one by now."""
+    """Signal exactly this process, unless it is gone or its pid was reused."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if not sys.platform.startswith("linux"):
             os.kill(process.pid, number)
             return
         fd = os.pidfd_open(process.pid)
         try:
-            if is_running(process):  # asked after the descriptor was taken: it can't be anybody else now
+            if is_running(process):  # checked after opening the descriptor, which pins the process
                 signal.pidfd_send_signal(fd, number)
         finally:
             os.close(fd)
 
 
 def belongs_to_a_pod(pid: int) -> bool:
-    """Whether a process, or one that it comes from, carries a pod's marker. False for one that is gone."""
+    """Whether a process or one of its ancestors carries a pod's marker. False for a process that is gone."""
     try:
         process = psutil.Process(pid)
         family = [process, *process.parents()]
@@ -74,20 +74,19 @@ def belongs_to_a_pod(pid: int) -> bool:
 
 
 def end_strays(pod: str, output: Path, workload: ProcessId | None, patience_s: float) -> bool:
-    """SIGKILL what is left of a pod whose supervisor died. Blocks; returns whether provably nothing is left.
+    """SIGKILL the orphans of a pod whose supervisor died. Blocks; returns whether provably none is left.
 
-    Found are processes that carry the pod's marker, belong to the workload's session, print into the pod's output, or
-    come from one of these. Out of reach is only a daemon that gave up all of that, and only once its supervisor was
-    killed.
+    Orphans carry the pod's marker, belong to the workload's session, print to the pod's output, or descend from such a
+    process. Only a daemon that gave up all of these escapes.
     """
     until = time.monotonic() + patience_s
     pause = 0.002
     while True:
-        strays = _strays(pod, output, workload)
-        if not strays:
+        orphans = _orphans(pod, output, workload)
+        if not orphans:
             return True
-        for stray in strays:
-            send_signal(stray, signal.SIGKILL)
+        for orphan in orphans:
+            send_signal(orphan, signal.SIGKILL)
         if time.monotonic() > until:
             return False
         time.sleep(pause)
@@ -95,18 +94,18 @@ def end_strays(pod: str, output: Path, workload: ProcessId | None, patience_s: f
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """One line of the process table."""
+class _Process:
+    """An entry of the process table."""
 
     id: ProcessId
     parent: int
     session: int
 
 
-def _process_table() -> dict[int, _Seen]:
-    """Every process that is not a zombie; empty without /proc."""
+def _process_table() -> dict[int, _Process]:
+    """All processes except zombies; empty without /proc."""
     boot = boot_id()
-    table: dict[int, _Seen] = {}
+    table: dict[int, _Process] = {}
     if boot is None:
         return table
     for entry in os.scandir("/proc"):
@@ -118,43 +117,40 @@ def _process_table() -> dict[int, _Seen]:
             continue
         if fields[0] not in (b"Z", b"X"):
             pid = int(entry.name)
-            table[pid] = _Seen(ProcessId(pid, int(fields[19]), boot), int(fields[1]), int(fields[3]))
+            table[pid] = _Process(ProcessId(pid, int(fields[19]), boot), int(fields[1]), int(fields[3]))
     return table
 
 
-def _strays(pod: str, output: Path, workload: ProcessId | None) -> list[ProcessId]:
+def _orphans(pod: str, output: Path, workload: ProcessId | None) -> list[ProcessId]:
     table = _process_table()
     leader = None if workload is None else _session_of(workload, table)
-    found = {
+    pids = {
         pid
-        for pid, seen in table.items()
-        if (leader is not None and seen.session == leader.pid and (seen.id.ticks or 0) >= (leader.ticks or 0))
+        for pid, process in table.items()
+        if (leader is not None and process.session == leader.pid and (process.id.ticks or 0) >= (leader.ticks or 0))
         or _marker(pid) == pod
         or _prints_into(pid, output)
     }
-    return [table[pid].id for pid in _with_children(found, table) if pid != os.getpid()]
+    return [table[pid].id for pid in _with_children(pids, table) if pid != os.getpid()]
 
 
-def _session_of(workload: ProcessId, table: dict[int, _Seen]) -> ProcessId | None:
-    """The workload as its session's leader, unless its pid names another process by now."""
+def _session_of(workload: ProcessId, table: dict[int, _Process]) -> ProcessId | None:
+    """The workload as its session's leader, unless its pid was reused."""
     if workload.boot != boot_id():
         return None
     namesake = table.get(workload.pid)
     return workload if namesake is None or namesake.id == workload else None
 
 
-def _with_children(found: Iterable[int], table: dict[int, _Seen]) -> set[int]:
-    family = set(found)
-    grown = bool(family)
-    while grown:
-        children = {pid for pid, seen in table.items() if seen.parent in family} - family
+def _with_children(pids: Iterable[int], table: dict[int, _Process]) -> set[int]:
+    family = set(pids)
+    while children := {pid for pid, process in table.items() if process.parent in family} - family:
         family |= children
-        grown = bool(children)
     return family
 
 
 def _marker(pid: int) -> str | None:
-    """The pod that a process says it belongs to; None for processes of others, which can't be read."""
+    """The pod in a process's marker; None for unreadable processes of other users."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

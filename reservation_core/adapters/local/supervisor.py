@@ -1,27 +1,27 @@
-"""The process that stands over one pod: it starts the workload, ends it, and writes down how it ended.
+"""The supervisor of one pod: it starts the workload, ends it, and writes how it ended.
 
-Run as `python -I -S supervisor.py POD_DIR TOMBSTONE LOG [LOG_LIMIT [OPEN_FILES]]`: how many bytes of the output are
-kept, and the soft limit of open files that the workload starts with; 0 is none. It starts once per pod, so it imports
-little of the standard library and of ours only the modules written for it. It lives in a session of its own and does
-not need whoever started it: a control plane that was killed finds it again through the pod's directory:
+Run as `python -I -S supervisor.py POD_DIR TOMBSTONE LOG [LOG_LIMIT [OPEN_FILES]]`: the bytes of output to keep, and the
+workload's soft limit of open files; 0 is none. It starts once per pod, so it imports little of the standard library,
+and only the modules written for it. It has its own session and outlives the control plane, which finds it through the
+pod's directory:
 
 - `lock`      an exclusive flock for as long as the supervisor lives. Its holder owns the pod.
-- `started`   created once (O_EXCL) before anything runs; where it exists nothing is ever started again.
+- `started`   created once (O_EXCL) before anything runs; if it exists, nothing is ever started again.
 - `spec`      what to run (mode 0600, see `read_spec`); never in argv or in the environment of this process.
-- `deadline`  seconds since the epoch; read again before it is acted on, so it may be moved.
-- `delete`    asked for: seconds of grace. After the end the pod's directory is then moved to its tombstone.
-- `state.json`, `exit.json` what runs, and how it ended; replaced atomically. The room for exit.json is taken before the
-  start, so that a disk filled by the workload does not hide its end.
-- `output`    the pipe that the workload prints into. It goes into the log from here, which keeps no more than
-  LOG_LIMIT bytes (see `bounded_log`), or than the file `log_limit` says. What a full disk does not take is left out of
-  the log; the workload learns nothing of it and is not stopped for it.
+- `deadline`  seconds since the epoch; read again before the pod is ended, so it may change.
+- `delete`    the deletion request: seconds of grace. After its end the pod's directory is moved to its tombstone.
+- `state.json`, `exit.json` what runs, and how it ended; replaced atomically. The room for exit.json is reserved before
+  the start, so that a workload that fills the disk does not hide its end.
+- `output`    the pipe for the workload's output. The supervisor copies it to the log, which keeps at most LOG_LIMIT
+  bytes (see `bounded_log`) or those in the file `log_limit`. Output that a full disk does not take is dropped; the
+  workload is not affected.
 
-On Linux every descendant stays within reach (PR_SET_CHILD_SUBREAPER), daemons too. Elsewhere there is no such call:
-only the workload's process group is ended, and state.json says `"contained": false`.
+On Linux all descendants stay within reach (PR_SET_CHILD_SUBREAPER), also daemons. Elsewhere only the workload's process
+group is ended, and state.json has `"contained": false`.
 """
 
 # ruff: noqa: PTH100, PTH104, PTH110, PTH116, PTH123
-# Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
+# Part of the supervisor, which starts once per pod: importing pathlib would cost 5 ms.
 
 import fcntl
 import os
@@ -53,7 +53,7 @@ LOCK_PATIENCE_S = 10.0
 
 
 def take_lock(pod_dir: str, tombstone: str) -> str | None:
-    """Become the pod's owner. Returns None, or why this pod is none of ours: `exists` or `gone`."""
+    """Become the pod's owner; return None, or why not: `exists` or `gone`."""
     fd = os.open(pod_dir + "/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     patience = time.monotonic() + LOCK_PATIENCE_S
     while True:
@@ -63,23 +63,23 @@ def take_lock(pod_dir: str, tombstone: str) -> str | None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            # Another supervisor about to start, or somebody who removes the pod: both take moments.
+            # Another supervisor is starting, or another process removes the pod: both take moments.
             if time.monotonic() > patience:
                 return "exists"
             time.sleep(0.005)
-    # From here on nobody else may remove the directory. It may have been removed before, or been made after a removal.
+    # From here on no other process removes the directory; it may have been removed before, or created after a removal.
     try:
         here, mine = os.stat(pod_dir + "/lock"), os.fstat(fd)
     except FileNotFoundError:
         return "gone"
     if (here.st_dev, here.st_ino) != (mine.st_dev, mine.st_ino) or os.path.exists(tombstone):
         return "gone"
-    # A pod whose end was asked for before it ran never runs.
+    # A pod that is deleted before it starts never runs.
     return "gone" if os.path.exists(pod_dir + "/delete") else None
 
 
 def finish(pod: PodProcess, exit_code: int | None, reason: str | None, detail: str | None) -> None:
-    """Write exit.json, then remove the pod if that was asked for. Tries until the disk takes it."""
+    """Write exit.json, with retries while the disk is full; then remove the pod if `delete` exists."""
     fields = {
         "exit_code": exit_code,
         "started_at": pod.started_at,
@@ -99,16 +99,16 @@ def finish(pod: PodProcess, exit_code: int | None, reason: str | None, detail: s
         except OSError as problem:
             print(f"could not write exit.json: {problem}; trying again", file=sys.stderr)  # noqa: T201
             if os.path.exists(pod.dir + "/delete"):
-                break  # nobody will ask how it ended, and moving the directory needs no room
+                break  # the exit is no longer needed, and renaming the directory needs no room
             pod.sleep(0.5)
-    # Looked at after exit.json is there: whoever asks for the removal later sees exit.json and removes the pod itself.
+    # Checked after writing exit.json: a later caller sees exit.json and removes the pod itself.
     if os.path.exists(pod.dir + "/delete"):
         os.rename(pod.dir, pod.tombstone)
         tidy(pod.tombstone)
 
 
-def tell(ready: int, answer: bytes) -> None:
-    """Answer whoever started this; it may have been killed, which changes nothing for the pod."""
+def report(ready: int, answer: bytes) -> None:
+    """Answer the starting process, which may have been killed."""
     try:
         os.write(ready, answer)
         os.close(ready)
@@ -117,12 +117,12 @@ def tell(ready: int, answer: bytes) -> None:
 
 
 def supervise(pod: PodProcess, ending: EndRequest, umask: int, ready: int) -> None:
-    """The pod's whole life."""
+    """Run the pod from its start to its end."""
     try:
         refused = pod.start(umask)
     except OSError as error:
         refused = NOT_EXECUTABLE, f"the machine could not start it: {error.strerror}"
-    tell(ready, b"started")
+    report(ready, b"started")
     if refused is not None:
         pod.kill_everything()
         pod.empty_output()
@@ -147,12 +147,12 @@ def supervise(pod: PodProcess, ending: EndRequest, umask: int, ready: int) -> No
 
 
 def exit_code_of(status: int) -> int:
-    """An exit code as shells count: 128 + n for signal n."""
+    """The exit code as in a shell: 128 + n for signal n."""
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def detach(pod_dir: str) -> None:
-    """Let go of the terminal and of every file of whoever started this."""
+    """Detach from the terminal and the files of the starting process."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     errors = os.open(pod_dir + "/supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -163,7 +163,7 @@ def detach(pod_dir: str) -> None:
 
 
 def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> None:
-    """In the process that stays: take the pod, or say on `ready` why not."""
+    """Own and supervise the pod in the process that stays, or write to `ready` why not."""
     umask = os.umask(0o077)
     ending = EndRequest()
     wake_read, wake_write = os.pipe()
@@ -173,7 +173,7 @@ def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> N
         detach(pod_dir)
         other = take_lock(pod_dir, tombstone)
         if other is not None:
-            tell(ready, other.encode())
+            report(ready, other.encode())
             return
         spec = read_spec(pod_dir)
         reserve_room(pod_dir)
@@ -186,19 +186,19 @@ def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> N
         pod = PodProcess(pod_dir, tombstone, BoundedLog(log, log_limit), spec, wake_read, contained)
         os.close(os.open(pod_dir + "/started", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        tell(ready, b"exists")
+        report(ready, b"exists")
         return
     except FileNotFoundError:
-        tell(ready, b"gone")
+        report(ready, b"gone")
         return
     except OSError as problem:
-        tell(ready, f"failed {problem.strerror} ({problem.filename})".encode("utf-8", "replace"))
+        report(ready, f"failed {problem.strerror} ({problem.filename})".encode("utf-8", "replace"))
         return
     supervise(pod, ending, umask, ready)
 
 
 def main() -> None:
-    """Leave a detached supervisor behind and print what became of it: `started`, `exists`, `gone` or `failed …`."""
+    """Start a detached supervisor and print the result: `started`, `exists`, `gone` or `failed …`."""
     pod_dir, tombstone, log, *limits = sys.argv[1:]
     log_limit, open_files = [*map(int, limits), 0, 0][:2]
     if open_files:

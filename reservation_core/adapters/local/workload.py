@@ -1,7 +1,7 @@
 """A pod's processes, from the fork of the workload to the death of its last descendant."""
 
 # ruff: noqa: PTH110, PTH123, S606, SIM105, TID251
-# Part of the supervisor, which starts once per pod: importing pathlib alone would cost it 5 ms.
+# Part of the supervisor, which starts once per pod: importing pathlib would cost 5 ms.
 
 import os
 import select
@@ -32,7 +32,7 @@ _LAST_BUFFERS = 1024
 
 
 class EndRequest:
-    """Whether somebody asked for the end by SIGTERM or SIGINT."""
+    """Records whether SIGTERM or SIGINT has arrived."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -42,7 +42,7 @@ class EndRequest:
 
 
 class PodProcess:
-    """The workload's process and everything that comes of it."""
+    """The workload's process and its descendants."""
 
     def __init__(self, pod_dir: str, tombstone: str, log: BoundedLog, spec: Spec, wake: int, contained: bool) -> None:
         self.dir = pod_dir
@@ -59,7 +59,7 @@ class PodProcess:
         self.started_at_boot: float | None = None
 
     def write_state(self) -> None:
-        """Say who runs. `started_at` is null until the command itself runs."""
+        """Write state.json. `started_at` is null until the command itself runs."""
         me = os.getpid()
         fields = {
             "supervisor_pid": me,
@@ -74,7 +74,6 @@ class PodProcess:
         write_atomically(self.dir + "/state.json", as_json(fields))
 
     def note_start(self) -> None:
-        """It runs from now on."""
         self.started_at, self.started_at_boot = time.time(), seconds_since_boot()
 
     def start(self, umask: int) -> tuple[int, str] | None:
@@ -94,7 +93,7 @@ class PodProcess:
         self.childless = False
         os.close(go_read)
         os.close(error_write)
-        # It must be known whom to look for before the first instruction of the workload runs.
+        # The identity must be on disk before the first instruction of the workload runs.
         self.write_state()
         os.write(go_write, b"g")
         os.close(go_write)
@@ -108,25 +107,25 @@ class PodProcess:
         return None
 
     def _open_output(self) -> int:
-        """What the workload prints into: a pipe with a name, by which strays are found. Returns the end to write to."""
+        """Open the named pipe for output, whose name identifies orphans; return the end to write to."""
         path = f"{self.dir}/{OUTPUT}"
         try:
             os.mkfifo(path, 0o600)
         except FileExistsError:
             pass
         self.output = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        # Kept open here as well: without anybody who may write, the other end would be readable all the time.
+        # Kept open here as well: without a writer, the other end would always be readable.
         return os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def _become_workload(self, parent: int, go: int, error: int, output: int, umask: int) -> None:
-        """In the child: a session of its own that dies with the supervisor. Never returns."""
+        """Run the command in the child, in its own session that dies with the supervisor. Never returns."""
         code, what = NOT_EXECUTABLE, "the workload could not be set up"
         try:
             os.setsid()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent or os.read(go, 1) != b"g":
                 os._exit(NOT_EXECUTABLE)
-            # Handlers end with exec; what Python ignores would go on being ignored.
+            # exec resets handlers, but keeps signals ignored that Python ignores.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             os.umask(umask)
@@ -146,7 +145,7 @@ class PodProcess:
             os._exit(code)
 
     def reap(self) -> None:
-        """Collect every child that has ended. Without children there are no descendants: orphans come to us."""
+        """Reap ended children. Orphans are reparented to us, so without children there are no descendants."""
         while not self.childless:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -159,11 +158,11 @@ class PodProcess:
                 self.status = status
 
     def has_ended(self) -> bool:
-        """Whether the command's own process is over; others of the pod may not be."""
+        """Whether the command's own process has ended; its descendants may still run."""
         return self.status is not None
 
     def sleep(self, seconds: float) -> None:
-        """Until a signal comes, at most `seconds`; what is printed meanwhile goes into the log."""
+        """Sleep until a signal, at most `seconds`, while copying output to the log."""
         until = time.monotonic() + seconds
         watched = [self.wake] if self.output is None else [self.wake, self.output]
         while True:
@@ -171,17 +170,17 @@ class PodProcess:
             if self.wake in ready:
                 os.read(self.wake, 4096)
                 return
-            if not ready or not self._pass_on() or time.monotonic() >= until:
+            if not ready or not self._copy_output() or time.monotonic() >= until:
                 return
 
     def empty_output(self) -> None:
-        """Take what was printed last. Nobody is left who could print more, but for what got away from us."""
+        """Copy the last output to the log, a bounded amount in case an escaped process still prints."""
         for _ in range(_LAST_BUFFERS):
-            if not self._pass_on():
+            if not self._copy_output():
                 return
 
-    def _pass_on(self) -> bool:
-        """Move a buffer from the pipe into the log; false when there was none."""
+    def _copy_output(self) -> bool:
+        """Copy a buffer from the pipe to the log; false when the pipe is empty."""
         if self.output is None:
             return False
         try:
@@ -192,8 +191,8 @@ class PodProcess:
         return bool(data)
 
     def hold(self, ending: "EndRequest") -> str | None:
-        """Wait for the end. Returns None when the workload ended by itself, else why it is to be ended."""
-        # A caller that asked before state.json was there could not send a signal; later ones can.
+        """Wait for the end; return None when the workload ended by itself, else why it must be ended."""
+        # Before state.json existed, the deleting process could not send a signal.
         ending.asked = ending.asked or os.path.exists(self.dir + "/delete")
         while True:
             self.log.lower_limit(int(read_seconds(self.dir + "/log_limit") or 0))
@@ -208,11 +207,11 @@ class PodProcess:
             self.sleep(min(left, LONGEST_SLEEP_S))
 
     def seconds_left(self) -> float:
-        """Until its deadline, by the clock that nobody sets."""
+        """Seconds until the deadline, by the clock that can't be set."""
         counted = read_seconds(self.dir + "/deadline_boot")
         if counted is not None:
             return counted - seconds_since_boot()
-        # An older control plane made it.
+        # The pod of an older control plane.
         return (read_seconds(self.dir + "/deadline") or float("inf")) - time.time()
 
     def terminate(self, grace_s: float) -> None:
@@ -228,12 +227,12 @@ class PodProcess:
             if self.has_ended():
                 return
             less = read_seconds(self.dir + "/delete")
-            if less is not None and less < grace_s:  # asked again, with less patience
+            if less is not None and less < grace_s:  # deleted again, with less grace
                 grace_s = less
                 until = min(until, time.monotonic() + less)
 
     def kill_everything(self) -> None:
-        """SIGKILL until no descendant is left, however long that takes: until then its GPUs are not free."""
+        """SIGKILL until no descendant is left, however long it takes: until then the pod's GPUs are in use."""
         if self.pid and not self.contained:
             signal_group(self.pid, signal.SIGKILL)
         pause = 0.01

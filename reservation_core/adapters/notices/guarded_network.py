@@ -1,8 +1,7 @@
-"""Connections that are made only where notices may go, and to the very address that was checked.
+"""Connections to allowed addresses only, for notifications.
 
-A name is resolved once for each connection, every address it has is checked, and the connection goes to one of those
-addresses: a name that resolves differently a moment later changes nothing. Nothing else is reached: no proxy of the
-environment, no Unix socket, no redirect.
+A name is resolved once per connection, all its addresses are checked, and the connection uses one of them, so a later
+change of the name has no effect. Proxies of the environment, Unix sockets and redirects are not used.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """What the system's resolver says."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for _, _, _, _, address in found))
+    """Resolve a host with the system's resolver."""
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for _, _, _, _, address in infos))
 
 
 class GuardedNetwork(httpcore.AsyncNetworkBackend):
-    """httpcore's network with rules in front of it. `tls_only`: whether this connection will speak TLS."""
+    """httpcore's network behind the egress rules. `tls`: whether the connection will use TLS."""
 
     def __init__(self, rules: EgressRules, *, tls: bool, resolve: Resolve = resolve) -> None:
         self._rules = rules
@@ -44,9 +43,9 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to an address of `host`, if all its addresses may be reached.
+        """Connect to an address of `host`, if all its addresses are allowed.
 
-        Why it may not is for the operator's log: the owner of a target learns as little as of a host that is not there.
+        The reason of a refusal is logged only: the target's owner must not learn more than for a missing host.
         """
         try:
             addresses = await self._resolve(host, port)
@@ -57,14 +56,14 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
             if why is not None:
                 _log.info("notice_not_let_out", reason=why)
                 raise httpcore.ConnectError("not let out")
-        failed: Exception = httpcore.ConnectError(f"{host} has no address")
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in addresses:
             try:
                 return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failed = error
-        raise failed
+                failure = error
+        raise failure
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, as httpcore does between retries."""
+        """Wait, as httpcore requires for its retries."""
         await self._network.sleep(seconds)

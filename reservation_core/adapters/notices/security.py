@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class SmtpSecurity(StrEnum):
-    """How the connection to the mail server is protected."""
-
     STARTTLS = "starttls"
     TLS = "tls"
     NONE = "none"

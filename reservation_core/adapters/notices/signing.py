@@ -1,7 +1,4 @@
-"""Signing webhooks, so that receivers know who sent them and that nobody changed or replayed them.
-
-How a receiver checks it is in docs/guides/notifications.md; the tests check with what stands there.
-"""
+"""Sign webhooks against forgery, changes and replay; docs/guides/notifications.md says how to verify a signature."""
 
 import hashlib
 import hmac

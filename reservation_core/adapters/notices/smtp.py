@@ -1,4 +1,4 @@
-"""Notices as plain-text mail over SMTP."""
+"""Notifications as plain-text mail over SMTP."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from reservation_core.ports.people.notices import Destination, NeverTakenError, 
 
 @dataclass(frozen=True, slots=True)
 class MailServer:
-    """The server that takes mail from us, and who we are there. `sender` is an address, `timeout_s` for each step."""
+    """The mail server and our account there. `sender` is an address, `timeout_s` bounds every step."""
 
     host: str
     port: int
@@ -36,7 +36,7 @@ class MailSender:
         self._clock = clock
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """Hand it to the mail server once. Raises NotTakenError, NeverTakenError."""
+        """Send a mail once. Raises NotTakenError, NeverTakenError."""
         server = self._server
         try:
             message = mail(notice, sender=server.sender, to=to.target.address)
@@ -64,12 +64,12 @@ class MailSender:
 
 
 def mail(notice: Notice, *, sender: str, to: str) -> EmailMessage:
-    """The message. Raises ValueError for anything that would break out of a header."""
+    """Build the message. Raises ValueError for text that would break out of a header."""
     message = EmailMessage(policy=SMTP)
     message["From"] = sender
     message["To"] = to
     message["Subject"] = notice.subject
-    # The same however often it is delivered: mail programs show it once.
+    # The same for every delivery, so that mail programs show the message once.
     message["Message-ID"] = f"<{notice.id}@{sender.rpartition('@')[2]}>"
     message["X-GPU-Dev-Delivery"] = notice.id
     message["X-GPU-Dev-Kind"] = notice.kind
@@ -79,7 +79,7 @@ def mail(notice: Notice, *, sender: str, to: str) -> EmailMessage:
 
 
 def _refusal(error: aiosmtplib.SMTPRecipientsRefused | aiosmtplib.SMTPResponseException) -> Exception:
-    """Its 4xx means later, its 5xx never; but a server that does not let us in at all is an operator's matter."""
+    """The error of a refusal: 4xx is temporary, 5xx permanent, and a refused login is the operator's problem."""
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
         codes = [recipient.code for recipient in error.recipients]
         if codes and all(code >= 500 for code in codes):

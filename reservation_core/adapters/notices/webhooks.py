@@ -1,6 +1,6 @@
-"""Notices as HTTP POSTs: signed JSON for webhooks of one's own, `{"text": …}` for Slack-compatible ones.
+"""Notifications as HTTP POSTs: signed JSON for webhooks, `{"text": …}` for Slack-compatible ones.
 
-One request, no redirects, no cookies, no proxy; the answer's status is all that is used of it.
+One request, without redirects, cookies or a proxy; only the answer's status counts.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from reservation_core.ports.people.notices import Destination, NeverTakenError, 
 _AGENT = "gpu-dev-server"
 _LARGEST_ANSWER = 64 * 1024
 _COMES_BACK = frozenset({408, 409, 425, 429})
-"""Answers below 500 that say nothing about the next try."""
+"""Temporary errors below 500."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostRules:
-    """Where to, for how long in all (connecting included), and whom TLS trusts."""
+    """Allowed addresses, the time limit including the connection, and trusted authorities."""
 
     egress: EgressRules
     timeout_s: float
@@ -44,7 +44,7 @@ class WebhookSender:
         self._clock = clock
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """POST it once. Raises NotTakenError, NeverTakenError."""
+        """POST a notification once. Raises NotTakenError, NeverTakenError."""
         body = webhook_body(notice)
         headers = {DELIVERY_HEADER: notice.id}
         if to.secret is not None:
@@ -53,13 +53,13 @@ class WebhookSender:
 
 
 class SlackSender:
-    """See ports.people.notices.NoticeSender: what Slack, Mattermost, Rocket.Chat and their like take."""
+    """See ports.people.notices.NoticeSender: JSON for Slack, Mattermost, Rocket.Chat and compatible servers."""
 
     def __init__(self, rules: PostRules) -> None:
         self._rules = rules
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """POST it once. Raises NotTakenError, NeverTakenError."""
+        """POST a notification once. Raises NotTakenError, NeverTakenError."""
         await _post(self._rules, to.target.address, {DELIVERY_HEADER: notice.id}, slack_body(notice))
 
 
@@ -92,14 +92,14 @@ def webhook_body(notice: Notice) -> bytes:
 
 
 def slack_body(notice: Notice) -> bytes:
-    """The JSON for Slack. `&`, `<` and `>` are escaped: a job's name must not mention a channel or forge a link."""
+    """The JSON for Slack, with `&`, `<` and `>` escaped: a job's name must not mention a channel or forge a link."""
     text = f"{notice.subject}\n{notice.text}"
     return json.dumps({"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}).encode()
 
 
 async def _post(rules: PostRules, url: str, headers: Mapping[str, str], body: bytes) -> None:
     parts = urlsplit(url)
-    given = {
+    all_headers = {
         "Host": parts.netloc,
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
@@ -109,20 +109,20 @@ async def _post(rules: PostRules, url: str, headers: Mapping[str, str], body: by
     }
     network = GuardedNetwork(rules.egress, tls=parts.scheme.lower() == "https", resolve=rules.resolve)
     try:
-        # The whole of it: a server that sends a byte a second must not hold us.
+        # The timeout covers the whole answer: a server may send one byte a second.
         async with (
             asyncio.timeout(rules.timeout_s),
             httpcore.AsyncConnectionPool(
                 ssl_context=rules.tls, network_backend=network, retries=0, max_connections=1
             ) as pool,
-            pool.stream("POST", url, headers=list(given.items()), content=body) as answer,
+            pool.stream("POST", url, headers=list(all_headers.items()), content=body) as answer,
         ):
             status = answer.status
             await _read(answer)
     except TimeoutError as error:
         raise NotTakenError(f"It did not answer within {rules.timeout_s:g} s.") from error
     except (httpcore.ConnectError, httpcore.ConnectTimeout, ssl.SSLError) as error:
-        raise NotTakenError(f"No connection could be made: {_said(error)}.") from error
+        raise NotTakenError(f"No connection could be made: {_describe(error)}.") from error
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
         raise NotTakenError(f"The connection broke: {type(error).__name__}.") from error
     except (httpcore.UnsupportedProtocol, UnicodeError, ValueError) as error:
@@ -141,7 +141,7 @@ async def _post(rules: PostRules, url: str, headers: Mapping[str, str], body: by
 
 
 async def _read(answer: httpcore.Response) -> None:
-    """Take what it says, up to a bound, so that it can finish; then nobody listens any more."""
+    """Read the answer up to a bound, so that the server can finish."""
     size = 0
     async for chunk in answer.aiter_stream():
         size += len(chunk)
@@ -149,10 +149,10 @@ async def _read(answer: httpcore.Response) -> None:
             return
 
 
-def _said(error: Exception) -> str:
-    """Why, without addresses: the owner of a target must not learn what is inside our network, or what a name means.
+def _describe(error: Exception) -> str:
+    """Describe an error without addresses: a target's owner must not learn about our network.
 
-    So a host that is not there, a port that refuses, and an address that is out of bounds are one answer.
+    A missing host, a refused connection and a forbidden address have the same text.
     """
     cause: BaseException | None = error
     while cause is not None:

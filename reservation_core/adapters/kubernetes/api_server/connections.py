@@ -1,10 +1,10 @@
-"""A client of the API server, with its pools of connections: who closes it leaves no socket open.
+"""A client of the API server with its connection pools; closing the client closes every socket.
 
-A request that is given up, and a connection that was idle for long, end with TLS's farewell, which waits for the other
-side's: half a minute, where that is silent. The pool knows nothing of them any more, so we know our sockets ourselves.
+Cancelled requests and long-idle connections end with a TLS close handshake, which waits up to half a minute for a
+silent peer. Pools forget these connections, so the client tracks its sockets itself.
 
-There are two ways: what is answered whole goes over connections of our own, which cost little, where the server is
-reached directly. Streams, what goes through a proxy, and what the server sends elsewhere go over aiohttp's.
+Plain requests to a server that is reached directly use our own pool, which costs little CPU. Streams, proxies and
+redirects use aiohttp.
 """
 
 import asyncio
@@ -27,14 +27,15 @@ from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest,
 from reservation_core.domain.network.environment_proxies import proxy_for
 
 _FAREWELL_S = 1.0
+_REDIRECTS = (301, 302, 303, 307, 308)
 _LONGEST_LINE_BYTES = 2**21
-"""What aiohttp keeps of a stream that nobody reads at the moment: a watch's event may be as long."""
+"""Read buffer of a stream in aiohttp; a watch event can be this long."""
 
 _log = structlog.get_logger(__name__)
 
 
 class PooledClient:
-    """A client with its pools of connections; one that is retired is closed when its last request has ended."""
+    """A client with its connection pools. A retired client is closed when its last request has ended."""
 
     def __init__(self, access: ClusterAccess) -> None:
         """Raises OSError and ValueError for certificates and addresses that can't be used."""
@@ -42,7 +43,7 @@ class PooledClient:
         self.fingerprint = access.fingerprint
         self.users = 0
         self.waits: set[asyncio.Timeout] = set()
-        """The limits of those who wait for an answer, or for a stream's head."""
+        """Time limits of callers that wait for an answer or for a stream's head."""
         self.retired = False
         self._streams: set[aiohttp.ClientResponse] = set()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -51,38 +52,39 @@ class PooledClient:
         self._server_name: str | None = configuration.tls_server_name
         url = URL(self._host)
         for name in (url.raw_host, self._server_name):
-            (name or "").encode("idna")  # as who looks it up does, and TLS
+            (name or "").encode("idna")  # name resolution and TLS would fail later
         context = RESTClientObject(configuration).ssl_context
-        # Streams come and go; who calls bounds the rest.
+        # No limit: callers bound their requests, and streams are few.
         self._connector = aiohttp.TCPConnector(limit=0, ssl=context, socket_factory=self._open)
         self._rules = _rules(configuration)
         self._session: aiohttp.ClientSession | None = None
         self._heads = RequestHeads(url)
         self._pool: HttpPool | None = None
-        if _is_simple(url) and url.raw_host is not None and url.port is not None and not self._rules:
+        is_plain = url.scheme in ("http", "https") and url.raw_user is None and not self._rules
+        if is_plain and url.raw_host is not None and url.port is not None:
             tls = context if url.scheme == "https" else None
             self._pool = HttpPool(url.raw_host, url.port, tls, self._server_name, self._open)
 
     def use_token(self, token: str | None) -> None:
-        """Say from now on who asks; `token` with its scheme. Raises ValueError for one of several lines."""
+        """Authenticate later requests with `token` (with its scheme). Raises ValueError for one of several lines."""
         headers = headers_of_all(token)
         self._heads.say(headers)
         self._headers = headers
 
     async def ask(self, request: ApiRequest) -> ApiServerAnswer:
-        """The whole answer, whatever it is. Waits as long as whoever asks does.
+        """Send a request and read its whole answer, whatever its status. The caller bounds the time.
 
         Raises OSError and aiohttp.ClientError.
         """
         if self._pool is not None:
             answer = await self._pool.ask(request.method, self._heads.of(request))
-            if not _sends_elsewhere(answer.status):
+            if answer.status not in _REDIRECTS:
                 return answer
         response = await self._send(request, aiohttp.ClientTimeout(total=None))
         return await _whole(response)
 
     async def open(self, request: ApiRequest, connect_s: float) -> ApiServerAnswer:
-        """A good answer as an OpenAnswer, any other whole. Connecting takes `connect_s` seconds at most.
+        """Open a stream: a good answer is an OpenAnswer, any other is read whole. Connecting takes at most `connect_s`.
 
         Raises as `ask` does.
         """
@@ -94,42 +96,37 @@ class PooledClient:
         return OpenAnswer(self, response)
 
     async def let_go(self, stream: aiohttp.ClientResponse) -> None:
-        """One of its users has what it wanted of a stream."""
+        """Cut a stream and release the client."""
         self._streams.discard(stream)
         _cut(stream)
         await self.leave()
 
     async def leave(self) -> None:
-        """One of its users has what it wanted."""
+        """End one use of the client."""
         self.users -= 1
-        if self.retired:
-            await self.close_if_unused()
+        await self.close_if_unused()
 
     async def close_if_unused(self) -> None:
-        """Close it where it is retired and nobody uses it any more."""
+        """Close a retired client without users."""
         if self.retired and self.users == 0:
             await self.close()
 
     async def close(self) -> None:
-        """Close all of its connections; returns when their sockets are closed, and at the latest after some seconds.
-
-        Requests that wait for an answer or read a stream are not kept waiting, and their session is closed with its
-        pool.
-        """
+        """Close all connections, within a few seconds. Pending requests and streams fail at once."""
         for stream in self._streams:
-            _cut(stream)  # aiohttp's pool ends its connections without a word to who reads
+            _cut(stream)  # closing aiohttp's pool would not wake the stream's readers
         for limit in self.waits:
             if not limit.expired():
                 limit.reschedule(asyncio.get_running_loop().time())
         if self._pool is not None:
             self._pool.close()
         await self._connector.close()
-        # A socket that somebody is still connecting must be let alone: it has no owner yet who would learn of its end.
-        if await _soon(lambda: not self.waits):
+        # Sockets that are still connecting stay open: their tasks would not notice a shutdown.
+        if await _wait_until(lambda: not self.waits):
             for open_socket in self._open_sockets():
                 with suppress(OSError):  # the other side has closed it already
                     open_socket.shutdown(socket.SHUT_RDWR)
-        if not await _soon(lambda: not self._open_sockets()):
+        if not await _wait_until(lambda: not self._open_sockets()):
             _log.warning("connections are slow to close", server=self._host, connections=len(self._open_sockets()))
 
     async def _send(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
@@ -163,7 +160,7 @@ class PooledClient:
 
 
 class OpenAnswer(ApiServerAnswer):
-    """The head of an answer that goes on; the rest is to be read from `raw`. Has to be let go of."""
+    """The head of a stream; the body is read from `raw`. Callers must `let_go` of it."""
 
     def __init__(self, connection: PooledClient, raw: aiohttp.ClientResponse) -> None:
         super().__init__(raw.status, b"", None)
@@ -171,12 +168,12 @@ class OpenAnswer(ApiServerAnswer):
         self._connection = connection
 
     async def let_go(self) -> None:
-        """Leave the answer where it is, and the connection to others."""
+        """Stop reading and release the connection."""
         await self._connection.let_go(self.raw)
 
 
 async def _whole(response: aiohttp.ClientResponse) -> ApiServerAnswer:
-    """An answer read to its end; nothing is left open, whatever is raised."""
+    """Read an answer to its end; nothing stays open, whatever is raised."""
     try:
         body = await response.read()
     finally:
@@ -185,34 +182,26 @@ async def _whole(response: aiohttp.ClientResponse) -> ApiServerAnswer:
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:
-    # What was read to its end has no connection any more. Any other is cut: a farewell would be waited for.
+    # A response that was read to its end has no connection. Others are aborted: a TLS close would wait for the peer.
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()
 
 
-async def _soon(is_so: Callable[[], bool]) -> bool:
-    """Whether it comes to be so while we wait: nobody tells when a socket is closed."""
+async def _wait_until(holds: Callable[[], bool]) -> bool:
+    """Poll a condition for about a second (closed sockets send no event); whether it came to hold."""
     clock = asyncio.get_running_loop().time
     give_up_at = clock() + _FAREWELL_S
-    while not (so := is_so()) and clock() < give_up_at:  # noqa: ASYNC110
+    while not (held := holds()) and clock() < give_up_at:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    return so
-
-
-def _is_simple(url: URL) -> bool:
-    return url.scheme in ("http", "https") and url.raw_user is None
-
-
-def _sends_elsewhere(status: int) -> bool:
-    return status in (301, 302, 303, 307, 308)
+    return held
 
 
 def _rules(configuration: Any) -> dict[str, Any]:
-    """What every request by aiohttp takes: the proxy for this server, the environment's where no other is configured.
+    """Proxy arguments of every request by aiohttp: the configured proxy, else the environment's for this server.
 
-    Looked up once, as aiohttp would anew, in a thread, for every request. Nobody's .netrc is looked at, as kubectl does
-    not either.
+    Looked up once here; with `trust_env` aiohttp would look it up in a thread for every request and read .netrc, which
+    kubectl does not.
     """
     headers = {"proxy_headers": configuration.proxy_headers} if configuration.proxy_headers else {}
     if configuration.proxy:

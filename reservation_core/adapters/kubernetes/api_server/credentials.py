@@ -1,7 +1,7 @@
-"""How to reach the API server and who to be there: from a kubeconfig, or from what a cluster gives its pods.
+"""Address and credentials of the API server: from a kubeconfig or from the pod's service account.
 
-The official client reads the files, runs exec plugins and refreshes tokens; this decides when. Everything is read
-again every minute, as tokens and certificates rotate, and at once when the server no longer accepts them.
+The official client reads the files, runs exec plugins and refreshes tokens; this module decides when. Credentials are
+read again every minute, as tokens and certificates rotate, and at once when the server rejects them.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ _PLUGIN_PATIENCE_S = 60.0
 
 
 class KubeconfigError(Exception):
-    """There is no way to an API server in the settings; the text says what to change."""
+    """The settings lead to no API server; the text says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountFiles:
-    """Where a cluster puts a pod's own credentials."""
+    """Paths of the pod's own credentials."""
 
     token: Path = Path(SERVICE_TOKEN_FILENAME)
     certificate: Path = Path(SERVICE_CERT_FILENAME)
@@ -42,17 +42,14 @@ class ServiceAccountFiles:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterAccess:
-    """The client's configuration, and what a connection depends on apart from the token.
-
-    When the fingerprint changes, connections have to be made anew.
-    """
+    """The client's configuration; connections must be opened anew when `fingerprint` (all but the token) changes."""
 
     configuration: Any
     fingerprint: str
 
 
 class Credentials:
-    """One way to an API server; `load` gives the client's configuration as it is now."""
+    """The credentials of one API server; `load` returns the current client configuration."""
 
     def __init__(
         self,
@@ -63,10 +60,9 @@ class Credentials:
         *,
         server: str | None = None,
     ) -> None:
-        """Choose the way: the kubeconfig, else the service account of this pod, else the user's own kubeconfig.
+        """Choose the given kubeconfig, else this pod's service account, else the user's kubeconfig.
 
-        `server` is asked instead of the address that these say; where there is none of them, by nobody in particular,
-        as behind `kubectl proxy`.
+        `server` overrides their address. Without any of them it is asked anonymously, as behind `kubectl proxy`.
         Raises KubeconfigError for a file that is missing, can't be read, or lacks what the context names.
         """
         self._context = context
@@ -75,7 +71,7 @@ class Credentials:
         self._files = service_account or ServiceAccountFiles()
         self._loader: Any = None
         self._known: ClusterAccess | None = None
-        self._nobody = False
+        self._anonymous = False
         self._paths: str | None
         if kubeconfig is not None:
             self._paths = str(kubeconfig)
@@ -84,12 +80,12 @@ class Credentials:
         else:
             usual = Path.home() / ".kube" / "config"
             self._paths = environment.get("KUBECONFIG") or str(usual)
-            self._nobody = server is not None and self._paths == str(usual) and not os.path.lexists(usual)
-        if self._paths is not None and not self._nobody:
+            self._anonymous = server is not None and self._paths == str(usual) and not os.path.lexists(usual)
+        if self._paths is not None and not self._anonymous:
             self._loader = self._read_kubeconfig(self._paths)
 
     async def load(self, *, afresh: bool = False) -> ClusterAccess:
-        """Address, certificates and token as they are now. `afresh` believes nothing that was known before.
+        """Read address, certificates and token. `afresh` ignores everything read before.
 
         Raises ClusterUnavailableError when the files can't be read now or a plugin gives nothing.
         """
@@ -99,13 +95,13 @@ class Credentials:
         try:
             if self._paths is None:
                 self._load_service_account(configuration)
-            elif not self._nobody:
+            elif not self._anonymous:
                 await self._load_kubeconfig(configuration, self._paths, afresh)
             if self._server is not None:
                 configuration.host = self._server.rstrip("/")
             self._known = ClusterAccess(configuration, _fingerprint(configuration))
         except (KubeconfigError, ConfigException, OSError, ValueError, TypeError, KeyError, TimeoutError) as problem:
-            # Without the problem's own words: a plugin's answer may be among them.
+            # The exception's text is left out: it may quote a plugin's output.
             raise ClusterUnavailableError(
                 f"The credentials for the API server could not be read from {self.origin}"
                 f" ({type(problem).__name__}). Check with `kubectl get pods`, and try again."
@@ -114,8 +110,8 @@ class Credentials:
 
     @property
     def origin(self) -> str:
-        """Where the credentials come from, for people."""
-        if self._nobody:
+        """The source of the credentials, as error messages name it."""
+        if self._anonymous:
             return "the settings, which give no kubeconfig"
         return "this pod's service account" if self._paths is None else self._paths
 
@@ -136,7 +132,7 @@ class Credentials:
             await self._loader.load_and_set(configuration)
         token = configuration.api_key.get("BearerToken")
         if token is not None:
-            configuration.api_key["BearerToken"] = token.strip()  # a token's file often ends with a line's end
+            configuration.api_key["BearerToken"] = token.strip()  # token files often end with a newline
         elif _has_plugin(self._loader) and not configuration.cert_file:
             raise ConfigException("The exec plugin gave no credentials.")
 
@@ -160,7 +156,7 @@ class Credentials:
                 " the contexts that `kubectl config get-contexts` shows, or correct the file."
             ) from problem
         except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
-            # Without the parser's words: they quote the file, and it holds secrets.
+            # The parser's text is left out: it quotes the file, which holds secrets.
             raise KubeconfigError(
                 f"The kubeconfig {paths} is not one. Point GPU_DEV_KUBERNETES__KUBECONFIG at a file that"
                 " `kubectl --kubeconfig` accepts."
@@ -178,10 +174,10 @@ def _fingerprint(configuration: Any) -> str:
 
 
 def _has_plugin(loader: Any) -> bool:
-    user = None if loader is None else loader._user  # noqa: SLF001 -- the client has no other word for it
+    user = None if loader is None else loader._user  # noqa: SLF001 -- the client has no public accessor
     return user is not None and "exec" in user
 
 
 def _asks_once(loader: Any) -> bool:
-    """A plugin that does not say how long its answer holds is asked again only when the answer no longer does."""
+    """Whether an exec plugin gives no expiry: it then runs again only after its credentials were rejected."""
     return _has_plugin(loader) and not hasattr(loader, "exec_plugin_expiry")

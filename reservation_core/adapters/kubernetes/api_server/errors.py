@@ -1,4 +1,4 @@
-"""What an API server answers when it does not do what was asked: typed, with its own words kept short."""
+"""Errors of the API server, typed by status, with shortened messages."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _MOST_WORDS = 400
 
 
 class ApiServerError(Exception):
-    """An answer that asking again does not change. `reason` is the API's word for it, `message` its sentence."""
+    """A refusal that a retry does not change, with the `reason` and `message` of the Status object."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -20,15 +20,15 @@ class ApiServerError(Exception):
 
 
 class ObjectNotFoundError(ApiServerError):
-    """There is no such object, namespace or kind."""
+    """The object, namespace or kind does not exist."""
 
 
 class ConflictError(ApiServerError):
-    """The object exists, or is not the one that was meant."""
+    """The object exists already, or has another uid or version."""
 
 
 class ExpiredError(ApiServerError):
-    """The server no longer knows that resourceVersion or continue token: list anew."""
+    """The resourceVersion or continue token has expired: list again."""
 
 
 class InvalidError(ApiServerError):
@@ -40,7 +40,7 @@ class ApiServerForbidsError(ApiServerError):
 
 
 def is_of_another(error: ApiServerError) -> bool:
-    """Whether a patch that names a uid met another object of that name: a uid is then said to be unchangeable."""
+    """Whether a patch with a uid met another object of the same name (the server then calls the uid immutable)."""
     return isinstance(error, ConflictError) or (isinstance(error, InvalidError) and "metadata.uid" in error.message)
 
 
@@ -58,21 +58,21 @@ _TYPES: Mapping[int, type[ApiServerError]] = {
 
 
 def api_error(status: int, body: bytes) -> ApiServerError:
-    """The error that an answer means: a Status object, or else whatever stands between us and the server."""
+    """The error of an answer whose body is a Status object, or anything a proxy sent."""
     try:
-        said = as_mapping(json.loads(body))
+        answer = as_mapping(json.loads(body))
     except (ValueError, RecursionError):
-        said = {}
-    return status_error(said if said.get("kind") == "Status" else {}, status)
+        answer = {}
+    return status_error(answer if answer.get("kind") == "Status" else {}, status)
 
 
-def status_error(said: Mapping[str, Any], status: int = 0) -> ApiServerError:
-    """The error that a Status object means, as a watch delivers it; `status` where it has no code itself."""
-    code = said.get("code")
+def status_error(thing: Mapping[str, Any], status: int = 0) -> ApiServerError:
+    """The error of a Status object; `status` is the HTTP status, 0 for an event of a watch."""
+    code = thing.get("code")
     code = code if isinstance(code, int) and status == 0 else status
-    message = said.get("message")
+    message = thing.get("message")
     text = message if isinstance(message, str) and message else "no explanation was given"
     if len(text) > _MOST_WORDS:
         text = text[:_MOST_WORDS] + "…"
-    reason = said.get("reason")
+    reason = thing.get("reason")
     return _TYPES.get(code, ApiServerError)(code, reason if isinstance(reason, str) else "Unknown", text)

@@ -1,4 +1,4 @@
-"""Following several kinds of objects as one: all of them once, that this was all, then every change."""
+"""Follow several kinds of objects as one stream: their lists, a callback after the last list, then every change."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Followed(Generic[T]):
-    """One kind of objects, and what is made of each. `when_none` is told when there are none at first."""
+    """One kind of objects and its conversion `made`. `when_none` is handled when the first list is empty."""
 
     watch: ObjectWatch
     made: Callable[[SeenObject], T]
@@ -21,19 +21,19 @@ class Followed(Generic[T]):
 
 
 class SightsFollowing(Generic[T]):
-    """Follows `kinds` until it is cancelled, and anew whenever that is asked."""
+    """Follows kinds of objects until cancelled, from new lists after each `read_anew`."""
 
     def __init__(self) -> None:
         self._anew = asyncio.Event()
 
     def read_anew(self) -> None:
-        """Have `follow` begin with new lists, asked for after this call."""
+        """Make `follow` start over with lists that are requested after this call."""
         self._anew.set()
 
     async def follow(
         self, kinds: Sequence[Followed[T]], handle: Callable[[T], None], listed: Callable[[], None]
     ) -> None:
-        """Tell of everything once, then that this was all, then of every change, until cancelled."""
+        """Call `handle` for every object, `listed` after all lists, then `handle` for every change, until cancelled."""
         while True:
             self._anew.clear()
             for kind in kinds:
@@ -52,13 +52,13 @@ class SightsFollowing(Generic[T]):
     async def _follow_all(
         self, kinds: Sequence[Followed[T]], handle: Callable[[T], None], listed: Callable[[], None]
     ) -> None:
-        to_list = len(kinds)
+        unlisted = len(kinds)
 
         def one_listed() -> None:
-            nonlocal to_list
-            to_list -= 1
-            # Lists that were asked for before somebody wanted new ones are not what that one waits for.
-            if to_list == 0 and not self._anew.is_set():
+            nonlocal unlisted
+            unlisted -= 1
+            # After `read_anew` the caller waits for lists that are requested later.
+            if unlisted == 0 and not self._anew.is_set():
                 listed()
 
         async with asyncio.TaskGroup() as group:
@@ -72,14 +72,14 @@ async def _follow(
     handle: Callable[[T], None],
     listed: Callable[[], None],
 ) -> None:
-    first, found = True, False
+    is_listing, is_empty = True, True
     async with aclosing(changes) as seen:
         async for seen_object in seen:
             if seen_object is not None:
-                found = True
+                is_empty = False
                 handle(seen_object)
-            elif first:
-                first = False
-                if when_none is not None and not found:
+            elif is_listing:
+                is_listing = False
+                if when_none is not None and is_empty:
                     handle(when_none)
                 listed()

@@ -1,7 +1,7 @@
-"""Kept HTTP/1.1 connections to one API server, opened as they are needed: see http_exchange.py for why they are ours.
+"""A pool of kept-alive HTTP/1.1 connections to one API server (http_exchange.py says why it is our own).
 
-What was sent on a connection that the server ended meanwhile is asked again at once, on a new one, where the method
-says that this does no harm; whoever asks decides about all else.
+When the server closes a kept connection, idempotent requests are repeated at once on a new one; all other retries are
+the caller's decision.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from reservation_core.adapters.kubernetes.api_server.requests import ApiServerAn
 _KEPT_S = 15.0
 _ADDRESSES_LAST_S = 10.0
 _NEXT_ADDRESS_AFTER_S = 0.25
-_ASKED_AGAIN = frozenset({"GET", "PUT", "DELETE"})
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 OpenSocket = Callable[[aiohttp.AddrInfoType], socket.socket]
 
 
 class NotConnectedError(ConnectionError):
-    """There is no connection: nothing was sent."""
+    """No connection could be opened, so nothing was sent."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(f"no connection to {host}:{port}")
@@ -34,10 +34,10 @@ class NotConnectedError(ConnectionError):
 
 
 class HttpPool:
-    """Connections to one server, over TLS with a `context`. `open_socket` makes every socket.
+    """Connections to one server, over TLS with a `context`; `open_socket` creates every socket.
 
-    No number limits them, as whoever asks bounds what is asked at once. `server_name` is the one in the server's
-    certificate, where it is not the host's.
+    Callers bound the number of concurrent requests. `server_name` is the name in the server's certificate, where it
+    differs from the host.
     """
 
     def __init__(
@@ -54,50 +54,50 @@ class HttpPool:
         self._open_socket = open_socket
         self._idle: list[HttpExchange] = []
         self._open: set[HttpExchange] = set()
-        self._looking: asyncio.TimerHandle | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
         self._resolving = asyncio.Lock()
         self._addresses: Sequence[aiohttp.AddrInfoType] = ()
         self._resolved_at = 0.0
         self._closed = False
 
     async def ask(self, method: str, data: bytes) -> ApiServerAnswer:
-        """Send `data`, a whole request of that method, and wait for its answer, for as long as whoever asks does.
+        """Send `data`, a whole request of that method, and wait for its answer; the caller bounds the time.
 
-        Raises NotConnectedError where nothing was sent that does harm twice, and BrokenConnectionError where it may
-        have been carried out.
+        Raises NotConnectedError when no connection could be opened, and BrokenConnectionError when the server may have
+        carried the request out.
         """
-        exchange = self._kept()
+        exchange = self._take_idle()
         if exchange is not None:
             try:
-                return await self._asked(exchange, data)
+                return await self._ask_on(exchange, data)
             except BrokenConnectionError:
-                if exchange.answer_began or method not in _ASKED_AGAIN or self._closed:
+                if exchange.answer_began or method not in _IDEMPOTENT or self._closed:
                     raise
-        return await self._asked(await self._connect(), data)
+        return await self._ask_on(await self._connect(), data)
 
     def close(self) -> None:
-        """End all connections, those in use as well; none is opened any more."""
+        """End all connections, also those in use, for good."""
         self._closed = True
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         for exchange in [*self._open]:
             exchange.abort()
         self._idle.clear()
 
-    async def _asked(self, exchange: HttpExchange, data: bytes) -> ApiServerAnswer:
+    async def _ask_on(self, exchange: HttpExchange, data: bytes) -> ApiServerAnswer:
         try:
             answer = await exchange.ask(data)
         except BaseException:
             exchange.abort()
             raise
         if exchange.reusable and not self._closed:
-            self._put_by(exchange)
+            self._keep(exchange)
         else:
             exchange.abort()
         return answer
 
-    def _kept(self) -> HttpExchange | None:
-        """The connection that was used last, for the others to grow old; none where none is left."""
+    def _take_idle(self) -> HttpExchange | None:
+        """The most recently used idle connection, so that the others expire."""
         too_old = asyncio.get_running_loop().time() - _KEPT_S
         while self._idle:
             exchange = self._idle.pop()
@@ -106,26 +106,26 @@ class HttpPool:
             exchange.abort()
         return None
 
-    def _put_by(self, exchange: HttpExchange) -> None:
+    def _keep(self, exchange: HttpExchange) -> None:
         loop = asyncio.get_running_loop()
         exchange.idle_since = loop.time()
         self._idle.append(exchange)
-        if self._looking is None:
-            self._looking = loop.call_later(_KEPT_S, self._end_the_old)
+        if self._expiry_timer is None:
+            self._expiry_timer = loop.call_later(_KEPT_S, self._expire_idle)
 
-    def _end_the_old(self) -> None:
+    def _expire_idle(self) -> None:
         loop = asyncio.get_running_loop()
         too_old = loop.time() - _KEPT_S
         while self._idle and not (self._idle[0].reusable and self._idle[0].idle_since > too_old):
             self._idle.pop(0).abort()
-        self._looking = None
+        self._expiry_timer = None
         if self._idle:
-            self._looking = loop.call_at(self._idle[0].idle_since + _KEPT_S, self._end_the_old)
+            self._expiry_timer = loop.call_at(self._idle[0].idle_since + _KEPT_S, self._expire_idle)
 
     async def _connect(self) -> HttpExchange:
-        """A new connection: to the first address that lets us in. Raises NotConnectedError."""
+        """Connect to the first address that accepts. Raises NotConnectedError."""
         try:
-            exchange = await self._connect_to_one_of(await self._resolved())
+            exchange = await self._connect_to_one_of(await self._resolve())
         except OSError as problem:
             raise NotConnectedError(self._host, self._port) from problem
         if self._closed:
@@ -157,15 +157,15 @@ class HttpPool:
                     ssl=self._context,
                     server_hostname=self._server_name,
                 )
-            except OSError:  # whoever takes connections there is perhaps not the server, and another one is
+            except OSError:  # something else listens there: try the next address
                 addresses.remove(tried[opened])
                 if not addresses:
                     raise
             else:
                 return exchange
 
-    async def _resolved(self) -> list[aiohttp.AddrInfoType]:
-        """The host's addresses, a list of the caller's own."""
+    async def _resolve(self) -> list[aiohttp.AddrInfoType]:
+        """The host's addresses, as a new list."""
         loop = asyncio.get_running_loop()
         async with self._resolving:
             if not self._addresses or loop.time() - self._resolved_at > _ADDRESSES_LAST_S:

@@ -1,9 +1,4 @@
-"""Following a list of objects: list it once, then watch what changes, from where the list was.
-
-Nothing is told as gone but by a DELETED event or by its absence from a later consistent list. Whatever breaks the watch
-(its end, a silent network, a server that has forgotten our place) is made up for by going on from the last version, or
-by one new list: that yields only what differs. Of each object no more is kept than its status.
-"""
+"""Consistent lists of objects, and the lines of a watch."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -17,7 +12,7 @@ PAGE = 500
 """Objects in one answer."""
 
 IDLE_S = 90.0
-"""How long a healthy watch may be silent: bookmarks come every minute."""
+"""Longest silence of a healthy watch; bookmarks come every minute."""
 
 
 T = TypeVar("T")
@@ -31,38 +26,37 @@ async def list_all(
     *,
     paged: bool = True,
 ) -> tuple[list[T], str]:
-    """What `read` makes of each object of a consistent list (None is left out), and the list's resourceVersion.
+    """Read a consistent list: `read` of each object (None is left out), and the list's resourceVersion.
 
-    Asked for in pages, none of which is kept. A server that forgets the list between two pages (410) is asked once
-    more, for all of it at once. Without pages many API servers answer from memory, with them from their database: for
-    a list that is known to be short they are a waste.
+    When the list expires between two pages (410), it is requested once more, unpaged. Unpaged lists are often served
+    from the API server's cache, paged ones from etcd, so short lists should not be paged.
     """
-    found: list[T] = []
+    things: list[T] = []
     token: str | None = None
     whole = not paged
     while True:
-        asked = {**(query or {}), "limit": None if whole else PAGE, "continue": token}
+        page_query = {**(query or {}), "limit": None if whole else PAGE, "continue": token}
         try:
-            page = await transport.request("GET", path, query=asked)
+            page = await transport.request("GET", path, query=page_query)
         except ExpiredError:
             if token is None:
                 raise
-            found, token, whole = [], None, True
+            things, token, whole = [], None, True
             continue
-        found += [thing for thing in map(read, map(as_mapping, as_list(page.get("items")))) if thing is not None]
+        things += [thing for thing in map(read, map(as_mapping, as_list(page.get("items")))) if thing is not None]
         metadata = as_mapping(page.get("metadata"))
         token = metadata.get("continue") or None
         if token is None:
-            return found, str(metadata.get("resourceVersion") or "")
+            return things, str(metadata.get("resourceVersion") or "")
 
 
 class LineSplitter:
-    """The lines of a stream of chunks, without their ends; one that the stream's end cuts off is never given."""
+    """Splits a stream of chunks into complete lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, empty ones left out."""
+        """The non-empty lines that this chunk completes, without their line ends."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [line for line in lines if line.strip()]

@@ -1,7 +1,7 @@
-"""Following any kind of objects: every one once, then every change, through whatever may pass.
+"""Follow any kind of objects: every object once, then every change, through interruptions.
 
-An object is told gone by its DELETED event, or by its absence from a later consistent list; what a list shows unchanged
-is told again. The follower keeps the name of each; of a list that is being read, what it makes of each object.
+An object counts as gone after its DELETED event, or when a later consistent list lacks it. Every list yields all its
+objects again. Only names and uids are kept in memory, and converted objects while a list is read.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from reservation_core.adapters.kubernetes.api_server.requests import Query
 from reservation_core.adapters.kubernetes.api_server.retries import Transport, doubled_pause
 from reservation_core.ports.cluster import ClusterUnavailableError
 
-_WATCH_S = (240, 480)  # the server ends a watch after this, at random, so that not all come back together
+_WATCH_S = (240, 480)  # a random timeout, so that watches are not renewed all together
 _SHORT_S = 1.0
 _TRIES_FROM_HERE = 10
 _FIRST_PAUSE_S = 0.05
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SeenObject:
-    """An object as it is now, or as it was last seen before it went. Both names as in its metadata."""
+    """An object as it is now, or the last known state of a deleted one."""
 
     namespace: str
     name: str
@@ -56,21 +56,21 @@ class ObjectWatch:
         self._version: str | None = None
         self._failures = 0
         self.problem: str | None = None
-        """What keeps it from following, since that went wrong."""
+        """Why the watch is interrupted; None while it works."""
 
     def forget_place(self) -> None:
-        """Have the next `changes` begin with a list, whose absentees are told gone."""
+        """Start the next watch with a new list; objects that it lacks are yielded as gone."""
         self._version = None
 
     async def told_as(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
-        """What `made` makes of every object once, None when that was all, then of every change; None after a new list.
+        """Yield `made` of every object, None at the end of each list, then `made` of every change.
 
-        Long lists of large objects take no more room than what `made` keeps of them. Ends with ClusterUnavailableError
-        when the transport is closed.
+        A list takes only the memory of what `made` returns. Ends with ClusterUnavailableError when the transport is
+        closed.
         """
         while True:
             try:
-                async with aclosing(self._once(made)) as seen:
+                async with aclosing(self._list_and_watch(made)) as seen:
                     async for seen_object in seen:
                         yield seen_object
             except ExpiredError:
@@ -86,14 +86,14 @@ class ObjectWatch:
                 if self._failures in (1, 10) or self._failures % 100 == 0:
                     _log.warning("watch interrupted", of=self._path, problem=str(problem), failures=self._failures)
                 if self._failures % _TRIES_FROM_HERE == 0:
-                    self._version = None  # a server whose database was restored may not come to our place for long
+                    self._version = None  # after a restored backup the server may not reach our version for long
                 await self._pause()
 
-    async def _once(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
+    async def _list_and_watch(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
         if self._version is None:
             async with aclosing(self._list(made)) as listed:
-                async for one in listed:
-                    yield one
+                async for listed_object in listed:
+                    yield listed_object
             self.problem = None
             yield None
         begun = asyncio.get_running_loop().time()
@@ -130,7 +130,7 @@ class ObjectWatch:
         self._known, self._version = present, version
 
     def _event(self, line: bytes) -> list[SeenObject]:
-        """What one line of the watch has to tell."""
+        """The changes in one line of the watch."""
         try:
             event = as_mapping(msgspec.json.decode(line))
         except (ValueError, RecursionError):
@@ -138,22 +138,22 @@ class ObjectWatch:
         thing, kind = as_mapping(event.get("object")), event.get("type")
         if kind == "ERROR":
             raise status_error(thing)
-        news: list[SeenObject] = []
+        changes: list[SeenObject] = []
         seen = _read(thing)
         if seen is not None and kind in ("ADDED", "MODIFIED", "DELETED"):
             key = (seen.namespace, seen.name)
             known = self._known.pop(key, None)
             if known not in (None, seen.uid):
-                news.append(SeenObject(seen.namespace, seen.name, str(known), {}, gone=True))
+                changes.append(SeenObject(seen.namespace, seen.name, str(known), {}, gone=True))
             if kind == "DELETED":
-                news.append(SeenObject(seen.namespace, seen.name, seen.uid, thing, gone=True))
+                changes.append(SeenObject(seen.namespace, seen.name, seen.uid, thing, gone=True))
             else:
                 self._known[key] = seen.uid
-                news.append(seen)
+                changes.append(seen)
         version = as_mapping(thing.get("metadata")).get("resourceVersion")
         if isinstance(version, str) and version:
             self._version = version
-        return news
+        return changes
 
     async def _pause(self) -> None:
         await asyncio.sleep(doubled_pause(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._failures))

@@ -1,4 +1,4 @@
-"""Objects, lists and times of the API's JSON, empty or None where there is something else."""
+"""Objects, lists and times in the API's JSON; values of another type count as empty or None."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def written_time(at: datetime) -> str:
-    """A time as an annotation holds it: RFC 3339, UTC, to the microsecond."""
+    """Format a time for an annotation: RFC 3339, UTC, microseconds."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def read_time(text: object) -> datetime | None:
-    """A time of the API's or of an annotation's, in UTC; None for what is not a time with an offset."""
+    """Parse a time of the API or of an annotation, in UTC; None for anything but a time with an offset."""
     if not isinstance(text, str):
         return None
     try:
@@ -22,12 +22,12 @@ def read_time(text: object) -> datetime | None:
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """An object of the API's, empty where there is none or something else."""
-    if isinstance(value, dict) or value is None:  # as all that was decoded: asked first, as that is faster told
+    """The value if it is an object, else an empty one."""
+    if isinstance(value, dict) or value is None:  # the common case, and faster than Mapping
         return value or {}
     return value if isinstance(value, Mapping) else {}
 
 
 def as_list(value: object) -> list[Any]:
-    """A list of the API's, empty where there is none or something else."""
+    """The value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []

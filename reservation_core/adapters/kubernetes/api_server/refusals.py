@@ -1,4 +1,4 @@
-"""What an error of the API's means for whoever asked: will the cluster never run this pod, or could it not be asked?"""
+"""What an API error means for the caller: the cluster will never run this pod, or could not be asked."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +13,13 @@ from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError, PodRefusedError
 
 _QUOTA = "exceeded quota"
-# Refused today, and perhaps not tomorrow: no fault of the pod's.
+# Temporary refusals: the pod is not at fault.
 _PASSING = (_QUOTA, "error looking up service account", "being terminated", "not yet ready to handle")
 
 
 @contextmanager
 def explained(verb: str, resource: str, where: str = "") -> Iterator[None]:
-    """Turn the API's errors into ClusterUnavailableError with the remedy. `where` is a namespace; empty for all."""
+    """Turn API errors into ClusterUnavailableError with the remedy. `where` is a namespace; empty means all."""
     try:
         yield
     except ApiServerError as error:
@@ -27,7 +27,7 @@ def explained(verb: str, resource: str, where: str = "") -> Iterator[None]:
 
 
 def unavailable(error: ApiServerError, verb: str, resource: str, where: str) -> ClusterUnavailableError:
-    """The error that says what is missing and who can give it."""
+    """The ClusterUnavailableError that says what is missing and how to fix it."""
     place = f"namespace {where}" if where else "all of the cluster"
     if isinstance(error, ApiServerForbidsError):
         return ClusterUnavailableError(
@@ -47,7 +47,7 @@ def unavailable(error: ApiServerError, verb: str, resource: str, where: str) -> 
 def refusal_of_creation(
     error: ApiServerError, resource: str, name: str, where: str
 ) -> PodRefusedError | ClusterUnavailableError:
-    """What it means that an object of ours was not created."""
+    """The error for an object of ours that was not created."""
     if isinstance(error, ApiServerForbidsError) and any(passing in error.message for passing in _PASSING):
         return _not_now(error.message.removeprefix(f'{resource} "{name}" is forbidden: '), where)
     if isinstance(error, InvalidError) or _refused_by_admission(error, resource, name):
@@ -70,13 +70,13 @@ def _not_now(why: str, where: str) -> PodNotNowError:
 
 
 def refused(what: str) -> PodRefusedError:
-    """The cluster will never run this pod; `what` is a sentence that says why."""
+    """The error for a pod that the cluster will never run; `what` is a sentence that says why."""
     detail = f"{what} Change the job accordingly and submit it again, or ask an administrator of the cluster."
     return PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
 
 
 def _refused_by_admission(error: ApiServerError, resource: str, name: str) -> bool:
-    """Whether the object is what was forbidden. To us, the API forbids kinds; to objects it gives their names."""
+    """Whether admission forbids this object: the message then has its name. Missing permissions name the kind."""
     if not isinstance(error, ApiServerForbidsError):
         return False
     return error.message.startswith(f'{resource} "{name}" is forbidden') or "denied the request" in error.message

@@ -1,4 +1,4 @@
-"""Requests to the API server and its answers, whichever way both go."""
+"""Requests to the API server and its answers, for both HTTP clients."""
 
 import json
 import re
@@ -20,23 +20,21 @@ Query = Mapping[str, str | int | bool | None]
 
 @dataclass(slots=True)
 class ApiServerAnswer:
-    """An answer's status and body."""
-
     status: int
     body: bytes
     asked_pause: str | None
-    """What `Retry-After` said."""
+    """The text of `Retry-After`."""
 
     @property
     def retry_after(self) -> float | None:
-        """The pause that the server asks for, in seconds."""
+        """The pause in seconds; None where `Retry-After` is absent or a date."""
         text = self.asked_pause
         return float(text) if text is not None and text.isdecimal() and len(text) <= _LONGEST_WAIT_DIGITS else None
 
 
 @dataclass(slots=True)
 class ApiRequest:
-    """A request, whatever the attempt. `idle_s` is set for a stream, `head_s` for one that begins late (seconds)."""
+    """A request with all its attempts. `idle_s` is set for a stream, `head_s` for one that begins late (seconds)."""
 
     method: str
     path: str
@@ -54,48 +52,48 @@ class ApiRequest:
 
     @property
     def target(self) -> str:
-        """Path and query; the path as it was given."""
+        """Path and query; the path unquoted."""
         return self.path if self.query is None else self.path + encoded(self.query)
 
     def was_not_answered(self) -> None:
-        """An attempt was sent, and may be carried out later."""
+        """Report that an attempt was sent and may be carried out later."""
         if self.unanswered is not None:
             self.unanswered()
 
     def headers(self) -> dict[str, str]:
-        """What the headers say of this request alone."""
-        said = {"Accept": f"{self.accept}, */*"}
+        """The headers of this request, without the common ones."""
+        headers = {"Accept": f"{self.accept}, */*"}
         if self.body is not None:
-            said["Content-Type"] = self.content_type
-        return said
+            headers["Content-Type"] = self.content_type
+        return headers
 
 
 def headers_of_all(token: str | None) -> dict[str, str]:
-    """What the headers of every request say; `token` with its scheme."""
-    # Uncompressed: packing a list costs both sides more time than sending it within a data centre.
-    said = {"Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
+    """The headers of every request; `token` with its scheme."""
+    # Uncompressed: within a data centre, compressing a list takes longer than sending it.
+    headers = {"Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
     if token is not None:
-        said["Authorization"] = token
-    return said
+        headers["Authorization"] = token
+    return headers
 
 
 def body_of(thing: Mapping[str, Any]) -> bytes:
-    """JSON."""
+    """Encode an object as JSON."""
     try:
         return msgspec.json.encode(thing)
-    except UnicodeEncodeError:  # half a character, which JSON can only tell escaped
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can only hold escaped
         return json.dumps(thing).encode()
 
 
 def encoded(query: Query) -> str:
-    """A query with its question mark; empty for none. Values that are None are left out."""
-    said = {
+    """Encode a query with its question mark; empty for an empty query. None values are left out."""
+    values = {
         key: value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in query.items()
         if value is not None
     }
-    if not said:
+    if not values:
         return ""
-    if all(_PLAIN.fullmatch(value) for value in said.values()):
-        return "?" + "&".join([f"{key}={value}" for key, value in said.items()])
-    return f"?{urlencode(said)}"
+    if all(_PLAIN.fullmatch(value) for value in values.values()):
+        return "?" + "&".join([f"{key}={value}" for key, value in values.items()])
+    return f"?{urlencode(values)}"

@@ -1,8 +1,8 @@
-"""Requests to the API server: one at a time or as a stream, each tried again while that can help.
+"""Requests to the API server, single or streamed, with retries.
 
-Retried, with jitter and within a bound: no connection, no answer, 429 and 5xx. Everything asked here is idempotent (by
-name or by uid), so an answer that was lost does no harm. What remains is ClusterUnavailableError, which says nothing
-about any pod; what asking again can't change is an ApiError.
+Lost connections, lost answers, 429 and 5xx are retried, with jitter and within a bound. All requests are idempotent (by
+name or by uid), so a lost answer does no harm. After the last attempt ClusterUnavailableError is raised, which says
+nothing about any pod; answers that a retry can't change are ApiServerErrors.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
-"""What to accept of an object of which nothing but the metadata is looked at; not every server knows how to."""
+"""Accept header for the metadata of an object alone; servers that lack it send the whole object."""
 
 _ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
@@ -34,15 +34,14 @@ _CREDENTIALS_LAST_S = 60.0
 
 
 class SilentStreamError(ClusterUnavailableError):
-    """A stream brought nothing for longer than was allowed. The network may be broken, or there was nothing to say."""
+    """A stream was silent for too long: the network is broken, or nothing happened."""
 
 
 class Transport:
-    """The way to one API server. `timeout_s` bounds an attempt.
+    """Requests to one API server. `timeout_s` bounds an attempt.
 
-    All attempts of a call, with the wait for its turn, take `limit_s` at most, and never more than 2.5 attempts' time.
-
-    Every method raises ClusterUnavailableError, and ApiError for what asking again does not change.
+    All attempts of a call and the wait for its turn take at most `limit_s`, and never more than 2.5 × `timeout_s`.
+    Every method raises ClusterUnavailableError, and ApiServerError for answers that a retry does not change.
     """
 
     def __init__(self, credentials: Credentials, timeout_s: float, limit_s: float | None = None) -> None:
@@ -59,7 +58,6 @@ class Transport:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
         return self._closed
 
     async def request(
@@ -75,51 +73,50 @@ class Transport:
         unanswered: Callable[[], None] | None = None,
         final: Collection[int] = (),
     ) -> dict[str, Any]:
-        """Ask, and give back the object that is answered. `pacing` says when, and hears what was pushed back.
+        """Send a request and return the answered object. `pacing` decides when, and learns of push-back.
 
-        `unanswered` is called when an attempt was sent and may be carried out later than the one that was answered;
-        not for what does no harm twice and was asked again at once (see http_pool.py).
-        Answers with a status among `final` are not asked for again: they raise ApiError.
+        `unanswered` is called when a sent attempt may be carried out later than the answered one; not for idempotent
+        requests that http_pool.py repeated at once. A status among `final` is not retried: it raises ApiServerError.
         """
         sent = None if body is None else body_of(body)
         request = ApiRequest(method, path, query, sent, content_type, accept, unanswered=unanswered, final=final)
         answer = await self._ask(request, pacing)
         try:
-            said = msgspec.json.decode(answer.body)
+            thing = msgspec.json.decode(answer.body)
         except (ValueError, RecursionError):
-            said = None
-        if not isinstance(said, dict):
+            thing = None
+        if not isinstance(thing, dict):
             raise ClusterUnavailableError(
                 f"{request} was answered with something that is not a JSON object. Is the address in"
                 f" {self._credentials.origin} that of a Kubernetes API server?"
             )
-        return said
+        return thing
 
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Query | None = None, idle_s: float, begins_late: bool = False
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Chunks of a long answer as they come.
+        """Stream the chunks of an answer.
 
-        Raises SilentStreamError after `idle_s` seconds without any. An answer has to begin as soon as any other, unless
-        it `begins_late`, with its first chunk.
+        Raises SilentStreamError after `idle_s` seconds without a chunk. A stream that `begins_late` sends its head with
+        its first chunk; others have `timeout_s` for it.
         """
         request = ApiRequest("GET", path, query, idle_s=idle_s, head_s=idle_s if begins_late else None)
-        answer = cast("OpenAnswer", await self._ask(request, None))  # the good ones of streams are
+        answer = cast("OpenAnswer", await self._ask(request, None))  # `_ask` returns good answers alone
         try:
             yield _Chunks(request, answer.raw)
         finally:
             await answer.let_go()
 
     async def close(self) -> None:
-        """Close all connections; whoever still waits for an answer gets ClusterUnavailableError."""
+        """Close all connections; pending requests raise ClusterUnavailableError."""
         self._closed = True
         connections = self._retired if self._connection is None else [*self._retired, self._connection]
         self._connection, self._retired = None, []
         await asyncio.gather(*(connection.close() for connection in connections))
 
     async def _ask(self, request: ApiRequest, pacing: CreatePacing | None) -> ApiServerAnswer:
-        """The first good answer within the limit; an OpenAnswer has to be let go of."""
+        """The first good answer within the limit; callers must `let_go` of an OpenAnswer."""
         begun = asyncio.get_running_loop().time()
         until = None if request.head_s is not None else begun + self._limit_s
         try:
@@ -130,30 +127,30 @@ class Transport:
     async def _try(
         self, request: ApiRequest, pacing: CreatePacing | None, begun: float, until: float | None
     ) -> ApiServerAnswer:
-        """One attempt after the other. Raises TimeoutError when it is `until`; both are the event loop's time."""
+        """Attempt a request until it is answered. Raises TimeoutError at `until`; times are the event loop's."""
         clock = asyncio.get_running_loop().time
         attempt, renewed = 0, False
         while True:
             attempt += 1
-            connection = await self._ready(pacing, until)
+            connection = await self._ready_connection(pacing, until)
             renewals, retry_after = self._renewals, None
             try:
                 answer = await self._send(connection, request, until)
             except (aiohttp.ClientError, OSError) as problem:
-                failure = _broken(problem, request)
+                failure = _describe_unanswered(problem, request)
                 if isinstance(problem, TimeoutError) and until is not None and clock() >= until:
                     raise
             else:
                 if answer.status < 300:
                     return answer
                 if answer.status >= 500:
-                    request.was_not_answered()  # what stands between us and the server may speak for it, and too early
+                    request.was_not_answered()  # a proxy may have given up on a server that carries it out
                 if answer.status == 401 and not renewed:
                     renewed = True
                     async with asyncio.timeout_at(until):
                         await self._renew(renewals)
                     continue
-                failure, retry_after = self._failure(answer, request), answer.retry_after
+                failure, retry_after = self._describe_failure(answer, request), answer.retry_after
             if pacing is not None:
                 pacing.pushed_back(clock(), retry_after)
             pause = _pause(attempt, retry_after)
@@ -162,20 +159,20 @@ class Transport:
             async with asyncio.timeout_at(until):
                 await asyncio.sleep(pause)
 
-    async def _ready(self, pacing: CreatePacing | None, until: float | None) -> PooledClient:
-        """The connection to use, when it is our turn."""
-        # Else nothing is waited for, and nothing has to be bounded.
+    async def _ready_connection(self, pacing: CreatePacing | None, until: float | None) -> PooledClient:
+        """Wait for our turn and return the connection to use."""
+        # Otherwise there is nothing to wait for, and no timeout to set.
         if not self._closed and (pacing is not None or not self._is_connected()):
             async with asyncio.timeout_at(until):
                 if pacing is not None:
-                    await self._turn(pacing)
+                    await self._wait_for_turn(pacing)
                 await self._connect()
         if self._connection is None:
             raise ClusterUnavailableError("The Kubernetes adapter was closed; open a new one.")
         return self._connection
 
-    def _failure(self, answer: ApiServerAnswer, request: ApiRequest) -> str:
-        """What went wrong, where trying again may help; else raises."""
+    def _describe_failure(self, answer: ApiServerAnswer, request: ApiRequest) -> str:
+        """Describe a failure that a retry may fix; raise any other."""
         error = api_error(answer.status, answer.body)
         if answer.status == 401:
             raise ClusterUnavailableError(
@@ -186,15 +183,15 @@ class Transport:
             raise error
         return f"{error.status} {error.reason}: {error.message}"
 
-    async def _turn(self, pacing: CreatePacing) -> None:
-        """Wait for a turn, in the order in which turns were asked for."""
+    async def _wait_for_turn(self, pacing: CreatePacing) -> None:
+        """Wait for a turn, first come, first served."""
         clock = asyncio.get_running_loop().time
         async with self._turns:
             while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
                 await asyncio.sleep(wait)
 
     async def _send(self, connection: PooledClient, request: ApiRequest, until: float | None) -> ApiServerAnswer:
-        """One attempt. Whatever is raised, nothing is left open."""
+        """Send one attempt; nothing stays open, whatever is raised."""
         end = asyncio.get_running_loop().time() + (request.head_s or self._timeout_s)
         connection.users += 1
         opened = False
@@ -218,14 +215,14 @@ class Transport:
         return self._connection is not None and age <= _CREDENTIALS_LAST_S
 
     async def _connect(self) -> None:
-        """Have the connection to use now; credentials are looked at again every minute."""
+        """Set the current connection; credentials older than a minute are read again."""
         if not self._is_connected():
             async with self._loading:
                 if not self._is_connected():
                     await self._load(afresh=False)
 
     async def _renew(self, renewals: int) -> None:
-        """The server did not accept who we are: read that again, once for all who were refused."""
+        """Read rejected credentials again, once for all requests that were refused with them."""
         async with self._loading:
             if self._renewals == renewals:
                 self._renewals += 1
@@ -234,7 +231,7 @@ class Transport:
     async def _load(self, *, afresh: bool) -> None:
         access = await self._credentials.load(afresh=afresh)
         if self._closed:
-            return  # meanwhile
+            return  # closed while loading
         former = connection = self._connection
         if connection is None or connection.fingerprint != access.fingerprint:
             connection = self._connection_of(access)
@@ -253,8 +250,8 @@ class Transport:
     def _connection_of(self, access: ClusterAccess) -> PooledClient:
         try:
             return PooledClient(access)
-        except (OSError, ValueError) as problem:  # a certificate is there before its key, where both are replaced
-            # Without the problem's own words: a proxy's address may be among them.
+        except (OSError, ValueError) as problem:  # a rotated certificate may precede its key
+            # The exception's text is left out: it may quote a proxy's address.
             raise ClusterUnavailableError(
                 f"The API server can't be asked with what {self._credentials.origin} says ({type(problem).__name__})."
                 " Check the address, and that certificates and keys are whole and belong together; then try again."
@@ -262,7 +259,7 @@ class Transport:
 
 
 class _Chunks:
-    """The body of a stream, as it comes."""
+    """The chunks of a stream's body, with typed errors."""
 
     def __init__(self, request: ApiRequest, response: aiohttp.ClientResponse) -> None:
         self._request = request
@@ -277,16 +274,16 @@ class _Chunks:
         except TimeoutError as problem:
             raise SilentStreamError(f"{self._request} brought nothing for a long time. Ask again.") from problem
         except (aiohttp.ClientError, OSError) as problem:
-            raise _unavailable(self._request, _words(problem)) from problem
+            raise _unavailable(self._request, _describe_connection_error(problem)) from problem
 
 
-def _broken(problem: Exception, request: ApiRequest) -> str:
-    """What went wrong with an attempt that has no answer, told to who wants to know that it was sent."""
+def _describe_unanswered(problem: Exception, request: ApiRequest) -> str:
+    """Describe an attempt without an answer, and report it as unanswered where it was sent."""
     if request.head_s is not None and isinstance(problem, TimeoutError):
         raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
     if not isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):
         request.was_not_answered()
-    return _words(problem)
+    return _describe_connection_error(problem)
 
 
 def _unavailable(request: ApiRequest, why: str) -> ClusterUnavailableError:
@@ -297,19 +294,19 @@ def _unavailable(request: ApiRequest, why: str) -> ClusterUnavailableError:
 
 
 def doubled_pause(first_s: float, longest_s: float, failures: int) -> float:
-    """A pause in seconds: `first_s` doubled with each failure up to `longest_s`, at random within its upper half."""
+    """A pause in seconds: `first_s` doubled with each failure up to `longest_s`, randomly within its upper half."""
     longest = min(longest_s, first_s * 2.0 ** min(failures, 16))
     return longest * random.uniform(0.5, 1)  # noqa: S311 -- spreads load, keeps no secret
 
 
 def _pause(attempt: int, retry_after: float | None) -> float:
-    """Seconds before the next attempt: doubling, at random within its half, never less than was asked for."""
+    """Seconds before the next attempt: exponential with jitter, after `retry_after`."""
     jittered = doubled_pause(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, attempt - 1)
     return jittered if retry_after is None else retry_after + jittered
 
 
-def _words(problem: Exception) -> str:
-    """What went wrong on the way, without what could hold an address's user and password."""
+def _describe_connection_error(problem: Exception) -> str:
+    """Describe a connection error without the URL, which may hold a user and password."""
     if isinstance(problem, TimeoutError):
         return "no answer in time"
     if isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):

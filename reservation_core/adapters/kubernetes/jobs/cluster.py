@@ -1,8 +1,7 @@
-"""The Kubernetes cluster: pods of one namespace, pinned to the nodes and cards that the ledger gave them.
+"""The Kubernetes cluster: pods of one namespace, pinned to the nodes and GPUs that the ledger assigned.
 
-What a pod is made of is decided in `built_pods`, what an object means in `pod_statuses`, `node_reports` and
-`foreign_pods`; this module asks and tells. An error of the API's is never taken for a pod's end: gone is what a
-consistent list lacks.
+`built_pods` builds the objects; `pod_statuses`, `node_reports` and `foreign_pods` read them; this module sends the
+requests. An API error never counts as a pod's end: a pod is gone when a consistent list lacks it.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -56,7 +55,7 @@ from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, TrimmedLogs
 
-_LEAST_GRACE_S = 1  # 0 would remove the object without the kubelet's word that the containers have ended
+_LEAST_GRACE_S = 1  # 0 would remove the object before the kubelet has ended the containers
 _REMEMBERED = 10_000
 _ASKED_ONE_BY_ONE = 8
 _TRIES = 3
@@ -68,9 +67,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterRules:
-    """Our objects in this cluster and how they are read. `node_selector` is a label selector; empty means every node.
+    """How our objects in this cluster are written and read.
 
-    `creates_per_s` 0 means no pacing. `watch_silence_s` is how long a watch may bring nothing, bookmarks included.
+    `node_selector` is a label selector; empty means every node. `creates_per_s` 0 means no pacing. `watch_silence_s`
+    is the longest silence of a watch, bookmarks included.
     """
 
     pods: PodRules
@@ -83,10 +83,10 @@ class ClusterRules:
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """Which object a name of ours is, whether it belongs to a gang, is being deleted, and is to stay when it ends.
+    """The object that has a name of ours: its uid, and what a deletion depends on.
 
-    `runs_on`: it is said to be over, and one of its containers to run. Deleting it would remove it at once. `finished`:
-    all of it is over.
+    `leaving`: it is being deleted. `kept`: a finalizer keeps its name. `runs_on`: its phase says that it is over, but a
+    container still runs, so that a deletion would remove the object at once. `finished`: all of it is over.
     """
 
     uid: str
@@ -113,11 +113,11 @@ class KubernetesCluster:
         self._events = PodEvents(transport, clock)
 
     async def list_nodes(self) -> list[NodeReport]:
-        """The nodes that the selector names, with their cards."""
+        """The nodes that the selector matches, with their GPUs."""
         return await list_nodes(self._transport, self._rules.nodes, self._rules.node_selector)
 
     async def list_pods(self, *, foreign: bool = False) -> PodListing:
-        """All our pods, from one consistent list; with `foreign` also pods of all namespaces with GPUs of our nodes."""
+        """All our pods from one consistent list; `foreign` adds other pods that hold GPUs of our nodes."""
         with explained("list", "pods", self._namespace):
             pods, _ = await list_all(self._transport, self._pods, read_pod_status)
         if not foreign:
@@ -126,34 +126,33 @@ class KubernetesCluster:
         return PodListing(tuple(pods), tuple(others))
 
     async def find_pods(self, reservation_id: str, named: Collection[PodName] = ()) -> list[PodStatus]:
-        """One reservation's pods: by their labels, of every attempt, and those `named` that have lost these."""
+        """One reservation's pods of every attempt: by label, and those of `named` that lost their labels."""
         query = {"labelSelector": f"{MANAGED}=true,{RESERVATION}={reservation_id}"}
         with explained("list", "pods", self._namespace):
             pods, _ = await list_all(self._transport, self._pods, self._read, query, paged=False)
-        found = {pod.name for pod in pods}
-        lacking = [name for name in named if name not in found and str(name) not in self._gone]
-        return pods + await self._find_by_name(lacking) if lacking else pods
+        listed = {pod.name for pod in pods}
+        unlisted = [name for name in named if name not in listed and str(name) not in self._gone]
+        return pods + await self._find_by_name(unlisted) if unlisted else pods
 
     async def watch(self) -> AsyncIterator[PodStatus]:
-        """Every existing pod once, then every change, `gone` last; goes on when the API server does not answer.
+        """Yield every existing pod, then every change, `gone` last, through interruptions of the API server.
 
-        Ends with ClusterUnavailableError only when this cluster is closed.
+        Raises ClusterUnavailableError only when this cluster is closed.
         """
         watch = PodWatch(self._transport, self._pods, idle_s=self._rules.watch_silence_s)
         async with aclosing(watch.statuses()) as statuses:
             async for status in statuses:
                 if status.phase is PodPhase.GONE:
-                    _put(self._gone, str(status.name), None)
+                    _remember(self._gone, str(status.name), None)
                 else:
                     self._gone.pop(str(status.name), None)
                 yield status
 
     async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
-        """Create a pod, and with rank 0 of a gang the service by which its pods meet; what exists is left alone.
+        """Create a pod, and with rank 0 of a gang the service by which its pods find each other; keep what exists.
 
-        Unlike a process on this machine, a pod that was removed leaves nothing by which it could be known: creating it
-        again creates it. Raises PodRefusedError for what the API server or its admission will never accept, and where
-        the name is taken by something that is not this pod.
+        A pod that was removed leaves no trace, so it would be created again. Raises PodRefusedError for pods that the
+        API server or its admission will never accept, and when something else has the name.
         """
         pod = build_pod(spec, self._rules.pods, self._clock.now())
         made, is_new = await self._create("pods", self._pods, pod, lambda there: _is_pod_of(there, spec), unanswered)
@@ -168,22 +167,22 @@ class KubernetesCluster:
     async def delete_pod(
         self, name: str, grace: timedelta, *, keep_name: bool = False, why: Reason | None = None
     ) -> None:
-        """Ask the kubelet for a pod's end, with at least one second of grace. `why` is written as an Event.
+        """Delete a pod with at least one second of grace. `why` is written as an Event.
 
-        A finalizer keeps the name, and any pod whose containers are not over, though it is said to be. A pod that
-        somebody else is deleting already can't be given that any more.
+        A finalizer keeps the object if `keep_name`, or while containers run though the phase says that they ended. The
+        API server adds no finalizer to a pod that is being deleted.
         """
         await self._delete(name, max(_LEAST_GRACE_S, ceil(grace.total_seconds())), keep_name=keep_name, why=why)
 
     async def forget_pod(self, name: str) -> None:
-        """Remove a pod's object without its kubelet's word. Only for nodes that are known to be fenced."""
+        """Remove a pod's object without waiting for its kubelet. Only for nodes that are known to be fenced."""
         await self._delete(name, 0)
 
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
-        """Write the second belt down. Kubernetes can only shorten its own, which was made with room for extensions."""
+        """Write the deadline to the pod's annotation; activeDeadlineSeconds can't grow and has room for extensions."""
         body = {"metadata": {"annotations": {DEADLINE: written_time(deadline)}}}
         with explained("patch", "pods", self._namespace):
-            pod = await self._request_if_there("PATCH", self._pods, name, body, MERGE_PATCH)
+            pod = await self._request_existing("PATCH", self._pods, name, body, MERGE_PATCH)
         if pod is None:
             return
         begun = read_time(as_mapping(pod.get("status")).get("startTime"))
@@ -197,7 +196,7 @@ class KubernetesCluster:
             )
 
     def master_address(self, reservation_id: str, attempt: int) -> str:
-        """The name that rank 0's pod has in the cluster's DNS, from its own namespace."""
+        """The DNS name of rank 0's pod, within its namespace."""
         return master_address(reservation_id, attempt)
 
     @property
@@ -206,7 +205,7 @@ class KubernetesCluster:
         return True
 
     async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
-        """A pod's output; with `follow` a pod that has not started is waited for."""
+        """Stream a pod's output; `follow` waits for a pod that has not started."""
         with explained("get", "pods/log", self._namespace):
             chunks = read_log(self._transport, self._pods, name, follow=follow, tail_lines=tail_lines)
             async with aclosing(chunks):
@@ -218,7 +217,7 @@ class KubernetesCluster:
         return TrimmedLogs()
 
     async def close(self) -> None:
-        """Let go of connections; pods go on, watchers end with ClusterUnavailableError."""
+        """Close all connections; pods go on, and watchers get ClusterUnavailableError."""
         await self._events.close()
         await self._transport.close()
 
@@ -230,7 +229,7 @@ class KubernetesCluster:
         is_it: Callable[[Mapping[str, Any]], bool],
         unanswered: Callable[[], None] | None = None,
     ) -> tuple[Mapping[str, Any], bool]:
-        """Create an object, or find that it was created before; gives back what exists, and whether it is new."""
+        """Create an object unless it exists; return the object and whether it is new."""
         name = thing["metadata"]["name"]
         try:
             made = await self._transport.request(
@@ -238,7 +237,7 @@ class KubernetesCluster:
             )
         except ConflictError:
             with explained("get", resource, self._namespace):
-                existing = await self._request_if_there("GET", path, name)
+                existing = await self._request_existing("GET", path, name)
         except ApiServerError as error:
             raise refusal_of_creation(error, resource, name, self._namespace) from error
         else:
@@ -271,21 +270,21 @@ class KubernetesCluster:
         return Regarding(self._namespace, name, uid)
 
     async def _keep(self, name: str, identity: _Identity, keep: bool) -> bool:
-        """Give this pod the finalizer that keeps its name, or take it away; false when it is another one by now."""
+        """Add or remove the finalizer that keeps the pod's name; false when the name has another object by now."""
         if keep and identity.leaving:
             return True
         finalizers = {"finalizers" if keep else "$deleteFromPrimitiveList/finalizers": [NAME_KEPT]}
         body = {"metadata": {"uid": identity.uid, **finalizers}}
         try:
-            await self._request_if_there("PATCH", self._pods, name, body, STRATEGIC_PATCH)
+            await self._request_existing("PATCH", self._pods, name, body, STRATEGIC_PATCH)
         except ConflictError:
             return False
-        except ApiServerError as refusal:  # its end is worth more than its name
+        except ApiServerError as refusal:  # the pod must end even if its name is not kept
             _log.warning("a pod's finalizer could not be changed", pod=name, keep=keep, problem=str(refusal))
         return True
 
     async def _remove(self, resource: str, path: str, name: str, uid: str, grace_s: int) -> bool:
-        """Delete this object and no other of its name; false when it is another one by now."""
+        """Delete the object with this uid; false when the name has another object by now."""
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -295,22 +294,22 @@ class KubernetesCluster:
         }
         with explained("delete", resource, self._namespace):
             try:
-                await self._request_if_there("DELETE", path, name, options)
+                await self._request_existing("DELETE", path, name, options)
             except ConflictError:
                 return False
         return True
 
     async def _remove_service(self, name: PodName) -> None:
-        """A gang's service goes with its rank 0: the cluster sees to that as well, by the service's owner."""
+        """Remove the gang's service with its rank 0; the cluster also does so, by the owner reference."""
         service = service_name(name)
         with explained("get", "services", self._namespace):
-            existing = await self._request_if_there("GET", self._services, service)
+            existing = await self._request_existing("GET", self._services, service)
         if existing is not None and _has(existing, attempt_labels(name)):
             await self._remove("services", self._services, service, _identity(existing).uid, 0)
 
     async def _identify(self, name: str) -> _Identity | None:
         with explained("get", "pods", self._namespace):
-            pod = await self._request_if_there("GET", self._pods, name)
+            pod = await self._request_existing("GET", self._pods, name)
         if pod is None:
             return None
         if pod_name_of(pod) is None:
@@ -319,31 +318,31 @@ class KubernetesCluster:
         return _identity(pod)
 
     async def _find_by_name(self, names: Collection[PodName]) -> list[PodStatus]:
-        """Those of these that exist, whatever labels they have."""
+        """The pods of these names that exist, whatever their labels."""
         if len(names) > _ASKED_ONE_BY_ONE:
             wanted = frozenset(names)
             return [pod for pod in (await self.list_pods()).pods if pod.name in wanted]
-        found = []
+        statuses = []
         for name in names:
             with explained("get", "pods", self._namespace):
-                pod = await self._request_if_there("GET", self._pods, str(name))
+                pod = await self._request_existing("GET", self._pods, str(name))
             status = None if pod is None else self._read(pod)
             if status is not None:
-                found.append(status)
-        return found
+                statuses.append(status)
+        return statuses
 
     def _read(self, pod: Mapping[str, Any]) -> PodStatus | None:
-        """A pod of ours; which object its name is, is remembered for a deletion that follows."""
+        """Read a pod of ours, and remember its identity for a later deletion."""
         status = read_pod_status(pod)
         if status is None:
             return None
-        _put(self._identities, str(status.name), _identity(pod))
+        _remember(self._identities, str(status.name), _identity(pod))
         if status.holding is not None:
             return status
         rules = self._rules.foreign
         return replace(status, place=place_of(pod, rules.attach, rules.resource_names))
 
-    async def _request_if_there(
+    async def _request_existing(
         self,
         method: str,
         path: str,
@@ -351,7 +350,7 @@ class KubernetesCluster:
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any] | None:
-        """The answer about one object; None when there is none of that name."""
+        """The answer about one object; None when it does not exist."""
         try:
             return await self._transport.request(
                 method, f"{path}/{quote(name, safe='')}", body=body, content_type=content_type
@@ -360,8 +359,8 @@ class KubernetesCluster:
             return None
 
 
-def _put(known: dict[str, T], name: str, what: T) -> None:
-    """Remember the newest; of too many the oldest go."""
+def _remember(known: dict[str, T], name: str, what: T) -> None:
+    """Remember an entry as the newest, and forget the oldest of too many."""
     known.pop(name, None)
     known[name] = what
     if len(known) > _REMEMBERED:
@@ -382,7 +381,7 @@ def _identity(thing: Mapping[str, Any]) -> _Identity:
 
 
 def _is_pod_of(existing: Mapping[str, Any], spec: PodSpec) -> bool:
-    """Whether a pod is the one of the spec, on the same cards: after a restored backup the ledger may mean others."""
+    """Whether a pod is the one of the spec, on the same GPUs: after a restored backup the ledger may name others."""
     holding = holding_of(existing)
     if pod_name_of(existing) != spec.name:
         return False

@@ -1,4 +1,4 @@
-"""Pods that use GPUs of our nodes without having asked us."""
+"""Foreign pods: pods that use GPUs of our nodes without a job or booking."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from reservation_core.domain.model import ForeignPod
 
 @dataclass(frozen=True, slots=True)
 class ForeignRules:
-    """Which pods are ours (those of `namespace` that carry our marks) and by what the others are known.
+    """How to recognise our pods (our labels in `namespace`) and foreign pods with GPUs.
 
-    By the resources that they ask for, and by the device classes and drivers of what they claim (`device_classes`).
+    Foreign pods request `resource_names`, or claim devices of `device_classes` (class and driver names).
     """
 
     namespace: str
@@ -30,9 +30,9 @@ class ForeignRules:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A pod of others on a node of ours: how many GPUs its node keeps for it, and its claims, None for one unknown.
+    """A foreign pod on a node of ours: the GPUs that it requests, and its claims (None for an unknown one).
 
-    `mapped`: the cards that its scheduling map gave it, which its node knows nothing of.
+    `mapped`: the GPUs that its scheduling map assigned, which the kubelet does not count.
     """
 
     node: str
@@ -43,10 +43,10 @@ class Claimant:
 
 
 def read_claimant(pod: Mapping[str, Any], rules: ForeignRules, nodes: Collection[str]) -> Claimant | None:
-    """A pod of others on `nodes` (the names of ours) that asks for GPUs or has claims, and may have processes.
+    """Read an unfinished foreign pod on `nodes` (our nodes' names) that requests GPUs or has claims.
 
-    Our marks on a pod of another namespace make it none of ours; on one of our namespace that has another name, they
-    make it one that has our variables, and may use any card.
+    Our labels count in our namespace alone. There, a pod with our labels and another name has our environment
+    variables, and may use any GPU.
     """
     metadata = as_mapping(pod.get("metadata"))
     namespace, name = str(metadata.get("namespace")), str(metadata.get("name"))
@@ -70,73 +70,72 @@ def read_foreign(
     cards: Mapping[DeviceKey, DeviceCard],
     rules: ForeignRules,
 ) -> list[ForeignPod]:
-    """Pods that use GPUs of our nodes; which ones is known of claimed devices that are in `cards`, and of scheduling
-    maps.
+    """Foreign pods with their GPUs; the exact GPUs are known from scheduling maps and for devices in `cards`.
 
-    A claim that is not in `claims` counts as one GPU. One that several pods share counts once on each node.
+    A claim that is not in `claims` counts as one GPU. A claim of several pods counts once on each node.
     """
     counted = rules.attach is GpuAttach.DEVICE_PLUGIN
     shared: set[tuple[str, ClaimKey]] = set()
     foreign = []
-    for who in claimants:
-        known, unknown = _by_map(who, counted=counted)
-        for key in who.claims:
+    for claimant in claimants:
+        known, unknown = _by_map(claimant, counted=counted)
+        for key in claimant.claims:
             claim = None if key is None else claims.get(key)
             if claim is None:
                 unknown += 1
                 continue
-            if (who.node, claim.key) in shared:
+            if (claimant.node, claim.key) in shared:
                 continue
-            shared.add((who.node, claim.key))
+            shared.add((claimant.node, claim.key))
             unknown += claim.asked_for
             for device in claim.devices:
                 card = cards.get(device)
-                # With a device plugin our indices are only numbers: no card of ours is known to be this one.
-                if counted or card is None or card.node != who.node:
+                # With a device plugin our indices are only counts, so the device matches no particular GPU of ours.
+                if counted or card is None or card.node != claimant.node:
                     unknown += 1
                 else:
                     known.add(card.index)
         if known:
-            foreign.append(ForeignPod(who.node, who.description, len(known), tuple(sorted(known))))
+            foreign.append(ForeignPod(claimant.node, claimant.description, len(known), tuple(sorted(known))))
         if unknown:
             count = min(unknown, MOST_DEVICES)
-            foreign.append(ForeignPod(who.node, who.description, count, None, counted=counted))
+            foreign.append(ForeignPod(claimant.node, claimant.description, count, None, counted=counted))
     return foreign
 
 
-def _by_map(who: Claimant, *, counted: bool) -> tuple[set[int], int]:
-    """The cards that it is known to be on by its map, and how many others it has."""
-    if who.mapped is None:
-        return set(), who.gpus
-    if who.mapped.indices is None or counted:
-        return set(), who.gpus + who.mapped.count
-    return set(who.mapped.indices), who.gpus
+def _by_map(claimant: Claimant, *, counted: bool) -> tuple[set[int], int]:
+    """The indices of its GPUs by its map, and the number of its other GPUs."""
+    if claimant.mapped is None:
+        return set(), claimant.gpus
+    if claimant.mapped.indices is None or counted:
+        return set(), claimant.gpus + claimant.mapped.count
+    return set(claimant.mapped.indices), claimant.gpus
 
 
 def _claims(pod: Mapping[str, Any], namespace: str) -> tuple[ClaimKey | None, ...]:
-    """The claims that a pod names itself, and those that were made for it from templates."""
-    made = {
+    """The claims that a pod names, and those created for it from templates."""
+    from_template = {
         as_mapping(status).get("name"): as_mapping(status)
         for status in as_list(as_mapping(pod.get("status")).get("resourceClaimStatuses"))
         if isinstance(as_mapping(status).get("name"), str)
     }
-    found: list[ClaimKey | None] = []
+    keys: list[ClaimKey | None] = []
     for claim in map(as_mapping, as_list(as_mapping(pod.get("spec")).get("resourceClaims"))):
-        said = claim.get("name")
+        entry = claim.get("name")
         name = claim.get("resourceClaimName")
-        if name is None and isinstance(said, str) and said in made:
-            name = made[said].get("resourceClaimName")
+        if name is None and isinstance(entry, str) and entry in from_template:
+            name = from_template[entry].get("resourceClaimName")
             if name is None:
-                continue  # the cluster has found that none is needed
-        found.append((namespace, name) if isinstance(name, str) else None)
-    return tuple(found[:MOST_DEVICES])
+                continue  # the cluster decided that no claim is needed
+        keys.append((namespace, name) if isinstance(name, str) else None)
+    return tuple(keys[:MOST_DEVICES])
 
 
 def gpus_asked_for(pod: Mapping[str, Any], resource_names: Sequence[str]) -> int:
-    """How many GPUs a pod's node keeps for it, claims aside.
+    """The number of GPUs that a pod requests, without claims.
 
-    Init containers run before the others, one after the other, so the larger need counts; those that go on beside the
-    others (restartPolicy Always) add to what comes after them.
+    Init containers run one after the other before the others, so the maximum counts; sidecars (restartPolicy Always)
+    add to the containers that start after them.
     """
     spec = as_mapping(pod.get("spec"))
     beside, first = 0, 0
@@ -167,4 +166,4 @@ def _pieces(amount: object) -> int:
     try:
         return min(int(read_quantity(amount)), MOST_DEVICES)
     except ValueError:
-        return 1  # it asks for some, and the API would not have taken nonsense
+        return 1  # some amount that we can't parse, but the API accepted

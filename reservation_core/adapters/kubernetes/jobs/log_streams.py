@@ -1,4 +1,4 @@
-"""Reading a pod's log through the API: whole, its last lines, or as it is written."""
+"""Read a pod's log through the API: whole, its last lines, or as it is written."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,9 +12,9 @@ from reservation_core.adapters.kubernetes.pods.built_pods import CONTAINER
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished
 from reservation_core.ports.cluster import ClusterUnavailableError
 
-_SILENCE_S = 60.0  # a job that prints nothing looks like a broken network: ask again from where we are
-_STALLED_S = 10.0  # what was printed already comes at once
-_STALLS = 2  # in a row: then it is told, and not asked for again and again
+_SILENCE_S = 60.0  # a silent job looks like a broken network: reconnect at the same position
+_STALLED_S = 10.0  # a finished log arrives without pauses
+_STALLS = 2  # in a row, before an error is raised
 _FAILURES = 3  # in a row, without a byte between them
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
@@ -23,11 +23,10 @@ _LONGEST_PAUSE_S = 2.0
 async def read_log(
     transport: Transport, pods_path: str, name: str, *, follow: bool, tail_lines: int | None
 ) -> AsyncGenerator[bytes, None]:
-    """A pod's output in chunks; with `follow` until the pod has finished or is gone.
+    """A pod's output in chunks; with `follow` from its start until the pod has finished or is gone.
 
-    Empty for a pod that is not there. A pod that has not started is waited for with `follow`. Raises
-    ClusterUnavailableError when the log can't be read for longer than retries help, or does not go on though all of it
-    has been printed, and ApiError where reading is not allowed.
+    Empty for a missing pod. Raises ClusterUnavailableError when retries fail or the log of a finished pod stalls, and
+    ApiServerError where reading is not allowed.
     """
     path = f"{pods_path}/{quote(name, safe='')}"
     position = LogPosition()
@@ -36,7 +35,7 @@ async def read_log(
     while True:
         over = broken = False
         try:
-            # Asked before reading: what is printed before the end is there to be read after it.
+            # The pod is read first: once it has finished, its log is complete.
             over = not follow or await _is_over(transport, path)
             query: Query = {
                 "container": CONTAINER,
@@ -45,7 +44,7 @@ async def read_log(
                 "sinceTime": since,
                 "tailLines": tail_lines if since is None else None,
             }
-            # A kubelet answers with the first line: with `follow`, that is when the job prints one.
+            # With `follow` a kubelet sends the head with the job's first line.
             idle_s = _STALLED_S if over else _SILENCE_S
             async with transport.stream(f"{path}/log", query=query, idle_s=idle_s, begins_late=not over) as chunks:
                 async for chunk in chunks:
@@ -59,7 +58,7 @@ async def read_log(
             pass  # 400: no container has started yet, so there is nothing to read
         except SilentStreamError as silence:
             broken = True
-            stalls += over  # whoever still runs may have nothing to say
+            stalls += over  # a running job may be silent
             if stalls >= _STALLS:
                 raise ClusterUnavailableError(
                     f"The log of pod {name} did not go on for {_STALLS * _STALLED_S:g} s though there is more of it, or"

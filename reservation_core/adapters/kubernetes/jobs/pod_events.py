@@ -1,4 +1,4 @@
-"""Events about our jobs' pods: which GPUs a pod has, and why it is ended, for people who look with kubectl."""
+"""Kubernetes Events about our jobs' pods: their GPUs, and why they are ended."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ from reservation_core.domain.model import PodSpec, Reason, ReasonCode
 from reservation_core.ports.clock import Clock
 
 CONTROLLER = "gpu-dev-server"
-_AS_WANTED = frozenset(
+_NORMAL_ENDS = frozenset(
     {
         ReasonCode.COMPLETED,
         ReasonCode.CANCELLED_BY_USER,
@@ -23,14 +23,14 @@ _AS_WANTED = frozenset(
 
 
 class PodEvents:
-    """Writes them beside the calls that they are about. An Event that can't be written is logged, and left out."""
+    """Writes Events in a background task. An Event that can't be written is logged and dropped."""
 
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self._writer = EventWriter(transport, clock, CONTROLLER, f"{CONTROLLER}-{socket.gethostname()}")
         self._writing: asyncio.Task[None] | None = None
 
     def created(self, spec: PodSpec, about: Regarding, attach: GpuAttach) -> None:
-        """Say which GPUs a pod was made with, for whom and until when; how many, where the kubelet picks them."""
+        """Write which GPUs a pod has (their number with `device-plugin`), for which user and until when."""
         indices, word = spec.gpu_indices, "GPU" if len(spec.gpu_indices) == 1 else "GPUs"
         if attach is GpuAttach.DEVICE_PLUGIN:
             gpus = f"{len(indices)} {word}"
@@ -39,20 +39,20 @@ class PodEvents:
         rank = f", pod {spec.name.rank} of {spec.pods}" if spec.pods > 1 else ""
         until = "" if spec.ends_at is None else f" until {written_time(spec.ends_at)}"
         note = f"{gpus} of node {spec.node}{until}, for {spec.user}'s {spec.name.reservation_id}{rank}"
-        self._tell(about, "GPUsAssigned", note, action="Create", warning=False)
+        self._write(about, "GPUsAssigned", note, action="Create", warning=False)
 
     def ending(self, about: Regarding, why: Reason) -> None:
-        """Say why a pod that has not finished is being ended."""
+        """Write why an unfinished pod is being ended."""
         reason = "".join(word.title() for word in why.code.value.split("_"))
-        self._tell(about, reason, why.detail or reason, action="End", warning=why.code not in _AS_WANTED)
+        self._write(about, reason, why.detail or reason, action="End", warning=why.code not in _NORMAL_ENDS)
 
     async def close(self) -> None:
-        """Leave out what is not written yet."""
+        """Drop Events that are not written yet."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
 
-    def _tell(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
+    def _write(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
         self._writer.tell(about, reason, note, action=action, warning=warning)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._writer.write_all())

@@ -1,4 +1,4 @@
-"""Where a pod of ours is that does not say what it holds."""
+"""The node of a pod of ours whose annotations do not say which GPUs it has."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,10 +10,9 @@ from reservation_core.domain.model import PodPlace
 
 
 def place_of(pod: Mapping[str, Any], attach: GpuAttach, resource_names: Sequence[str]) -> PodPlace | None:
-    """The node that a pod is on or pinned to, and how many cards the kubelet keeps for it there.
+    """The node that a pod is on or pinned to, and the GPUs that it requests there.
 
-    None for a pod that is neither: it can't run. A number only where all pods get their cards from the kubelet; else
-    nobody but the pod knows which it uses.
+    None for a pod without a node: it can't run. The number is known with `device-plugin` alone.
     """
     spec = as_mapping(pod.get("spec"))
     node = spec.get("nodeName") or _pinned_to(spec)

@@ -1,4 +1,4 @@
-"""Our pods as a watch shows them: each status once, then what differs, with nothing told as gone that may be there."""
+"""Our pods as a watch shows them: every status once, then changes; a pod is gone only when it surely is."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,7 +18,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """A pod as the API has it now; no status where it is not ours, or can't be recognised as ours any more."""
+    """A pod as the API has it now; `status` is None for a pod that is not recognisable as ours."""
 
     name: str
     status: PodStatus | None
@@ -27,40 +27,37 @@ class _Pod:
 
 
 class PodWatch:
-    """One watcher's view of our pods. `idle_s` is how long the server may be silent.
+    """One watcher's view of our pods. `idle_s` is the longest silence of the server.
 
-    All pods of the namespace are followed, not those that a selector finds: to a selector, a pod whose label somebody
-    took away is gone, and it runs.
+    All pods of the namespace are followed: with a label selector, a running pod that lost its label would count as
+    gone.
     """
 
     def __init__(self, transport: Transport, path: str, *, idle_s: float = IDLE_S) -> None:
         self._watch = ObjectWatch(transport, path, idle_s=idle_s)
-        self._told: dict[str, _Pod] = {}
+        self._known: dict[str, _Pod] = {}
 
     async def statuses(self) -> AsyncGenerator[PodStatus, None]:
-        """Every pod once, then every change, `gone` last. Goes on through whatever may pass.
-
-        Ends with ClusterUnavailableError when the adapter is closed.
-        """
+        """Yield every pod, then every change, `gone` last. Raises ClusterUnavailableError once closed."""
         async with aclosing(self._watch.told_as(_read_pod)) as pods:
             async for pod in pods:
-                for status in self._news(pod) if pod is not None else ():
+                for status in self._changes(pod) if pod is not None else ():
                     yield status
 
-    def _news(self, pod: _Pod) -> list[PodStatus]:
-        """What differs from what was told: of a pod that is gone its last status, and then that it is gone."""
-        told = self._told.get(pod.name)
-        news: list[PodStatus] = []
+    def _changes(self, pod: _Pod) -> list[PodStatus]:
+        """The statuses that differ from the last one; of a pod that is gone, its last status and then `gone`."""
+        known = self._known.get(pod.name)
+        changes: list[PodStatus] = []
         if pod.status is not None:
-            if not pod.labelled and (told is None or told.labelled):
+            if not pod.labelled and (known is None or known.labelled):
                 _log.warning("a pod of ours has lost labels, and is followed by its name", pod=pod.name)
-            if told is None or told.status != pod.status:
-                news.append(pod.status)
-            self._told[pod.name] = told = pod
-        if pod.gone and told is not None and told.status is not None:
-            del self._told[pod.name]
-            news.append(replace(told.status, phase=PodPhase.GONE))
-        return news
+            if known is None or known.status != pod.status:
+                changes.append(pod.status)
+            self._known[pod.name] = known = pod
+        if pod.gone and known is not None and known.status is not None:
+            del self._known[pod.name]
+            changes.append(replace(known.status, phase=PodPhase.GONE))
+        return changes
 
 
 def _read_pod(seen: SeenObject) -> _Pod:

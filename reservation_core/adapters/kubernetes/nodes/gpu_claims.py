@@ -1,7 +1,7 @@
-"""ResourceClaims (DRA): how many GPUs a pod's claim is for, and which, in the shapes from v1beta1 to v1.
+"""GPUs of ResourceClaims (DRA), in the versions v1beta1 to v1.
 
-What a claim was given says more than what it asked for: once it is allocated only its devices count, by their driver.
-Before that no container of its pod can run, and what counts is the device class that it names.
+An allocated claim counts by its devices and their driver. Before allocation its pod can't run, and the claim counts by
+the device class that it requests.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,12 +16,12 @@ ClaimKey = tuple[str, str]
 """A claim's namespace and name."""
 
 DeviceKey = tuple[str, str, str]
-"""A device's driver, pool and name: by these a claim and a ResourceSlice mean the same one."""
+"""A device's driver, pool and name, the same in a claim and in a ResourceSlice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The GPUs of one claim: those it was given, and how many it still asks for."""
+    """The GPUs of one claim: allocated devices, or the requested number before allocation."""
 
     key: ClaimKey
     devices: tuple[DeviceKey, ...]
@@ -29,30 +29,30 @@ class Claim:
 
 
 def read_claim(claim: Mapping[str, Any], gpu_names: Collection[str]) -> Claim | None:
-    """A claim's GPUs; `gpu_names` are device classes and drivers. None for what can't be read."""
+    """A claim's GPUs; `gpu_names` are device classes and drivers. None for an unreadable claim."""
     metadata = as_mapping(claim.get("metadata"))
     key = (str(metadata.get("namespace")), str(metadata.get("name")))
     allocation = as_mapping(claim.get("status")).get("allocation")
     if isinstance(allocation, Mapping):
-        given = as_list(as_mapping(allocation.get("devices")).get("results"))
-        return Claim(key, tuple(dict.fromkeys(_given(map(as_mapping, given), gpu_names))))
-    asked = as_mapping(claim.get("spec")).get("devices")
-    if not isinstance(asked, Mapping):
+        results = as_list(as_mapping(allocation.get("devices")).get("results"))
+        return Claim(key, tuple(dict.fromkeys(_allocated_devices(map(as_mapping, results), gpu_names))))
+    devices = as_mapping(claim.get("spec")).get("devices")
+    if not isinstance(devices, Mapping):
         return None
-    wanted = sum(_asked_for(as_mapping(request), gpu_names) for request in as_list(asked.get("requests")))
-    return Claim(key, (), min(wanted, MOST_DEVICES))
+    count = sum(_asked_for(as_mapping(request), gpu_names) for request in as_list(devices.get("requests")))
+    return Claim(key, (), min(count, MOST_DEVICES))
 
 
-def _given(results: Iterator[Mapping[str, Any]], gpu_names: Collection[str]) -> Iterator[DeviceKey]:
+def _allocated_devices(results: Iterator[Mapping[str, Any]], gpu_names: Collection[str]) -> Iterator[DeviceKey]:
     for result in results:
         driver, pool, device = (result.get(part) for part in ("driver", "pool", "device"))
-        # A claim with admin access looks after a device and leaves it to others.
+        # Admin access monitors a device without using it up.
         if driver in gpu_names and result.get("adminAccess") is not True:
             yield str(driver), str(pool), str(device)
 
 
 def _asked_for(request: Mapping[str, Any], gpu_names: Collection[str]) -> int:
-    """One request's GPUs; of alternatives, those of the largest."""
+    """The GPUs of a request; the largest number of its alternatives."""
     alternatives = [as_mapping(alternative) for alternative in as_list(request.get("firstAvailable"))]
     alternatives = alternatives or [as_mapping(request.get("exactly")) or request]
     return max(

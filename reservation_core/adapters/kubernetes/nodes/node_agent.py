@@ -1,6 +1,6 @@
-"""What runs on each GPU node: writes into its own Node object which cards the driver there reports, and their links.
+"""The node agent: writes the GPUs that a node's driver reports, and their links, to annotations of its Node object.
 
-It looks, compares and writes only what differs. A changed or removed annotation is corrected at the next look.
+It writes only differences; a changed or removed annotation is corrected the next time.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 class NodeAgentError(Exception):
-    """The agent can't do its work here; says what is missing."""
+    """The agent can't work on this node; the text says what is missing."""
 
 
 class Requests(Protocol):
-    """The way to the API server, as far as the agent needs it: reading and patching one Node."""
+    """Requests to the API server, to read and patch one Node."""
 
     async def request(
         self, method: str, path: str, *, body: Mapping[str, Any] | None = None, content_type: str = ...
     ) -> dict[str, Any]:
-        """Ask, and give back the object that is answered. Raises ClusterUnavailableError and ApiServerError."""
+        """Return the answered object. Raises ClusterUnavailableError and ApiServerError."""
         ...
 
 
 class NodeAgent:
-    """Keeps one Node's annotations true. `inventory` reads the driver. Raises NodeAgentError for no node's name.
+    """Keeps one Node's annotations current. `inventory` reads the driver. Raises NodeAgentError for a bad node name.
 
-    Where the driver does not say how cards are joined, what somebody has written of it stays.
+    If the driver reports no links, an annotation about them stays as it is.
     """
 
     def __init__(self, requests: Requests, node: str, inventory: LocalInventory) -> None:
@@ -59,18 +59,18 @@ class NodeAgent:
         self._inventory = inventory
 
     async def look(self) -> bool:
-        """Bring the annotations up to date once; whether they had to be written.
+        """Update the annotations once; whether they had to be written.
 
-        Raises NodeAgentError where there are no cards or a permission is missing, ClusterUnavailableError when the
-        driver or the API server does not answer now.
+        Raises NodeAgentError without GPUs or a permission, ClusterUnavailableError when the driver or the API server
+        does not answer.
         """
-        told = await asyncio.to_thread(self._annotations)
+        wanted = await asyncio.to_thread(self._annotations)
         try:
             node = await self._requests.request("GET", self._path)
-            said = as_mapping(as_mapping(node.get("metadata")).get("annotations"))
-            if all(said.get(key) == text for key, text in told.items()):
+            present = as_mapping(as_mapping(node.get("metadata")).get("annotations"))
+            if all(present.get(key) == text for key, text in wanted.items()):
                 return False
-            body = {"metadata": {"annotations": told}}
+            body = {"metadata": {"annotations": wanted}}
             await self._requests.request("PATCH", self._path, body=body, content_type=MERGE_PATCH)
         except ObjectNotFoundError as problem:
             raise NodeAgentError(
@@ -83,12 +83,14 @@ class NodeAgent:
             ) from problem
         except ApiServerError as problem:
             raise ClusterUnavailableError(f"The API server refused to change node {self._node}: {problem}") from problem
-        _log.info("the node's cards were written", node=self._node)
+        _log.info("wrote the node's GPUs", node=self._node)
         return True
 
     async def look_again(self) -> None:
-        """Look, where NodeAgentError will pass too: what was written stays, and the node's own state says whether it
-        is to be used. Raises ClusterUnavailableError."""
+        """Update the annotations, with NodeAgentError as a passing failure: ClusterUnavailableError.
+
+        The annotations stay as they were, and the node's state says whether it is usable.
+        """
         try:
             await self.look()
         except NodeAgentError as problem:
@@ -98,10 +100,10 @@ class NodeAgent:
 
     def _annotations(self) -> dict[str, str]:
         report = self._report()
-        told = {NODE_GPUS: written_cards(self._cards(report))}
+        annotations = {NODE_GPUS: written_cards(self._cards(report))}
         if report.links is not None:
-            told[NODE_LINKS] = written_links(report.links)
-        return told
+            annotations[NODE_LINKS] = written_links(report.links)
+        return annotations
 
     def _report(self) -> NodeReport:
         reports = {report.name: report for report in self._inventory.nodes()}

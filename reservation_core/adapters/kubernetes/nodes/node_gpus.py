@@ -1,4 +1,4 @@
-"""Which cards a node has, and how to tell them apart: DRA ResourceSlices, or what the node agent has written."""
+"""The GPUs of a node with their UUIDs, from DRA ResourceSlices or the node agent's annotation."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -18,12 +18,12 @@ _KEYS = frozenset({"index", "uuid", "memory_bytes", "product", "lost"})
 
 
 class BadAnnotationError(ValueError):
-    """What a node's annotation says of its cards can't be used; says why."""
+    """A node's annotation about its GPUs is unusable; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card that can be told from others. `lost`: its driver says that it has fallen off the bus."""
+    """One GPU with its UUID. `lost`: its driver reports that it has fallen off the bus."""
 
     index: int
     uuid: str
@@ -33,18 +33,18 @@ class Card:
 
 
 def written_cards(cards: Iterable[Card]) -> str:
-    """The annotation's text: the same for the same cards, whatever their order."""
+    """The annotation's text: the same for the same GPUs, whatever their order."""
     listed = []
     for card in sorted(cards, key=lambda card: card.index):
-        said = asdict(card)
+        described = asdict(card)
         if not card.lost:
-            del said["lost"]
-        listed.append(said)
+            del described["lost"]
+        listed.append(described)
     return json.dumps(listed, separators=(",", ":"), sort_keys=True)
 
 
 def annotated_cards(node: Mapping[str, Any]) -> tuple[Card, ...]:
-    """The cards that a node's annotation lists, by index; none without one. Raises BadAnnotationError."""
+    """The GPUs that a node's annotation lists, by index; none without it. Raises BadAnnotationError."""
     text = as_mapping(as_mapping(node.get("metadata")).get("annotations")).get(NODE_GPUS)
     if text is None:
         return ()
@@ -62,10 +62,11 @@ def annotated_cards(node: Mapping[str, Any]) -> tuple[Card, ...]:
     return cards
 
 
-def _annotated(said: object) -> Card:
-    if not isinstance(said, Mapping) or not said.keys() <= _KEYS:
+def _annotated(described: object) -> Card:
+    if not isinstance(described, Mapping) or not described.keys() <= _KEYS:
         raise BadAnnotationError(f"a card is an object of {', '.join(sorted(_KEYS))} and nothing else")
-    index, uuid, memory, product, lost = (said.get(key) for key in ("index", "uuid", "memory_bytes", "product", "lost"))
+    keys = ("index", "uuid", "memory_bytes", "product", "lost")
+    index, uuid, memory, product, lost = (described.get(key) for key in keys)
     if not _whole(index) or index >= MOST_CARDS:
         raise BadAnnotationError("a card's index is a whole number from 0")
     if not isinstance(uuid, str) or not GPU_UUID.fullmatch(uuid):
@@ -81,28 +82,28 @@ def _annotated(said: object) -> Card:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCard:
-    """Which card of which node a device is, or is a part of."""
+    """The node and index of the GPU that a device is, or is a slice of."""
 
     node: str
     index: int
 
 
 def sliced_cards(slices: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Card, ...]]:
-    """The cards that DRA drivers publish, by node, in every shape of resource.k8s.io from v1alpha3 to v1.
+    """The GPUs that DRA drivers publish, by node, in the versions v1alpha3 to v1 of resource.k8s.io.
 
-    Only the newest generation of each pool counts. Cards are numbered by what the driver says, else in the order of
-    their bus ids, as CUDA_DEVICE_ORDER=PCI_BUS_ID numbers them.
+    Only the newest generation of each pool counts. GPUs have the driver's index, else an index in the order of their
+    bus ids, as with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
-    return {node: _numbered(list(found.values())) for node, found in _devices(slices)[0].items()}
+    return {node: _numbered(list(devices.values())) for node, devices in _devices(slices)[0].items()}
 
 
 def cards_of_devices(slices: Iterable[Mapping[str, Any]]) -> dict[DeviceKey, DeviceCard]:
-    """Which card each device is that DRA drivers publish, slices of cards included; as `sliced_cards` numbers them."""
+    """The GPU of every device that DRA drivers publish, also of GPU slices; indices as in `sliced_cards`."""
     whole, uuids = _devices(slices)
     cards = {
         (node, card.uuid): DeviceCard(node, card.index)
-        for node, found in whole.items()
-        for card in _numbered(list(found.values()))
+        for node, devices in whole.items()
+        for card in _numbered(list(devices.values()))
     }
     return {device: cards[place] for device, place in uuids.items() if place in cards}
 
@@ -110,7 +111,7 @@ def cards_of_devices(slices: Iterable[Mapping[str, Any]]) -> dict[DeviceKey, Dev
 def _devices(
     slices: Iterable[Mapping[str, Any]],
 ) -> tuple[dict[str, dict[str, "_Device"]], dict[DeviceKey, tuple[str, str]]]:
-    """Whole cards by node and UUID; and of every device, the node and the UUID of the card that it is (a part of)."""
+    """Whole GPUs by node and UUID; and for every device the node and UUID of the GPU that it is, or is a slice of."""
     newest: dict[tuple[str, str], int] = {}
     specs = [as_mapping(resource_slice.get("spec")) for resource_slice in slices]
     for spec in specs:
@@ -128,7 +129,7 @@ def _devices(
                 continue
             if device is not None:
                 whole.setdefault(node, {})[device.uuid] = device
-            uuid = _parent(raw) if device is None else device.uuid
+            uuid = _value(_attributes(raw), "parentUUID", "string") if device is None else device.uuid
             if isinstance(uuid, str):
                 uuids[*_pool(spec), str(raw.get("name"))] = (node, uuid)
     return whole, uuids
@@ -145,18 +146,13 @@ class _Device:
     bus: str | None
 
 
-def _parent(raw: Mapping[str, Any]) -> object:
-    """The UUID of the card that a device is a slice of."""
-    return _value(_attributes(raw), "parentUUID", "string")
-
-
 def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
     basic = as_mapping(raw.get("basic")) or raw
     return {_short(key): value for key, value in as_mapping(basic.get("attributes")).items()}
 
 
 def _device(raw: Mapping[str, Any]) -> _Device | None:
-    """A whole card; None for what is none (slices of cards, network devices) or has no UUID."""
+    """A whole GPU; None for GPU slices, network devices and devices without a UUID."""
     basic = as_mapping(raw.get("basic")) or raw
     attributes = _attributes(raw)
     uuid = _value(attributes, "uuid", "string")

@@ -1,4 +1,4 @@
-"""How the cards of a node are joined: what its annotation says, written by the node agent or by an administrator."""
+"""The links between a node's GPUs, from the annotation by the node agent or an administrator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from reservation_core.domain.cards.link_words import BadLinksError, Links, read_
 
 
 def annotated_links(node: Mapping[str, Any], cards: int) -> Links | None:
-    """What a Node object says of the links between its cards; None without a word.
+    """The links between the GPUs of a Node object; None without the annotation.
 
-    `cards`: one more than the largest index on the node, for it must speak of all. Raises BadAnnotationError.
+    `cards`: the largest GPU index plus one; the annotation must cover all. Raises BadAnnotationError.
     """
     text = as_mapping(as_mapping(node.get("metadata")).get("annotations")).get(NODE_LINKS)
     if text is None:

@@ -1,6 +1,6 @@
-"""From the API's Node objects to nodes and cards: how many, of what type, and whether anything may be placed there.
+"""Read Node objects: their GPUs with number and type, and whether pods may be placed there.
 
-What can't be read of one node is that node's detail, never an error: the others go on.
+An unreadable part of a node becomes that node's detail, never an error, so that other nodes are not affected.
 """
 
 import re
@@ -33,15 +33,15 @@ _MIB_LABEL = "nvidia.com/gpu.memory"
 _VRAM_LABEL = "amd.com/gpu.vram"
 _MIB = 2**20
 _AGENT = "run the node agent there (`python -m availability_updater --node-agent`)"
-# Told by the node's readiness and cordon already.
-_TOLD_OTHERWISE = frozenset(
+# The node's readiness and cordon report these.
+_REPORTED_OTHERWISE = frozenset(
     {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """How GPUs are read from nodes. `types` is from product (lower case) to gpu_type and goes before our own table."""
+    """How GPUs are read from nodes. `types` maps products (lower case) to gpu_type, before the built-in table."""
 
     attach: GpuAttach = GpuAttach.ENV
     resource_names: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
@@ -53,7 +53,7 @@ class NodeRules:
 def read_nodes(
     nodes: Iterable[Mapping[str, Any]], slices: Iterable[Mapping[str, Any]], rules: NodeRules
 ) -> list[NodeReport]:
-    """Every node with its cards, by name. `slices` are ResourceSlice objects, none where the API has no such thing."""
+    """Every node with its GPUs, by name. `slices` are ResourceSlice objects, none where the API lacks them."""
     sliced = sliced_cards(slices)
     types = _Types(rules)
     reports = []
@@ -65,7 +65,7 @@ def read_nodes(
 
 
 class _Types:
-    """The types that people ask for."""
+    """GPU types of products, as users request them."""
 
     def __init__(self, rules: NodeRules) -> None:
         self._labels = rules.type_labels
@@ -77,7 +77,7 @@ class _Types:
         return next((labels[key] for key in self._labels if labels.get(key)), None)
 
     def of(self, product: str | None) -> str:
-        """A product's type. A cluster has few products and many cards: each is looked up once."""
+        """A product's type, cached: a cluster has few products and many GPUs."""
         if not product:
             return UNKNOWN
         if product not in self._known:
@@ -95,7 +95,7 @@ def _report(
     closed = _why_closed(node, taints, rules)
     resource, others = _resources(node, rules)
     if resource is not None and rules.attach is GpuAttach.DEVICE_PLUGIN:
-        # A pod asks for cards of one resource: those of another can't be counted together with them.
+        # A pod requests one resource, so GPUs of two resources can't be counted together.
         rules = replace(rules, resource_names=(resource,))
         if others:
             details.append(f"Its cards of {' and '.join(others)} are not given out, only those of {resource}.")
@@ -142,18 +142,18 @@ def _why_not_ready(node: Mapping[str, Any]) -> str | None:
 
 
 def _why_closed(node: Mapping[str, Any], taints: Iterable[Mapping[str, Any]], rules: NodeRules) -> list[str]:
-    """Why nothing new may be placed on a node, one sentence for each cause."""
-    why = []
+    """Why no pod may be placed on a node, one sentence for each cause."""
+    causes = []
     if as_mapping(node.get("spec")).get("unschedulable") is True:
         name = as_mapping(node.get("metadata")).get("name")
-        why.append(f"It is cordoned; `kubectl uncordon {name}` gives it back.")
+        causes.append(f"It is cordoned; `kubectl uncordon {name}` gives it back.")
     for taint in taints:
         key, value, effect = (str(taint.get(part) or "") for part in ("key", "value", "effect"))
-        if effect not in ("NoSchedule", "NoExecute") or key in _TOLD_OTHERWISE:
+        if effect not in ("NoSchedule", "NoExecute") or key in _REPORTED_OTHERWISE:
             continue
         if not any(toleration.tolerates(key, value, effect) for toleration in rules.tolerations):
-            why.append(f"It has the taint {_written(taint)}, with which our pods may not go there.")
-    return why
+            causes.append(f"It has the taint {_written(taint)}, with which our pods may not go there.")
+    return causes
 
 
 def _written(taint: Mapping[str, Any]) -> str:
@@ -162,7 +162,7 @@ def _written(taint: Mapping[str, Any]) -> str:
 
 
 def _known_cards(node: Mapping[str, Any], sliced: tuple[Card, ...]) -> tuple[tuple[Card, ...], str | None]:
-    """The cards that can be told apart, and a complaint about an annotation that can't be read."""
+    """The GPUs with UUIDs, and a complaint about an unusable annotation."""
     if sliced:
         return sliced, None
     try:
@@ -172,7 +172,7 @@ def _known_cards(node: Mapping[str, Any], sliced: tuple[Card, ...]) -> tuple[tup
 
 
 def _known_links(node: Mapping[str, Any], gpus: Sequence[GpuReport]) -> tuple[Links | None, str | None]:
-    """How the cards are joined, and a complaint about an annotation that can't be read."""
+    """The links between GPUs, and a complaint about an unusable annotation."""
     try:
         return annotated_links(node, max((gpu.index for gpu in gpus), default=-1) + 1), None
     except BadAnnotationError as problem:
@@ -182,18 +182,18 @@ def _known_links(node: Mapping[str, Any], gpus: Sequence[GpuReport]) -> tuple[Li
 
 
 def _resources(node: Mapping[str, Any], rules: NodeRules) -> tuple[str | None, list[str]]:
-    """By which resource a node's cards are asked for: the first of which it has some; and the others that it has."""
+    """The first resource name of which a node has GPUs, and the other ones."""
     capacity = as_mapping(as_mapping(node.get("status")).get("capacity"))
-    had = [name for name in rules.resource_names if _pieces(capacity.get(name)) > 0]
-    return (had[0], had[1:]) if had else (None, [])
+    present = [name for name in rules.resource_names if _pieces(capacity.get(name)) > 0]
+    return (present[0], present[1:]) if present else (None, [])
 
 
 def _count(amounts: object, rules: NodeRules) -> int | None:
-    """How many GPUs a node's capacity or allocatable says it has; None when it does not speak of GPUs."""
-    said = [as_mapping(amounts)[name] for name in rules.resource_names if name in as_mapping(amounts)]
-    if not said:
+    """The GPUs in a node's capacity or allocatable; None when it has no entry for GPUs."""
+    counts = [as_mapping(amounts)[name] for name in rules.resource_names if name in as_mapping(amounts)]
+    if not counts:
         return None
-    return min(sum(_pieces(amount) for amount in said), MOST_CARDS)
+    return min(sum(_pieces(amount) for amount in counts), MOST_CARDS)
 
 
 def _pieces(amount: object) -> int:
@@ -206,10 +206,10 @@ def _pieces(amount: object) -> int:
 def _gpus(
     node: Mapping[str, Any], labels: Mapping[str, str], cards: tuple[Card, ...], rules: NodeRules, types: _Types
 ) -> tuple[GpuReport, ...]:
-    """A node's cards in the order of their indices.
+    """A node's GPUs by index.
 
-    The kubelet's word on how many there are counts: of cards that are known, those above it are absent. Only where pods
-    don't get their cards from the kubelet, and it does not speak of GPUs at all, do the known cards count alone.
+    The kubelet's capacity bounds the known GPUs. Without an entry for GPUs in the capacity, the known GPUs count,
+    except with `device-plugin`.
     """
     status = as_mapping(node.get("status"))
     count = _count(status.get("capacity"), rules)
@@ -220,7 +220,7 @@ def _gpus(
     indices = sorted([*known, *(next(unnamed) for _ in range(count - len(known)))])
     healthy = count
     if rules.attach is GpuAttach.DEVICE_PLUGIN:
-        # The plugin says how many of its cards are healthy, not which: the ledger counts so many.
+        # The plugin reports the number of healthy GPUs, not which ones.
         allocatable = _count(status.get("allocatable"), rules)
         healthy = count if allocatable is None else min(count, allocatable)
     products = {card.product for card in known.values() if card.product}
@@ -231,7 +231,7 @@ def _gpus(
         product = card.product if card is not None and len(products) > 1 else None
         lost = position >= healthy or (card is not None and card.lost)
         if rules.attach is GpuAttach.UUID and card is None and named_uuid:
-            lost = True  # its neighbours are known, and it can't be given to anybody
+            lost = True  # without a UUID no pod can get it
         gpus.append(
             GpuReport(
                 index=index,

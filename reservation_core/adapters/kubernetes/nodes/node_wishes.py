@@ -1,4 +1,4 @@
-"""Whether a pod prefers some of the nodes that would do for it: then who weighs these wishes is to know all of them."""
+"""Whether a pod prefers some feasible nodes: the scheduler must then see all of them to score its preferences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ _KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 
 
 def has_wishes(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod's `spec` has preferred affinities, or spreads without having to."""
+    """Whether a pod's `spec` has preferred affinities or a soft topology spread."""
     affinity = spec.get("affinity")
     if affinity and any(as_mapping(as_mapping(affinity).get(kind)).get(_PREFERRED) for kind in _KINDS):
         return True

@@ -1,4 +1,4 @@
-"""When CronJobs last did their work, as Kubernetes itself says."""
+"""When CronJobs last succeeded, by their status."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -9,11 +9,11 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 
 
 async def last_successes(transport: Transport, namespace: str, names: Iterable[str]) -> dict[str, datetime]:
-    """By name; one that never ended well yet counts from when it was made. Those that are not there are left out.
+    """The last success by name, the creation time before the first success; missing CronJobs are left out.
 
-    Raises ApiError and ClusterUnavailableError.
+    Raises ApiServerError and ClusterUnavailableError.
     """
-    found = {}
+    successes = {}
     for name in names:
         try:
             job = await transport.request("GET", f"/apis/batch/v1/namespaces/{namespace}/cronjobs/{name}")
@@ -22,5 +22,5 @@ async def last_successes(transport: Transport, namespace: str, names: Iterable[s
         succeeded = read_time(as_mapping(job.get("status")).get("lastSuccessfulTime"))
         at = succeeded or read_time(as_mapping(job.get("metadata")).get("creationTimestamp"))
         if at is not None:
-            found[name] = at
-    return found
+            successes[name] = at
+    return successes

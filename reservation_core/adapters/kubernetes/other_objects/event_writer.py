@@ -1,7 +1,6 @@
-"""Events about objects, for people who look with kubectl: written beside the work, never in its way.
+"""Writes Kubernetes Events about objects in the background, at a bounded rate.
 
-The API server is asked so many times a second at most. When more is to be told than that, what is oldest is left out,
-and counted: Events are a courtesy, and what counts stands in the objects themselves.
+When the queue of Events is full, the oldest are dropped and counted: the objects themselves hold what matters.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The object that an Event is about: of the API's version v1, a pod unless `kind` says otherwise."""
+    """The object that an Event is about, of API version v1."""
 
     namespace: str
     name: str
@@ -37,7 +36,7 @@ class Regarding:
 
 
 class EventWriter:
-    """Writes `events.k8s.io/v1`. `controller` is who speaks (`gpu-scheduler`), `instance` which replica."""
+    """Writes `events.k8s.io/v1` as a `controller` (`gpu-scheduler`) and its replica `instance`."""
 
     def __init__(
         self, transport: Transport, clock: Clock, controller: str, instance: str, *, per_s: float = 50.0
@@ -52,7 +51,7 @@ class EventWriter:
         self.left_out = 0
 
     def tell(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
-        """Have an Event written soon. `reason` and `action` are words in CamelCase."""
+        """Queue an Event. `reason` and `action` are in CamelCase."""
         if len(self._waiting) == _MOST_WAITING:
             self.left_out += 1
         body = {
@@ -77,20 +76,20 @@ class EventWriter:
         self._more.set()
 
     async def run(self) -> None:
-        """Write what there is to tell, until cancelled."""
+        """Write queued Events until cancelled."""
         while True:
             await self._more.wait()
             await self.write_all()
             self._more.clear()
 
     async def write_all(self) -> None:
-        """Write what there is to tell now."""
+        """Write the Events that are queued now."""
         while self._waiting:
             path, body = self._waiting.popleft()
             try:
                 await self._transport.request("POST", path, body=body)
             except (ApiServerError, ClusterUnavailableError) as problem:
-                # Nothing is decided on Events: what they say stands in the pod's condition, too.
+                # Nothing depends on Events: the pod's condition says the same.
                 self.left_out += 1
                 _log.warning("an Event could not be written", why=str(problem))
             await asyncio.sleep(self._pause_s)

@@ -1,8 +1,7 @@
-"""The working one of several replicas: a Lease object, renewed by its holder, taken over when it is not.
+"""Leader election among replicas with a Lease object.
 
-As client-go does it: the holder's clock is never compared with ours. A lease has run out when it has not changed for
-its whole duration, as measured here since it was seen to change. The lease holder stops by itself well before another
-can take over.
+As in client-go, the lease holder's clock is never compared with ours: a lease has expired when we have seen no change
+of it for its whole duration. The lease holder stops by itself well before another replica can take over.
 """
 
 import asyncio
@@ -25,8 +24,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseRules:
-    """Seconds: a lease lasts `duration_s`, its holder gives up after `renew_within_s` without renewing, and everybody
-    looks every `retry_s`."""
+    """Seconds: the lease's duration, the time from a renewal until the holder stops, and between attempts."""
 
     duration_s: float = 15.0
     renew_within_s: float = 10.0
@@ -34,7 +32,7 @@ class LeaseRules:
 
 
 class Lease:
-    """One candidate for one lease. `holds` is true only while nobody else can have it."""
+    """One candidate for one lease. `holds` is true only while no other candidate can hold it."""
 
     def __init__(
         self, transport: Transport, clock: Clock, namespace: str, name: str, identity: str, rules: LeaseRules
@@ -51,24 +49,24 @@ class Lease:
         self._was_ours = False
 
     def holds(self) -> bool:
-        """Whether the work is ours now."""
+        """Whether we are the lease holder now."""
         return self.left_s() > 0
 
     def left_s(self) -> float:
-        """For how many seconds from now on it is surely ours; 0 or less: it is not."""
+        """The seconds for which we surely stay lease holder; 0 or less: we are not."""
         if self._renewed_at is None:
             return 0.0
         return self._renewed_at + self._rules.renew_within_s - self._monotonic()
 
     async def keep(self, gained: Callable[[], None], may_give_back: Callable[[], bool]) -> None:
-        """Try to have it, and to keep it, until cancelled; then give it back, if it may be.
+        """Acquire and renew the lease until cancelled; then release it, if `may_give_back`.
 
-        `gained` is called whenever it is ours anew: also when it had lapsed meanwhile, however shortly.
+        `gained` is called at every acquisition, also after a short lapse.
         """
         held = False
         try:
             while True:
-                anew = await self._look()
+                anew = await self._try_to_hold()
                 if anew and self.holds():
                     _log.info("leading", lease=self._name, identity=self._identity)
                     gained()
@@ -78,14 +76,14 @@ class Lease:
                 await asyncio.sleep(self._rules.retry_s * random.uniform(0.8, 1.2))  # noqa: S311 -- spreads load
         finally:
             if may_give_back():
-                await self._give_back()
+                await self._release()
 
-    async def _look(self) -> bool:
-        """Try once; whether it is ours now and was not all the time since it was last renewed."""
+    async def _try_to_hold(self) -> bool:
+        """Try once to acquire or renew; whether the lease is newly acquired."""
         begun = self._monotonic()
         try:
             async with asyncio.timeout(self._rules.renew_within_s / 2):
-                if await self._taken():
+                if await self._acquire_or_renew():
                     anew = not self._was_ours or not self.holds()
                     self._renewed_at = begun  # from before the request: the lease cannot have begun earlier
                     return anew
@@ -93,15 +91,15 @@ class Lease:
             _log.warning("the lease could not be renewed", lease=self._name, why=str(problem) or "no answer in time")
         return False
 
-    async def _taken(self) -> bool:
-        """Whether it is ours after this attempt."""
+    async def _acquire_or_renew(self) -> bool:
+        """Whether we hold the lease after this attempt."""
         try:
-            found = await self._transport.request("GET", f"{self._path}/{self._name}")
+            lease = await self._transport.request("GET", f"{self._path}/{self._name}")
         except ObjectNotFoundError:
             self._was_ours = False
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
-            return await self._written("POST", self._path, {**body, "spec": self._spec({})})
-        spec = as_mapping(found.get("spec"))
+            return await self._write("POST", self._path, {**body, "spec": self._spec({})})
+        spec = as_mapping(lease.get("spec"))
         if spec != self._seen:
             self._seen, self._seen_at = spec, self._monotonic()
         holder = spec.get("holderIdentity")
@@ -111,14 +109,14 @@ class Lease:
         if holder not in (None, "", self._identity) and self._monotonic() - self._seen_at < lasts_s:
             self._renewed_at = None
             return False
-        return await self._written("PUT", f"{self._path}/{self._name}", {**found, "spec": self._spec(spec)})
+        return await self._write("PUT", f"{self._path}/{self._name}", {**lease, "spec": self._spec(spec)})
 
-    async def _written(self, method: str, path: str, body: Mapping[str, Any]) -> bool:
+    async def _write(self, method: str, path: str, body: Mapping[str, Any]) -> bool:
         try:
-            answered = await self._transport.request(method, path, body=body)
+            lease = await self._transport.request(method, path, body=body)
         except ConflictError:
-            return False  # somebody else was quicker, or an earlier attempt of ours got through: the next look says
-        self._seen, self._seen_at = as_mapping(answered.get("spec")), self._monotonic()
+            return False  # another candidate was faster, or an earlier attempt of ours succeeded: the next one decides
+        self._seen, self._seen_at = as_mapping(lease.get("spec")), self._monotonic()
         return True
 
     def _spec(self, former: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,20 +132,20 @@ class Lease:
             "leaseTransitions": changes if ours or not former else changes + 1,
         }
 
-    async def _give_back(self) -> None:
-        """So that another need not wait until it runs out; if that fails, they wait."""
+    async def _release(self) -> None:
+        """Release the lease, so that another candidate need not wait until it expires."""
         if not self.holds():
             return
         self._renewed_at = None
         try:
             async with asyncio.timeout(self._rules.retry_s):
-                found = await self._transport.request("GET", f"{self._path}/{self._name}")
-                spec = as_mapping(found.get("spec"))
+                lease = await self._transport.request("GET", f"{self._path}/{self._name}")
+                spec = as_mapping(lease.get("spec"))
                 if spec.get("holderIdentity") == self._identity:
                     freed = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
-                    await self._transport.request("PUT", f"{self._path}/{self._name}", body={**found, "spec": freed})
+                    await self._transport.request("PUT", f"{self._path}/{self._name}", body={**lease, "spec": freed})
         except (ApiServerError, ClusterUnavailableError, TimeoutError) as problem:
-            _log.warning("the lease was not given back", lease=self._name, why=str(problem) or "no answer in time")
+            _log.warning("the lease was not released", lease=self._name, why=str(problem) or "no answer in time")
 
     @staticmethod
     def _monotonic() -> float:

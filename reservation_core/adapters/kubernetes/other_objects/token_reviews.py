@@ -1,4 +1,4 @@
-"""The API server's word for whose token something is."""
+"""Verify service account tokens with the API server's TokenReview."""
 
 import re
 from collections.abc import Collection
@@ -32,7 +32,7 @@ class TokenReviews:
         self._audiences = sorted(audiences)
 
     async def check(self, proof: KubernetesProof) -> CheckedProof:
-        """Ask the API server. Raises ProofRefusedError, NotLetInError, ProofUnavailableError."""
+        """Verify a token. Raises ProofRefusedError, NotLetInError, ProofUnavailableError."""
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -62,11 +62,11 @@ def _identity(status: Any, audiences: list[str]) -> ProvedIdentity:
     if not isinstance(confirmed, list) or not set(audiences) & {
         audience for audience in confirmed if isinstance(audience, str)
     }:
-        # A server that does not look at audiences would say yes to a token for anybody.
+        # A server that ignores audiences would confirm a token for any audience.
         raise ProofRefusedError(f"The token is not for this server: its audience must be {' or '.join(audiences)}.")
     username = as_mapping(status.get("user")).get("username")
-    found = _ACCOUNT.fullmatch(username) if isinstance(username, str) else None
-    if found is None:
+    account = _ACCOUNT.fullmatch(username) if isinstance(username, str) else None
+    if account is None:
         raise NotLetInError("The token is not a service account's. Use one of a pod's service account.")
-    attributes = {"namespace": (found["namespace"],), "service_account": (found["name"],)}
-    return ProvedIdentity(SignInMethod.KUBERNETES, found[0], attributes)
+    attributes = {"namespace": (account["namespace"],), "service_account": (account["name"],)}
+    return ProvedIdentity(SignInMethod.KUBERNETES, account[0], attributes)

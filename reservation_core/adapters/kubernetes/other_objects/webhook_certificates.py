@@ -1,7 +1,7 @@
 """A webhook's certificates in a Secret, and its authorities in webhook configurations.
 
-Everything is read with its resourceVersion and replaced with it: who was overtaken is told so, and nothing is lost.
-The Secret's `ca.crt` holds every authority to be trusted, so that whoever copies it by hand copies the right thing.
+Objects are replaced with the resourceVersion that was read, so a concurrent change is an error and is not lost. The
+Secret's `ca.crt` holds every trusted authority, so that it can be copied by hand.
 """
 
 import base64
@@ -35,7 +35,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 
 KEPT = "gpu-dev/certificates"
-"""The annotation of a Secret whose certificates are ours to renew: `kept`."""
+"""The annotation (value `kept`) of a Secret whose certificates we renew."""
 
 CERTIFICATE, KEY, AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
 COMING_CERTIFICATE, COMING_KEY = "next.crt", "next.key"
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ConfigurationKind(StrEnum):
-    """Which kind of webhook configuration, as its path has it."""
+    """The kind of a webhook configuration, as in its path."""
 
     MUTATING = "mutatingwebhookconfigurations"
     VALIDATING = "validatingwebhookconfigurations"
@@ -59,12 +59,11 @@ class Configuration:
 
     @property
     def path(self) -> str:
-        """Where it is."""
         return f"/apis/admissionregistration.k8s.io/v1/{self.kind}/{self.name}"
 
 
 class SecretCertificates:
-    """The certificates in one Secret. Nothing is written into configurations that do not exist (yet)."""
+    """The certificates in one Secret. Missing webhook configurations are skipped."""
 
     def __init__(
         self, transport: Transport, namespace: str, secret: str, configurations: Sequence[Configuration]
@@ -73,22 +72,22 @@ class SecretCertificates:
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._name = secret
         self._configurations = configurations
-        self._found: dict[str, Any] | None = None
+        self._secret: dict[str, Any] | None = None
         self._data: dict[str, bytes] = {}
         self._holdings: Holdings | None = None
 
     async def holdings(self) -> Holdings | None:
-        """What the Secret holds; None where it is not there.
+        """Read the Secret; None where it is missing.
 
-        Raises ClusterUnavailableError, also for a Secret that is not ours and holds no certificates.
+        Raises ClusterUnavailableError, also for a foreign Secret without certificates.
         """
-        self._found, self._data, self._holdings = None, {}, None
+        self._secret, self._data, self._holdings = None, {}, None
         try:
-            self._found = await self._ask("GET", f"{self._secrets}/{self._name}")
+            self._secret = await self._ask("GET", f"{self._secrets}/{self._name}")
         except ObjectNotFoundError:
             return None
-        self._data = {name: _decoded(text) for name, text in as_mapping(self._found.get("data")).items()}
-        annotations = as_mapping(as_mapping(self._found.get("metadata")).get("annotations"))
+        self._data = {name: _decoded(text) for name, text in as_mapping(self._secret.get("data")).items()}
+        annotations = as_mapping(as_mapping(self._secret.get("metadata")).get("annotations"))
         try:
             self._holdings = _read(self._data, ours=annotations.get(KEPT) == "kept")
         except BadCertificateError as problem:
@@ -98,21 +97,21 @@ class SecretCertificates:
         return self._holdings
 
     async def trusted(self, now: datetime) -> bool:
-        """Whether every configuration that exists names exactly the authorities that have not ended."""
+        """Whether every existing configuration names exactly the unexpired authorities."""
         wanted = _fingerprints(self._living(now))
         for configuration in self._configurations:
-            found = await self._configuration(configuration)
-            if found is not None and any(bundle != wanted for bundle in _bundles(found)):
+            content = await self._configuration(configuration)
+            if content is not None and any(_fingerprints(bundle) != wanted for bundle in _bundles(content)):
                 return False
         return True
 
     async def create(self, names: Iterable[str], valid_for: timedelta, now: datetime) -> None:
         """Make a certificate and use it at once.
 
-        Where the Secret has gone, its certificate may be served for a while yet: who is trusted now stays so.
+        If the Secret was deleted, its certificate may still be served, so trusted authorities stay trusted.
         """
         pair = make_pair(names, valid_for, now)
-        former = self._living(now) if self._found is not None else await self._trusted_already()
+        former = self._living(now) if self._secret is not None else await self._trusted_already()
         await self._write(
             {
                 CERTIFICATE: pair.certificate,
@@ -124,27 +123,27 @@ class SecretCertificates:
         )
 
     async def stage(self, names: Iterable[str], valid_for: timedelta, now: datetime) -> None:
-        """Make the certificate to come, and add its authority."""
+        """Make the next certificate, and add its authority."""
         pair = make_pair(names, valid_for, now)
         authorities = pair.authority + self._living(now)
         await self._write({COMING_CERTIFICATE: pair.certificate, COMING_KEY: pair.key, AUTHORITIES: authorities})
 
     async def trust(self, now: datetime) -> None:
-        """Write the authorities that have not ended into the configurations."""
+        """Write the unexpired authorities to the configurations."""
         bundle = base64.b64encode(self._living(now)).decode()
         for configuration in self._configurations:
-            found = await self._configuration(configuration)
-            if found is None:
-                _log.warning("there is no such webhook configuration yet", configuration=configuration.name)
+            content = await self._configuration(configuration)
+            if content is None:
+                _log.warning("webhook configuration does not exist yet", configuration=configuration.name)
                 continue
-            # Only now: whoever changed the Secret since then writes this configuration after us, or before and we fail.
-            await self._is_as_read()
-            for webhook in as_list(found.get("webhooks")):
+            # After reading the configuration: another writer of the Secret then writes it after us, or our PUT fails.
+            await self._check_unchanged()
+            for webhook in as_list(content.get("webhooks")):
                 webhook["clientConfig"] = {**as_mapping(webhook.get("clientConfig")), "caBundle": bundle}
-            await self._ask("PUT", configuration.path, found)
+            await self._ask("PUT", configuration.path, content)
 
     async def promote(self) -> None:
-        """Use the certificate to come."""
+        """Use the next certificate."""
         await self._write(
             {
                 CERTIFICATE: self._data[COMING_CERTIFICATE],
@@ -155,21 +154,19 @@ class SecretCertificates:
         )
 
     async def forget(self, now: datetime) -> None:
-        """Take out the authorities that have ended."""
+        """Remove expired authorities."""
         await self._write({AUTHORITIES: self._living(now)})
 
     async def _trusted_already(self) -> bytes:
-        """The authorities that the configurations name, in PEM; the next step forgets those that have ended."""
+        """The authorities that the configurations name, in PEM; the next step removes expired ones."""
         bundle = b""
         for configuration in self._configurations:
-            found = await self._configuration(configuration) or {}
-            for webhook in as_list(found.get("webhooks")):
-                named = _decoded(as_mapping(as_mapping(webhook).get("clientConfig")).get("caBundle") or "")
+            for named in _bundles(await self._configuration(configuration) or {}):
                 bundle += named + b"\n" if _fingerprints(named) else b""
         return chosen_authorities(bundle, _fingerprints(bundle)) if bundle else b""
 
     def _living(self, now: datetime) -> bytes:
-        """The authorities that have not ended, in PEM; of a Secret that is not ours, all."""
+        """The unexpired authorities in PEM; all of a foreign Secret."""
         if self._holdings is None or not self._holdings.authorities:
             return b""
         if not self._holdings.ours:
@@ -179,8 +176,8 @@ class SecretCertificates:
     async def _write(self, changes: Mapping[str, bytes | None]) -> None:
         kept = {**self._data, **changes}
         data = {name: base64.b64encode(value).decode() for name, value in kept.items() if value is not None}
-        if self._found is not None:
-            await self._ask("PUT", f"{self._secrets}/{self._name}", {**self._found, "data": data})
+        if self._secret is not None:
+            await self._ask("PUT", f"{self._secrets}/{self._name}", {**self._secret, "data": data})
             return
         body = {
             "apiVersion": "v1",
@@ -191,12 +188,12 @@ class SecretCertificates:
         }
         await self._ask("POST", self._secrets, body)
 
-    async def _is_as_read(self) -> None:
+    async def _check_unchanged(self) -> None:
         try:
-            found = await self._ask("GET", f"{self._secrets}/{self._name}")
+            secret = await self._ask("GET", f"{self._secrets}/{self._name}")
         except ObjectNotFoundError:
-            found = {}
-        if _version(found) != _version(self._found or {}):
+            secret = {}
+        if _version(secret) != _version(self._secret or {}):
             raise ChangedMeanwhileError(f"Secret {self._name} was changed by somebody else.")
 
     async def _configuration(self, configuration: Configuration) -> dict[str, Any] | None:
@@ -224,7 +221,7 @@ class SecretCertificates:
 
 
 def _read(data: Mapping[str, bytes], *, ours: bool) -> Holdings:
-    """What a Secret's data mean. Raises BadCertificateError."""
+    """Parse a Secret's data. Raises BadCertificateError."""
     bundle = data.get(AUTHORITIES, b"")
     authorities = read_authorities(bundle) if bundle else ()
     if not ours:
@@ -240,18 +237,16 @@ def _version(thing: Mapping[str, Any]) -> object:
     return as_mapping(thing.get("metadata")).get("resourceVersion")
 
 
-def _bundles(configuration: Mapping[str, Any]) -> list[frozenset[str]]:
-    """The authorities that each webhook of a configuration names, by fingerprint."""
+def _bundles(configuration: Mapping[str, Any]) -> list[bytes]:
+    """The authorities of every webhook of a configuration, in PEM."""
     return [
-        _fingerprints(_decoded(as_mapping(as_mapping(webhook).get("clientConfig")).get("caBundle") or ""))
+        _decoded(as_mapping(as_mapping(webhook).get("clientConfig")).get("caBundle"))
         for webhook in as_list(configuration.get("webhooks"))
     ]
 
 
 def _fingerprints(bundle: bytes) -> frozenset[str]:
-    """Fingerprints of the authorities in a bundle; none, where it can't be read (a placeholder such as a single line
-    break).
-    """
+    """Fingerprints of the authorities in a bundle; none for an unreadable one (a placeholder such as a line break)."""
     try:
         return frozenset(authority.fingerprint for authority in read_authorities(bundle))
     except BadCertificateError:

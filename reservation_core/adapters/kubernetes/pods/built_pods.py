@@ -1,7 +1,7 @@
-"""From what is to run to the objects that run it: pure, without a client.
+"""Build the Pod and Service objects of a job: pure, without a client.
 
-What a user says reaches the image, the command, the variables and the working directory, and nothing else. Every pod
-fits Pod Security `restricted`.
+User input reaches only the image, the command, the environment and the working directory. Every pod fits Pod Security
+`restricted`.
 """
 
 import re
@@ -21,13 +21,13 @@ from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 
 CONTAINER = "workload"
-"""The container of every pod of ours: whose state, exit code and log count."""
+"""The container of every job pod whose state, exit code and log count."""
 
 GPU_UUID = re.compile(r"(GPU|MIG)-[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
-"""What may stand in NVIDIA_VISIBLE_DEVICES: words such as `all` must never get there as somebody's UUID."""
+"""A UUID that may be written to NVIDIA_VISIBLE_DEVICES: words such as `all` must never pass as a UUID."""
 
-# Holds the pod until its end and goes at once when told to: a bare `sleep` as a container's first process would ignore
-# SIGTERM. Needs /bin/sh and sleep, which images without a shell don't have; those can't be used for sessions.
+# Keeps a session's pod running and ends at once on SIGTERM, which a bare `sleep` as PID 1 would ignore. Needs /bin/sh
+# and sleep in the image.
 SESSION_COMMAND = (
     "/bin/sh",
     "-c",
@@ -44,11 +44,10 @@ _ORDER = "CUDA_DEVICE_ORDER"
 
 @dataclass(frozen=True, slots=True)
 class PodRules:
-    """What all pods of this cluster have in common.
+    """The common properties of all job pods of this cluster.
 
-    `extension_room` is how much later than its deadline the cluster ends a pod by itself: Kubernetes can shorten that
-    time and never lengthen it. `resource_name` is what pods request with `device-plugin` from a node of which it is not
-    known what it has.
+    `extension_room` is added to the deadline in activeDeadlineSeconds, which Kubernetes can shorten but not extend.
+    `resource_name` is requested with `device-plugin` on nodes whose resource is unknown.
     """
 
     namespace: str
@@ -64,8 +63,8 @@ class PodRules:
 def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
     """The Pod object for one rank of a reservation.
 
-    Raises PodRefusedError for what no pod can be made of: no image, an image's name that is none, text that no process
-    can be given, a card without a UUID where pods are given cards by UUID.
+    Raises PodRefusedError without a valid image name, for text that no process can receive, and for GPUs without UUIDs
+    where pods get GPUs by UUID.
     """
     return {
         "apiVersion": "v1",
@@ -93,9 +92,9 @@ def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
 
 
 def build_service(spec: PodSpec, rules: PodRules, owner_uid: str) -> dict[str, Any]:
-    """The headless Service by which the pods of a gang know each other's names from the start.
+    """The headless Service that gives the pods of a gang their DNS names.
 
-    `owner_uid` is the uid of rank 0's pod, with which the service goes.
+    `owner_uid` is the uid of rank 0's pod; the service is deleted with it.
     """
     marks = attempt_labels(spec.name)
     owner = str(PodName(spec.name.reservation_id, spec.name.attempt, 0))
@@ -113,12 +112,12 @@ def build_service(spec: PodSpec, rules: PodRules, owner_uid: str) -> dict[str, A
 
 
 def service_name(name: PodName) -> str:
-    """The service of an attempt: the same for all its ranks."""
+    """The name of the service of an attempt, the same for all its ranks."""
     return f"{name.reservation_id}-{name.attempt}"
 
 
 def master_address(reservation_id: str, attempt: int) -> str:
-    """Where the pods of a gang reach rank 0, inside their namespace."""
+    """The DNS name of rank 0 within the namespace of a gang's pods."""
     first = PodName(reservation_id, attempt, 0)
     return f"{first}.{service_name(first)}"
 
@@ -136,7 +135,7 @@ def _placement(node: str, rules: PodRules) -> dict[str, Any]:
 
 
 def _seconds(length: timedelta) -> int:
-    """Whole seconds within what the API takes. Never 0: that would remove a pod without its node's word."""
+    """Whole seconds in the range of the API; never 0, which would remove a pod before its kubelet ended it."""
     return min(max(1, ceil(length.total_seconds())), _MOST_SECONDS)
 
 
@@ -152,26 +151,26 @@ def _pod_security(defaults: PodDefaults) -> dict[str, Any]:
 
 def _from_defaults(rules: PodRules) -> dict[str, Any]:
     defaults = rules.defaults
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if defaults.runtimeClassName is not None and rules.attach is not GpuAttach.DEVICE_PLUGIN:
-        said["runtimeClassName"] = defaults.runtimeClassName
+        fields["runtimeClassName"] = defaults.runtimeClassName
     if defaults.priorityClassName is not None:
-        said["priorityClassName"] = defaults.priorityClassName
-    said["tolerations"] = _tolerations(defaults)
+        fields["priorityClassName"] = defaults.priorityClassName
+    fields["tolerations"] = _tolerations(defaults)
     if defaults.imagePullSecrets:
-        said["imagePullSecrets"] = [secret.model_dump() for secret in defaults.imagePullSecrets]
-    return said
+        fields["imagePullSecrets"] = [secret.model_dump() for secret in defaults.imagePullSecrets]
+    return fields
 
 
 def _tolerations(defaults: PodDefaults) -> list[dict[str, Any]]:
-    """The administrators', and those that keep a pod when its node falls silent.
+    """The configured tolerations, and those that keep a pod on an unreachable node.
 
-    Kubernetes would take such a pod away after 300 s. But a machine that can't be asked may well be working: what runs
-    there ends when it says so, or when it is fenced.
+    Kubernetes would evict such a pod after 300 s, but its processes may still run: they end when the node reports it or
+    is fenced.
     """
-    given = [toleration.model_dump(exclude_none=True) for toleration in defaults.tolerations]
+    configured = [toleration.model_dump(exclude_none=True) for toleration in defaults.tolerations]
     named = {toleration.key for toleration in defaults.tolerations}
-    return given + [
+    return configured + [
         {"key": key, "operator": "Exists", "effect": "NoExecute"} for key in _SILENT_NODE if key not in named
     ]
 
@@ -184,7 +183,7 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
         "command": [_literal(_text(word, "the command")) for word in command],
         "env": [{"name": name, "value": _literal(value)} for name, value in sorted(_environment(spec, rules).items())],
         "resources": _resources(spec, rules),
-        # What the pod says of its containers is not said again: the API server keeps a record of every field.
+        # Settings of the pod are not repeated here: the API server stores an owner for every field.
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
             {"name": SHM_VOLUME, "mountPath": SHM_PATH},
@@ -214,7 +213,7 @@ def _image(spec: PodSpec, rules: PodRules) -> str:
 
 
 def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
-    """The administrator's variables, the job's, and those by which it gets its cards: later ones win."""
+    """The administrator's variables, then the job's, then those for its GPUs; later ones win."""
     env = {variable.name: variable.value for variable in rules.defaults.env}
     for name, value in spec.env:
         if not _ENV_NAME.fullmatch(name):
@@ -241,13 +240,13 @@ def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
 
 
 def _by_uuid(uuids: Sequence[str]) -> dict[str, str]:
-    """Both by UUID: a container that is given some of the cards counts them anew, so the host's indices say others."""
-    said = ",".join(uuids)
-    return {_VISIBLE: said, _RUNTIME_VISIBLE: said, _ORDER: "PCI_BUS_ID"}
+    """GPU variables by UUID, as indices are renumbered in a container with some of the GPUs."""
+    devices = ",".join(uuids)
+    return {_VISIBLE: devices, _RUNTIME_VISIBLE: devices, _ORDER: "PCI_BUS_ID"}
 
 
 def _known_uuids(spec: PodSpec) -> list[str] | None:
-    """The UUIDs of the pod's cards; None where not all are known."""
+    """The UUIDs of the pod's GPUs; None unless all are known."""
     known = [uuid for uuid in spec.gpu_uuids if uuid is not None and GPU_UUID.fullmatch(uuid)]
     return known if len(set(known)) == len(known) == len(spec.gpu_indices) else None
 
@@ -255,7 +254,7 @@ def _known_uuids(spec: PodSpec) -> list[str] | None:
 def _uuids(spec: PodSpec) -> list[str]:
     known = _known_uuids(spec)
     if known is None:
-        # An index of the host's would name another card inside the container: rather no pod than that.
+        # The host's index would select another GPU inside the container.
         raise _refusal(
             ReasonCode.START_FAILED,
             f"The UUIDs of the job's GPUs on {spec.node} are not all known. Submit the job again; an administrator"
@@ -288,7 +287,7 @@ def _amounts(share: ResourceShare, gpus: int) -> Mapping[str, str]:
 
 
 def _volumes(defaults: PodDefaults) -> list[dict[str, Any]]:
-    # Frameworks share batches between processes there, and the 64 MiB that containers have by themselves don't do.
+    # Frameworks share batches through /dev/shm, and the default 64 MiB are too small for that.
     memory: dict[str, Any] = {"medium": "Memory"}
     if defaults.shm_size is not None:
         memory["sizeLimit"] = defaults.shm_size
@@ -297,7 +296,7 @@ def _volumes(defaults: PodDefaults) -> list[dict[str, Any]]:
 
 
 def _text(text: str, what: str) -> str:
-    """Text that a process can be given. Raises PodRefusedError for NUL and for what UTF-8 can't say."""
+    """Return text that a process can receive. Raises PodRefusedError for NUL and for text that is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -311,7 +310,7 @@ def _text(text: str, what: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """The text as Kubernetes must be told it: `$(NAME)` would be replaced there, and `$$` is how to say `$`."""
+    """Escape `$` for Kubernetes, which would replace `$(NAME)`."""
     return text.replace("$", "$$")
 
 

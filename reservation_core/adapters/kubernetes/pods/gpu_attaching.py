@@ -1,4 +1,4 @@
-"""How pods get to their node and to their GPUs: two choices of whoever runs the cluster."""
+"""How pods get to their node and to their GPUs: two settings of the cluster."""
 
 from enum import StrEnum
 
@@ -6,9 +6,9 @@ from enum import StrEnum
 class GpuAttach(StrEnum):
     """How a pod gets its GPUs.
 
-    `uuid`: its container gets only its own cards; without their UUIDs there is no pod. `env`: the same where all UUIDs
-    are known; else the container sees all cards of its node and is told the indices of its own.
-    `device-plugin`: it asks for a number of cards and the kubelet picks them; the ledger then only counts.
+    `uuid`: the container sees only its own GPUs; without UUIDs the pod is refused. `env`: the same where all UUIDs are
+    known; else the container sees all GPUs of its node, and a variable has the indices of its own.
+    `device-plugin`: the pod requests a number of GPUs and the kubelet chooses them; the ledger then only counts.
     """
 
     ENV = "env"
@@ -17,7 +17,7 @@ class GpuAttach(StrEnum):
 
 
 class GpuPin(StrEnum):
-    """How a pod gets to its node: through a scheduler that may choose no other, or by name."""
+    """How a pod gets to its node: through a scheduler with a required affinity, or by `nodeName`."""
 
     AFFINITY = "affinity"
     NODE_NAME = "nodeName"

@@ -1,4 +1,4 @@
-"""What an image may be called. A pod with a name that no registry could know would wait for ever."""
+"""Syntax of image names: a pod with an impossible name would wait for ever."""
 
 import re
 

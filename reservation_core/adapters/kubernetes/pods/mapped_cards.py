@@ -1,4 +1,4 @@
-"""The cards that a pod with a scheduling map sees, by what its containers were made with."""
+"""The GPUs that a pod with a scheduling map sees, by its containers' environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,30 +14,30 @@ _MOST_CARDS = 1024
 
 @dataclass(frozen=True, slots=True)
 class MappedCards:
-    """So many cards; their `indices` where all are known by index, None where some are named by UUID or not told."""
+    """A number of GPUs; `indices` is None unless all are named by index."""
 
     count: int
     indices: tuple[int, ...] | None
 
 
 def mapped_cards(pod: Mapping[str, Any], scheduler_name: str = SCHEDULER_NAME) -> MappedCards | None:
-    """The cards of all its containers together; None for a pod without a map, or one that sees none.
+    """The GPUs of all containers; None for a pod without a map or without GPUs.
 
-    The pod's scheduler and its containers' variables can't be changed any more; annotations can.
+    Scheduler name and environment of a pod are immutable; its annotations are not.
     """
     spec = as_mapping(pod.get("spec"))
     if spec.get("schedulerName") != scheduler_name and MAP_DIGEST not in annotations_of(pod):
         return None
     named: set[str] = set()
-    untold = False
+    unknown = False
     for kind in ("initContainers", "containers"):
         for container in map(as_mapping, as_list(spec.get(kind))):
             for devices in node_devices(container):
-                untold = untold or devices is None
+                unknown = unknown or devices is None
                 named |= {word for part in (devices or "").split(",")[:_MOST_CARDS] if (word := part.strip())}
-    if not named and not untold:
+    if not named and not unknown:
         return None
-    if untold or not all(index.isascii() and index.isdigit() and len(index) <= 4 for index in named):
+    if unknown or not all(index.isascii() and index.isdigit() and len(index) <= 4 for index in named):
         return MappedCards(min(max(1, len(named)), _MOST_CARDS), None)
     indices = tuple(sorted({int(index) for index in named}))
     return MappedCards(len(indices), indices)

@@ -1,6 +1,6 @@
-"""Why a pod does not start, or why it ended, in the words of a person who can do something about it.
+"""Why a pod does not start or why it ended, with the next step.
 
-What the API and the kubelet call reasons becomes codes of ours. Their messages are quoted, bounded and on one line.
+Reasons of the API and the kubelet become our reason codes; their messages are quoted, bounded and on one line.
 """
 
 import re
@@ -64,7 +64,7 @@ _MISSING_PROGRAM = re.compile(r"executable file not found|exec:? .*no such file 
 
 
 def quoted(message: object) -> str:
-    """A message of the cluster's as the end of a sentence: one line, bounded, without control characters."""
+    """A message of the cluster as the end of a sentence: one line, bounded, without control characters."""
     if not isinstance(message, str):
         return "."
     text = " ".join("".join(c if c.isprintable() else " " for c in message[: 4 * _LONGEST_QUOTE]).split())
@@ -74,7 +74,7 @@ def quoted(message: object) -> str:
 
 
 def cause_of_waiting(waiting: Mapping[str, Any]) -> Reason | None:
-    """Why a container does not start yet; None while it merely takes its time."""
+    """Why a container does not start; None while it is just starting."""
     word = waiting.get("reason")
     if not isinstance(word, str):
         return None
@@ -89,15 +89,14 @@ def cause_of_waiting(waiting: Mapping[str, Any]) -> Reason | None:
 
 
 def is_hopeless(waiting: Mapping[str, Any]) -> bool:
-    """Whether a container that does not start would start nowhere else either, however long one waits."""
+    """Whether a container can never start on any node."""
     return waiting.get("reason") == "InvalidImageName"
 
 
 def is_hopeless_here(waiting: Mapping[str, Any]) -> bool:
-    """Whether a container would not start on this node, however long one waits: its registry has no such image for it.
+    """Whether a container can never start on this node, because the node's registry has no such image for it.
 
-    What another registry answers to another node may differ (mirrors, credentials); that one does not answer, or not so
-    often, passes.
+    Other nodes may have other mirrors or credentials. An unreachable or rate-limited registry is a passing failure.
     """
     match waiting.get("reason"):
         case "ErrImageNeverPull":
@@ -110,7 +109,7 @@ def is_hopeless_here(waiting: Mapping[str, Any]) -> bool:
 
 
 def cause_of_no_place(pod: Mapping[str, Any]) -> Reason | None:
-    """Why the scheduler does not let a pod go to its node; None when it does, or has not looked yet."""
+    """Why the pod is unschedulable; None when it is scheduled or the scheduler has not tried yet."""
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") != "False":
         return None
@@ -123,7 +122,7 @@ def cause_of_no_place(pod: Mapping[str, Any]) -> Reason | None:
 
 
 def cause_said_by_pod(pod: Mapping[str, Any]) -> Reason | None:
-    """Why a pod as a whole was ended, by its own `status.reason`; None when that says nothing of the kind."""
+    """Why the whole pod was ended, by its `status.reason`; None for other reasons."""
     status = as_mapping(pod.get("status"))
     word, message = status.get("reason"), quoted(status.get("message"))
     if not isinstance(word, str):
@@ -141,7 +140,7 @@ def cause_said_by_pod(pod: Mapping[str, Any]) -> Reason | None:
 
 
 def cause_of_disruption(pod: Mapping[str, Any]) -> Reason | None:
-    """Which part of Kubernetes wanted the pod's end; None when none did."""
+    """The disruption by which Kubernetes ended the pod; None without one."""
     target = condition(pod, "DisruptionTarget")
     word = target.get("reason")
     if target.get("status") != "True" or not isinstance(word, str):
@@ -151,7 +150,7 @@ def cause_of_disruption(pod: Mapping[str, Any]) -> Reason | None:
 
 
 def refused_by_node(pod: Mapping[str, Any]) -> Reason | None:
-    """Why the node did not take a pod that was sent to it; ask only of a pod that failed without having run."""
+    """Why the node rejected a pod; only for pods that failed without having run."""
     status = as_mapping(pod.get("status"))
     word = status.get("reason")
     if not isinstance(word, str) or not word:
@@ -161,7 +160,7 @@ def refused_by_node(pod: Mapping[str, Any]) -> Reason | None:
 
 
 def cause_of_exit(terminated: Mapping[str, Any]) -> Reason | None:
-    """Why a container ended, where its exit code does not tell; None where it does."""
+    """Why a container ended; None where its exit code is the whole answer."""
     word, message = terminated.get("reason"), quoted(terminated.get("message"))
     match word:
         case "OOMKilled":
@@ -180,10 +179,9 @@ def cause_of_exit(terminated: Mapping[str, Any]) -> Reason | None:
 
 
 def exit_code_of(terminated: Mapping[str, Any]) -> int | None:
-    """The exit code, 128 and the number for a signal; None when the node does not know it.
+    """The exit code, 128 plus the number of a signal; None when the node does not know it.
 
-    A command that could not be run has 127 when it is not there and 126 otherwise, as from a shell: container runtimes
-    have numbers of their own for that.
+    As in a shell, a missing command has 127 and one that can't be run has 126, whatever the container runtime reports.
     """
     code = terminated.get("exitCode")
     if not isinstance(code, int) or isinstance(code, bool) or terminated.get("reason") == "ContainerStatusUnknown":
@@ -197,8 +195,6 @@ def exit_code_of(terminated: Mapping[str, Any]) -> int | None:
 
 
 def condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """One condition of a pod's or a node's status, empty where it has none of that kind."""
-    for found in as_list(as_mapping(thing.get("status")).get("conditions")):
-        if isinstance(found, Mapping) and found.get("type") == kind:
-            return found
-    return {}
+    """One condition in a pod's or a node's status; empty without it."""
+    conditions = map(as_mapping, as_list(as_mapping(thing.get("status")).get("conditions")))
+    return next((entry for entry in conditions if entry.get("type") == kind), {})

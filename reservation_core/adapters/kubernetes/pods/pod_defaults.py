@@ -1,6 +1,6 @@
-"""What whoever runs the cluster gives every pod: the YAML file that `GPU_DEV_KUBERNETES__POD_DEFAULTS` names.
+"""The administrator's defaults for every pod: the YAML file in `GPU_DEV_KUBERNETES__POD_DEFAULTS`.
 
-Nothing here ever comes from a user, and nothing here can make a pod that Pod Security `restricted` refuses.
+No default comes from a user, and none makes a pod that Pod Security `restricted` refuses.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ RESERVED_NAMES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA
 RESERVED_PREFIX = "GPU_DEV_"
 SHM_VOLUME = "dev-shm"
 SHM_PATH = "/dev/shm"  # noqa: S108 -- a mount point inside the pod
-LARGEST_NODE = 64  # GPUs; what a pod may ask for at most
+LARGEST_NODE = 64  # GPUs; the largest request of a pod
 
 _LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _SUBDOMAIN = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"
@@ -23,7 +23,7 @@ _ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 
 
 class BadPodDefaultsError(ValueError):
-    """The file of pod defaults can't be used; says where it is wrong."""
+    """The file of pod defaults is unusable; the text says where it is wrong."""
 
 
 def _quantity(value: object) -> object:
@@ -45,13 +45,13 @@ NotRoot = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 
 
 class Strict(BaseModel):
-    """Base of every part: unknown keys are refused, nothing changes after reading."""
+    """Base of every part: immutable, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Toleration(Strict):
-    """A taint that pods may stay with. Without `key` every taint, without `effect` every effect."""
+    """A toleration of taints. Without `key` it matches every taint, without `effect` every effect."""
 
     key: str | None = None
     operator: Literal["Exists", "Equal"] = "Equal"
@@ -70,7 +70,7 @@ class Toleration(Strict):
         return self
 
     def tolerates(self, key: str, value: str, effect: str) -> bool:
-        """Whether a pod may come to a node with this taint and stay there."""
+        """Whether a pod may be scheduled to a node with this taint and stay there."""
         if self.tolerationSeconds is not None or (self.effect is not None and self.effect != effect):
             return False
         if self.operator == "Exists":
@@ -85,7 +85,7 @@ class NameOnly(Strict):
 
 
 class EnvVar(Strict):
-    """A variable that a job's own variable of the same name replaces."""
+    """An environment variable; a job's own variable of the same name wins."""
 
     name: Annotated[str, Field(pattern=_ENV_NAME), AfterValidator(_not_ours)]
     value: str = ""
@@ -118,7 +118,7 @@ class Volume(Strict):
 
 
 class VolumeMount(Strict):
-    """Where a volume is seen in the container."""
+    """The mount of a volume in the container."""
 
     name: Annotated[str, Field(pattern=_LABEL)]
     mountPath: Annotated[str, Field(pattern=r"^/[^:]+$", max_length=4096)]  # noqa: N815
@@ -127,7 +127,7 @@ class VolumeMount(Strict):
 
 
 class Amounts(Strict):
-    """So much of each; what is not said is nothing."""
+    """Amounts of resources; 0 by default."""
 
     cpu: Amount = "0"
     memory: Amount = "0"
@@ -142,7 +142,7 @@ class ResourceShare(Strict):
 
 
 class Resources(Strict):
-    """What pods ask for (a place on their node) and what they are held to."""
+    """Requests and limits of pods."""
 
     requests: ResourceShare = ResourceShare(per_gpu=Amounts(cpu="500m", memory="1Gi"))
     limits: ResourceShare = ResourceShare(per_gpu=Amounts(cpu="8", memory="64Gi"))
@@ -174,9 +174,9 @@ class SecurityContext(Strict):
 
 
 class PodDefaults(Strict):
-    """Everything that the file may say; see docs/guides/kubernetes.md.
+    """The content of the file; see docs/guides/kubernetes.md.
 
-    `runtimeClassName` counts where pods get their GPUs by variables (`env`, `uuid`); null leaves the cluster's own.
+    `runtimeClassName` applies where pods get their GPUs by variables (`env`, `uuid`); null means the cluster's default.
     """
 
     tolerations: tuple[Toleration, ...] = (
@@ -190,7 +190,7 @@ class PodDefaults(Strict):
     volumeMounts: tuple[VolumeMount, ...] = ()  # noqa: N815
     securityContext: SecurityContext = SecurityContext()  # noqa: N815
     resources: Resources = Resources()
-    shm_size: Amount | None = None  # counts towards the memory limit, which alone bounds it when this is null
+    shm_size: Amount | None = None  # null: bounded by the pod's memory limit, to which it always counts
     env: tuple[EnvVar, ...] = ()
 
     @model_validator(mode="after")
@@ -212,9 +212,9 @@ def _unique(where: str, names: list[str]) -> None:
 
 
 def read_pod_defaults(path: Path | None) -> PodDefaults:
-    """The file's defaults, or the built-in ones without a file.
+    """Read the file's defaults; the built-in ones without a file.
 
-    Raises BadPodDefaultsError, which names the file, the place in it and what is wrong there, never a value.
+    Raises BadPodDefaultsError with the file, the place and the fault, but never a value.
     """
     if path is None:
         return PodDefaults()

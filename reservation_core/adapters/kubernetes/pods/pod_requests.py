@@ -1,9 +1,9 @@
-"""What a pod asks of its node, as the scheduler of Kubernetes adds it up.
+"""A pod's resource requests, summed up as kube-scheduler does.
 
-The most that is needed at any time: all containers together, or an init container while it runs beside the init
-containers that go on (`restartPolicy: Always`). What the pod as a whole asks for (`spec.resources`) counts instead of
-the sum, and its overhead on top. A container that is being resized counts with the most of what it is asked to have
-and what it still has. Source: Kubernetes' resource helpers for pods.
+The maximum over time counts: all containers together, or an init container together with the sidecars (`restartPolicy:
+Always`) before it. Requests of the pod (`spec.resources`) replace the sum, and its overhead is added. A container that
+is being resized counts with the larger of its requested and its allocated resources. Source: Kubernetes' resource
+helpers for pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,10 +20,10 @@ _LONGEST = 64
 """Characters; every amount is shorter."""
 
 
-def read_amounts(said: object) -> dict[str, int]:
-    """Amounts by resource: thousandths of cores for `cpu`, else bytes and pieces, rounded up. Nonsense is left out."""
+def read_amounts(resources: object) -> dict[str, int]:
+    """Amounts by resource: thousandths of cores for `cpu`, else bytes and pieces, rounded up; without invalid ones."""
     amounts = {}
-    for name, text in as_mapping(said).items():
+    for name, text in as_mapping(resources).items():
         if isinstance(text, str | int) and (isinstance(text, int) or len(text) <= _LONGEST):
             amount = _amount(text, 1000 if name == "cpu" else 1)
             if amount is not None:
@@ -33,7 +33,7 @@ def read_amounts(said: object) -> dict[str, int]:
 
 @lru_cache(maxsize=4096, typed=True)
 def _amount(text: str | int, times: int) -> int | None:
-    """So many times an amount, None for what is not one. The same few are read again and again."""
+    """A multiple of an amount, None for an invalid one; cached, as few amounts occur again and again."""
     try:
         amount = read_quantity(text) * times
     except ValueError:
@@ -42,22 +42,22 @@ def _amount(text: str | int, times: int) -> int | None:
 
 
 def pod_requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> dict[str, int]:
-    """What a pod takes, `pods: 1` included. `status` is its status, for one that is on a node."""
-    has = _allocated(status or {})
+    """A pod's requests, including `pods: 1`. `status` is its status, for a pod on a node."""
+    allocated = _allocated(status or {})
     running = _sum(
-        _most(_requests(container), has.get(str(container.get("name")), {}))
+        _most(_requests(container), allocated.get(str(container.get("name")), {}))
         for container in map(as_mapping, as_list(spec.get("containers")))
     )
-    beside: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in map(as_mapping, as_list(spec.get("initContainers"))):
-        asked = _most(_requests(container), has.get(str(container.get("name")), {}))
+        requested = _most(_requests(container), allocated.get(str(container.get("name")), {}))
         if container.get("restartPolicy") == "Always":
-            beside = _sum((beside, asked))
-            most = _most(most, beside)
+            sidecars = _sum((sidecars, requested))
+            most = _most(most, sidecars)
         else:
-            most = _most(most, _sum((beside, asked)))
-    total = _most(_sum((running, beside)), most)
+            most = _most(most, _sum((sidecars, requested)))
+    total = _most(_sum((running, sidecars)), most)
     whole = _requests(spec)
     total.update({name: whole[name] for name in whole if name in _OF_PODS or name.startswith("hugepages-")})
     total = _sum((total, read_amounts(spec.get("overhead"))))
@@ -65,31 +65,30 @@ def pod_requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = Non
 
 
 def host_ports(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ports of its node that a pod takes, as `TCP/0.0.0.0/80`."""
-    found = []
+    """The host ports of a pod, as `TCP/0.0.0.0/80`."""
+    ports = []
     for container in map(as_mapping, [*as_list(spec.get("containers")), *as_list(spec.get("initContainers"))]):
         for port in map(as_mapping, as_list(container.get("ports"))):
             number = port.get("hostPort")
             if isinstance(number, int) and number > 0:
                 address = port.get("hostIP") or "0.0.0.0"  # noqa: S104 -- compared, not bound
-                found.append(f"{port.get('protocol') or 'TCP'}/{address}/{number}")
-    return tuple(found)
+                ports.append(f"{port.get('protocol') or 'TCP'}/{address}/{number}")
+    return tuple(ports)
 
 
 def _allocated(status: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """What each container has on its node, by its name."""
-    found = {}
+    """The resources that every container has on its node, by its name."""
+    allocated = {}
     for part in ("containerStatuses", "initContainerStatuses"):
         for container_status in map(as_mapping, as_list(status.get(part))):
             actual = read_amounts(as_mapping(container_status.get("resources")).get("requests"))
-            found[str(container_status.get("name"))] = _most(
-                actual, read_amounts(container_status.get("allocatedResources"))
-            )
-    return found
+            granted = read_amounts(container_status.get("allocatedResources"))
+            allocated[str(container_status.get("name"))] = _most(actual, granted)
+    return allocated
 
 
 def _requests(holder: Mapping[str, Any]) -> dict[str, int]:
-    """Requests, and limits where nothing is requested of that resource."""
+    """Requests; limits for resources without a request."""
     resources = as_mapping(holder.get("resources"))
     return {**read_amounts(resources.get("limits")), **read_amounts(resources.get("requests"))}
 

@@ -1,7 +1,7 @@
-"""From the API's Pod objects to what is known of our pods: phases, typed causes, exit codes.
+"""Read the status of our pods from Pod objects: phases, typed causes, exit codes.
 
-Whatever an object holds, reading it raises nothing: fields of the wrong kind count as absent. An answer that is an
-error never comes here, and so is never taken for the state of a pod.
+Reading never raises: fields of the wrong type count as absent. Error answers never get here, so they never count as the
+state of a pod.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ from reservation_core.adapters.kubernetes.pods.pod_causes import (
 from reservation_core.domain.model import PodPhase, PodStatus, Reason, ReasonCode
 
 _OVER = ("Succeeded", "Failed")
-_FIRST_YEAR = 1971  # the API writes times that never were as the year 1 or 1970
+_FIRST_YEAR = 1971  # the API writes unset times as year 1 or 1970
 _SIGNALLED = 128
 _DELETED = Reason(
     ReasonCode.POD_DELETED, "Somebody deleted the job's pod in the cluster. Submit the job again, and ask who did it."
@@ -34,7 +34,7 @@ _DELETED = Reason(
 
 
 def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
-    """What an object of our namespace says; None for a pod that is not ours. Never `gone`: that no object can say."""
+    """Read an object of our namespace; None for a pod that is not ours. Never `gone`, as a gone pod has no object."""
     name = pod_name_of(pod)
     if name is None:
         return None
@@ -62,13 +62,13 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:
-    """Whether all of a pod's processes are known to be over: its phase says so, and no container is said to run."""
+    """Whether all of a pod's processes have ended: by its phase, and without a running container."""
     status = as_mapping(pod.get("status"))
     return is_said_to_be_over(pod) and not any("running" in state for state in _states(status))
 
 
 def is_said_to_be_over(pod: Mapping[str, Any]) -> bool:
-    """Whether its phase says so. A kubelet that evicts a pod may say it before its containers have ended."""
+    """Whether the phase says that the pod is over; during an eviction, containers may still run."""
     return as_mapping(pod.get("status")).get("phase") in _OVER
 
 
@@ -76,7 +76,7 @@ def _phase(pod: Mapping[str, Any], state: Mapping[str, Any]) -> PodPhase:
     if is_finished(pod):
         return PodPhase.FINISHED
     word = as_mapping(pod.get("status")).get("phase")
-    # `Unknown` is the cluster's word for a node that does not answer: what ran there may run still.
+    # `Unknown` means that the node does not answer: its containers may still run.
     ran = "running" in state or "terminated" in state
     return (
         PodPhase.RUNNING
@@ -103,14 +103,14 @@ def _reason(
 
 
 def _leaving(pod: Mapping[str, Any]) -> Reason | None:
-    """Why a pod that is not over yet has been told to end. Whether that was ours, its row knows."""
+    """Why an unfinished pod is being deleted; the caller knows from the job's row whether we deleted it."""
     if as_mapping(pod.get("metadata")).get("deletionTimestamp") is None:
         return None
     return cause_of_disruption(pod) or _DELETED
 
 
 def _end(pod: Mapping[str, Any], ended: Mapping[str, Any], started_at: datetime | None) -> Reason | None:
-    """Why a finished pod ended, where its exit code does not tell."""
+    """Why a finished pod ended; None where its exit code is the whole answer."""
     if _ended_by_deletion(pod, ended):
         return cause_said_by_pod(pod) or cause_of_disruption(pod) or _DELETED
     if as_mapping(pod.get("status")).get("phase") == "Succeeded":
@@ -125,7 +125,7 @@ def _end(pod: Mapping[str, Any], ended: Mapping[str, Any], started_at: datetime 
 
 
 def _ended_by_deletion(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
-    """Whether the workload ended because its pod was deleted: not when it was over before. Times are whole seconds."""
+    """Whether the workload ended because of the pod's deletion, and not before it. Times are in whole seconds."""
     metadata = as_mapping(pod.get("metadata"))
     due, finished_at = _time(metadata.get("deletionTimestamp")), _time(ended.get("finishedAt"))
     grace = metadata.get("deletionGracePeriodSeconds")
@@ -152,10 +152,10 @@ def _finished_at(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> datetime |
 
 
 def _workload_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state of the container that counts: `{running|waiting|terminated: {…}}`, empty before there is one."""
-    found = [as_mapping(status) for status in as_list(as_mapping(pod.get("status")).get("containerStatuses"))]
-    named = [container_status for container_status in found if container_status.get("name") == CONTAINER]
-    state = as_mapping((named or found or [{}])[0].get("state"))
+    """The state of the workload's container: `{running|waiting|terminated: {…}}`, empty before it has one."""
+    statuses = [as_mapping(status) for status in as_list(as_mapping(pod.get("status")).get("containerStatuses"))]
+    named = [container_status for container_status in statuses if container_status.get("name") == CONTAINER]
+    state = as_mapping((named or statuses or [{}])[0].get("state"))
     return {kind: what for kind, what in state.items() if isinstance(what, Mapping)}
 
 

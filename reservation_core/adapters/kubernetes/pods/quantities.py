@@ -15,7 +15,7 @@ _SUFFIXES = {
 
 
 def read_quantity(text: object) -> Decimal:
-    """An amount in its base unit (cores, bytes, pieces), never negative. Raises ValueError for what is not one."""
+    """Parse an amount in its base unit (cores, bytes, pieces), never negative. Raises ValueError."""
     match = _QUANTITY.fullmatch(str(text)) if isinstance(text, str | int) and not isinstance(text, bool) else None
     if match is None:
         raise ValueError(f"{text!r} is not an amount; write it like 500m, 2 or 64Gi")
@@ -24,13 +24,13 @@ def read_quantity(text: object) -> Decimal:
 
 
 def written_cores(cores: Decimal) -> str:
-    """Processor cores, rounded up to thousandths: `2`, `2500m`."""
+    """Format CPU cores, rounded up to thousandths: `2`, `2500m`."""
     thousandths = math.ceil(cores * 1000)
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 
 
 def written_bytes(amount: Decimal) -> str:
-    """Bytes, rounded up to whole ones, with the largest binary suffix that keeps them exact: `64Gi`, `1000`."""
+    """Format bytes, rounded up, with the largest exact binary suffix: `64Gi`, `1000`."""
     whole = math.ceil(amount)
     for suffix in _BINARY:
         unit = int(_SUFFIXES[suffix])

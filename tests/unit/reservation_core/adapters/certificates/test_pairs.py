@@ -13,7 +13,6 @@ from reservation_core.adapters.certificates.pairs import (
     BadCertificateError,
     Pair,
     chosen_authorities,
-    key_fits,
     make_pair,
     read_authorities,
     read_serving,
@@ -90,20 +89,12 @@ def test_an_authority_that_did_not_sign_is_not_its_own() -> None:
     assert chosen_authorities(both + both, [read_authorities(pair.authority)[0].fingerprint]) == pair.authority
 
 
-def test_a_key_fits_its_own_certificate_only() -> None:
-    pair, other = make_pair(["a"], DAY, NOW), make_pair(["a"], DAY, NOW)
-    assert key_fits(pair.certificate, pair.key)
-    assert not key_fits(pair.certificate, other.key)
-
-
 @pytest.mark.parametrize(
     "bad", [b"", b"\n", b"nonsense", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
 )
 def test_what_is_no_certificate_is_said_to_be_none(bad: bytes) -> None:
     with pytest.raises(BadCertificateError):
         read_authorities(bad)
-    with pytest.raises(BadCertificateError):
-        key_fits(make_pair(["a"], DAY, NOW).certificate, bad)
 
 
 def test_the_key_is_not_shown() -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from reservation_core.adapters.certificates.pairs import key_fits, make_pair, read_authorities, read_serving
+from reservation_core.adapters.certificates.pairs import make_pair, read_authorities, read_serving
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.webhook_certificates import (
     Configuration,
@@ -20,6 +20,7 @@ from reservation_core.domain.network.serving_certificates import RenewalRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 from reservation_core.usecases.keep_certificates import keep_certificates
+from tests.certificate_keys import key_fits
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 
