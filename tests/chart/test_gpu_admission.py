@@ -13,7 +13,8 @@ from pod_scheduling.domain.extender.card_marks import ASKED_AGAIN, ASSIGNED, CAR
 from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.ports.extender import AssumeAt, Candidates
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
-from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.adapters.certificates.pairs import read_serving
+from tests.certificate_keys import key_fits
 from tests.chart.hardening import HOSTILE, check_variables, mounted, pod_specs
 from tests.chart.rendering import JsonObject, one, render
 from tests.chart.tried_values import ADMISSION, QUOTAS, SERVED, THROUGH_US, VOLCANO

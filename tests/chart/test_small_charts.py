@@ -10,8 +10,9 @@ import pytest
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
-from reservation_core.adapters.certificates.pairs import key_fits, read_serving
+from reservation_core.adapters.certificates.pairs import read_serving
 from reservation_core.runtime.settings.components import CommonSettings
+from tests.certificate_keys import key_fits
 from tests.chart.hardening import VERSIONS, check_objects, check_pods, check_roles, pod_specs
 from tests.chart.rendering import JsonObject, one, render
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER

@@ -1,4 +1,4 @@
-"""Reading rows of the tables back into the domain's objects."""
+"""Convert rows of the tables to the domain's objects."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from reservation_core.domain.model import (
 
 
 def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
-    """One row of `reservations` with its user's name as `user_name`."""
+    """A reservation from a row of `reservations` with the user's name as `user_name`."""
     return Reservation(
         id=row["id"],
         seq=row["seq"],
@@ -51,14 +51,14 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
 
 
 def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWorkload:
-    """The workload as stored."""
-    kept = stored.get("env", {})
-    env, unread = kept, None
-    if isinstance(kept, str):
+    """A workload from its stored document."""
+    stored_env = stored.get("env", {})
+    env, unread = stored_env, None
+    if isinstance(stored_env, str):
         try:
-            env = json.loads(sealing.open(kept, _whose(user_id)))
+            env = json.loads(sealing.open(stored_env, _whose(user_id)))
         except UnreadableError:
-            env, unread = {}, kept
+            env, unread = {}, stored_env
     return PodWorkload(
         command=tuple(stored.get("command", ())),
         image=stored.get("image"),
@@ -69,7 +69,7 @@ def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWo
 
 
 def workload_document(workload: PodWorkload, user_id: int, sealing: Sealing) -> dict[str, Any]:
-    """The workload as it is stored: its variables are sealed where there is a key."""
+    """The stored document of a workload; its variables are sealed if there is a key."""
     env: str | dict[str, str] = dict(workload.env)
     if workload.unread is not None:
         env = workload.unread
@@ -88,7 +88,7 @@ def _whose(user_id: int) -> str:
 
 
 def allocated_gpu_of(row: Mapping[Any, Any]) -> AllocatedGpu:
-    """One row of the ledger with its card and node."""
+    """An allocated GPU from a row of the ledger."""
     return AllocatedGpu(
         gpu_id=row["gpu_id"],
         node=row["node"],
@@ -104,5 +104,5 @@ def allocated_gpu_of(row: Mapping[Any, Any]) -> AllocatedGpu:
 
 
 def seconds(duration: timedelta) -> float:
-    """A duration as PostgreSQL's make_interval wants it."""
+    """A duration in seconds, for make_interval of PostgreSQL."""
     return duration.total_seconds()

@@ -1,8 +1,7 @@
-"""Sealing what people say in confidence before it is stored: variables of jobs, addresses and secrets of hooks.
+"""Seal confidential values before they are stored: variables of jobs, addresses and secrets of webhooks.
 
-AES-256-GCM with a key that is not in the database, so that a dump, a backup or a replica's disk tells nobody. A sealed
-value says whose it is, and opens as nobody else's. Without a key all is stored as it is said; what was stored so can
-always be read.
+AES-256-GCM with a key outside the database, so that dumps, backups and a replica's disk reveal nothing. A sealed value
+is bound to its owner. Without a key values are stored as plain text, which can always be read.
 """
 
 import base64
@@ -21,11 +20,11 @@ _ID_LETTERS = 8
 
 
 class UnreadableError(Exception):
-    """The sealed value can't be opened: its key is missing, or it is not what was sealed. Names the key, never more."""
+    """A sealed value can't be opened, as its key is missing or it was changed. Names only the key."""
 
 
 class Sealing:
-    """Seals with the first of these keys, opens with any: a new one goes before the others."""
+    """Seals with the first key, opens with any: a new key goes before the others."""
 
     def __init__(self, keys: Sequence[bytes] = ()) -> None:
         self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
@@ -33,11 +32,10 @@ class Sealing:
 
     @property
     def seals(self) -> bool:
-        """Whether there is a key."""
         return self._first is not None
 
     def seal(self, plain: str, whose: str) -> str:
-        """As it is to be stored. `whose` says where it belongs, and is asked for again."""
+        """Seal a value for storage. `whose` names its owner, and is needed to open it."""
         if self._first is None:
             return plain
         nonce = os.urandom(_NONCE_BYTES)
@@ -45,7 +43,7 @@ class Sealing:
         return f"{_PREFIX}{self._first}:{base64.b64encode(nonce + hidden).decode()}"
 
     def open(self, kept: str, whose: str) -> str:
-        """As it was said. Raises UnreadableError."""
+        """Open a stored value. Raises UnreadableError."""
         if not is_sealed(kept):
             return kept
         key, _, text = kept.removeprefix(_PREFIX).partition(":")
@@ -60,11 +58,11 @@ class Sealing:
 
 
 PLAIN: Final = Sealing()
-"""Where there is no key."""
+"""Sealing without a key."""
 
 
 def is_sealed(kept: str) -> bool:
-    """Whether it has to be opened."""
+    """Whether a stored value is sealed."""
     return kept.startswith(_PREFIX)
 
 

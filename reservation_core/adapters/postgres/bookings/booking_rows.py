@@ -1,4 +1,4 @@
-"""Reading bookings back into the domain's objects, and writing them as documents."""
+"""Convert rows to bookings, and bookings to documents."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from reservation_core.domain.model import AllocatedGpu, BookingStatus
 
 
 def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu], sealing: Sealing) -> Booking:
-    """One row of `booking_views` with its cards."""
+    """A booking from a row of `booking_views` and its GPUs."""
     return Booking(
         id=row.id,
         seq=row.seq,
@@ -25,7 +25,7 @@ def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu], sealing: Sealing) -
         why=Why(BookingReason(row.reason_code), row.reason),
         wanted=Wanted(row.gpus, row.nodes, row.gpu_type, row.node),
         span=Span(row.starts_at, row.ends_at),
-        # Without one the column holds an empty object; one that is there has a command, be it empty.
+        # An empty object means no workload; a workload always has a command, perhaps an empty one.
         workload=workload_of(row.workload, row.user_id, sealing) if row.workload else None,
         created_at=row.created_at,
         version=row.version,
@@ -48,12 +48,12 @@ def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu], sealing: Sealing) -
 
 
 def booked_card_of(row: Row[Any]) -> AllocatedGpu:
-    """One row of `booking_cards`."""
+    """A GPU from a row of `booking_cards`."""
     return AllocatedGpu(row.gpu_id, row.node, row.card_index, row.uuid, row.rank, row.starts_at, row.ends_at, row.held)
 
 
 def booking_document(booking: Booking, actor: str, kind: BookingEventKind, sealing: Sealing) -> dict[str, Any]:
-    """A new booking and its event as `add_bookings` takes them."""
+    """A new booking and its event, in the form that `add_bookings` takes."""
     return {
         "id": booking.id,
         "user_id": booking.user_id,

@@ -1,4 +1,4 @@
-"""Bookings in PostgreSQL. The exclusion constraints have the last word on who gets a card; who loses is told so."""
+"""Bookings in PostgreSQL. Exclusion constraints decide races for a GPU, and the loser gets an error."""
 
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -16,6 +16,7 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.bookings.card_choice import KnownCard
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import Range, to_micros
@@ -27,51 +28,49 @@ EVERY_STATUS = [status.value for status in BookingStatus]
 
 _DEADLOCK = "40P01"
 
-# What `range_send` makes of a range with two bounds: a byte of flags, then each bound with its length before it. A time
-# is microseconds since 2000.
+# The format of `range_send` for a bounded range: a byte of flags, then every bound after its length. Times are
+# microseconds since 2000.
 _RANGE = Struct(">5xq4xq")
 _Y2K = to_micros(datetime(2000, 1, 1, tzinfo=UTC))
 
 
 class _LostRaceError(Exception):
-    """Somebody else has taken a card."""
+    """Another transaction has taken a GPU."""
 
 
-class Bookings:
-    """Bookings, their cards and the calendar."""
+class Bookings(StatementRunner):
+    """Bookings, their GPUs and the calendar."""
 
     def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._sealing = sealing
 
     async def lock_calendar(self) -> None:
-        """Wait for others who had to lock it, too: whoever lost too many races books alone."""
-        await self._connection.execute(statement("lock_calendar"))
+        """Serialise bookings that lost too many races."""
+        await self._run("lock_calendar")
 
     async def judge_now(self) -> None:
-        """Have deferred constraints checked now, and from now on at once: whether what is within a booking stays so."""
-        await self._connection.execute(statement("check_deferred_constraints"))
+        """Check deferred constraints now and immediately from now on: jobs must stay within their booking."""
+        await self._run("check_deferred_constraints")
 
     async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[KnownCard]:
-        """Every card of nodes that exist, with its open ranges that touch [start, end).
+        """Every GPU of existing nodes, with its open ranges that overlap [start, end).
 
-        `without`: reservations whose own ranges don't count.
+        `without`: reservations whose ranges don't count.
         """
-        found = await self._connection.execute(
-            statement("bookable_cards"), {"start": start, "end": end, "without": list(without)}
-        )
+        rows = await self._run("bookable_cards", start=start, end=end, without=list(without))
         links = await node_links(self._connection)
         return [
             KnownCard(
-                gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _rows(ranges), links.get(node), cordoned
+                gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _ranges(ranges), links.get(node), cordoned
             )
-            for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges, cordoned in found
+            for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges, cordoned in rows
         ]
 
     async def add(self, new: Sequence[NewBooking], series: NewSeries | None) -> bool:
-        """Store bookings with cards, record and message, all or none.
+        """Store bookings with their GPUs, events and messages, all or none.
 
-        False: somebody else took a card meanwhile. The transaction stays usable.
+        False when another transaction took a GPU meanwhile; this transaction stays usable.
         """
         cards = [(booking.booking.id, card) for booking in new for card in booking.chosen]
         documents = [
@@ -87,94 +86,88 @@ class Bookings:
         ]
         async with self._raced() as race:
             if series is not None:
-                await self._connection.execute(
-                    statement("add_series"),
-                    {
-                        "id": series.id,
-                        "user_id": series.user_id,
-                        "rule": series.rule,
-                        "time_zone": series.time_zone,
-                        "created_at": series.created_at,
-                    },
+                await self._run(
+                    "add_series",
+                    id=series.id,
+                    user_id=series.user_id,
+                    rule=series.rule,
+                    time_zone=series.time_zone,
+                    created_at=series.created_at,
                 )
-            found = await self._connection.execute(
-                statement("add_bookings"),
-                {
-                    "bookings": json.dumps(documents),
-                    "owners": [booking_id for booking_id, _ in cards],
-                    "gpu_ids": [card.gpu_id for _, card in cards],
-                    "ranks": [card.rank for _, card in cards],
-                },
+            added = await self._run(
+                "add_bookings",
+                bookings=json.dumps(documents),
+                owners=[booking_id for booking_id, _ in cards],
+                gpu_ids=[card.gpu_id for _, card in cards],
+                ranks=[card.rank for _, card in cards],
             )
-            if found.one().cards != len(cards):
+            if added.one().cards != len(cards):
                 raise _LostRaceError
         return race.won
 
     async def change(self, changed: ChangedBooking, actor: str, kind: BookingEventKind, now: datetime) -> bool:
-        """Write a change, with its record (an event of this kind) and message. False as with `add`."""
+        """Write a change with its event (of this kind) and message. False as in `add`."""
         after = changed.after
         when = {"id": after.id, "start": after.span.start, "end": after.span.end}
         async with self._raced() as race:
             await self._write(changed.before, after, now)
-            await self._connection.execute(statement("write_booking_times"), {**when, **_times(after)})
+            await self._run("write_booking_times", **when, **_times(after))
             if changed.before.span != after.span or not changed.keeps_cards:
                 stays = (after.span.start, after.span.end) if changed.keeps_cards else (None, None)
                 await self._drop_plans([after.id], *stays)
                 if changed.keeps_cards:
                     begun = changed.before.span.start <= now
-                    await self._connection.execute(statement("move_booked_cards"), {**when, "now": now, "begun": begun})
+                    await self._run("move_booked_cards", **when, now=now, begun=begun)
                 else:
-                    await self._connection.execute(statement("drop_booked_cards"), {"ids": [after.id]})
+                    await self._run("drop_booked_cards", ids=[after.id])
                     await self._place(changed, when, now)
             await self._record(changed.before, after, actor, kind, now)
         return race.won
 
     async def _place(self, changed: ChangedBooking, when: Mapping[str, Any], now: datetime) -> None:
-        placed = await self._connection.execute(
-            statement("place_booked_cards"),
-            {
-                **when,
-                "now": now,
-                "gpu_ids": [card.gpu_id for card in changed.chosen],
-                "ranks": [card.rank for card in changed.chosen],
-            },
+        placed = await self._run(
+            "place_booked_cards",
+            **when,
+            now=now,
+            gpu_ids=[card.gpu_id for card in changed.chosen],
+            ranks=[card.rank for card in changed.chosen],
         )
         if placed.rowcount != len(changed.chosen):
             raise _LostRaceError
 
     async def cancel(self, before: Sequence[Booking], after: Sequence[Booking], actor: str, now: datetime) -> None:
-        """Write bookings that were locked as cancelled: what is left of their time goes back at `now`."""
+        """Cancel locked bookings and free the rest of their time from `now` on."""
         begun = [booking.id for booking in before if booking.span.start <= now]
         ahead = [booking.id for booking in before if booking.span.start > now]
         await self._drop_plans([booking.id for booking in before], None, None)
         if begun:
-            await self._connection.execute(statement("cut_within"), {"ids": begun, "now": now})
-            await self._connection.execute(statement("close_booked_cards"), {"ids": begun, "now": now})
+            await self._run("cut_within", ids=begun, now=now)
+            await self._run("close_booked_cards", ids=begun, now=now)
         if ahead:
-            await self._connection.execute(statement("drop_booked_cards"), {"ids": ahead})
-        for was, becomes in zip(before, after, strict=True):
-            await self._write(was, becomes, now)
-            await self._record(was, becomes, actor, BookingEventKind.CANCELLED, now)
+            await self._run("drop_booked_cards", ids=ahead)
+        for booking, cancelled in zip(before, after, strict=True):
+            await self._write(booking, cancelled, now)
+            await self._record(booking, cancelled, actor, BookingEventKind.CANCELLED, now)
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Booking]:
-        """Lock rows, and read them with their cards and jobs after that; unknown ids are left out."""
-        await self._connection.execute(statement("lock_bookings"), {"ids": list(ids)})
+        """Lock bookings, then read them with their GPUs and jobs; unknown ids are left out."""
+        await self._run("lock_bookings", ids=list(ids))
         return {booking.id: booking for booking in await self._whole(ids)}
 
     async def view(self, booking_id: str) -> Booking | None:
-        """One booking with its cards and jobs."""
-        found = await self._whole([booking_id])
-        return found[0] if found else None
+        """One booking with its GPUs and jobs."""
+        bookings = await self._whole([booking_id])
+        return bookings[0] if bookings else None
 
     async def project_of(self, booking_id: str, user_id: int) -> str | None:
-        """The project that a user's booking is for; None for a booking without one, or that is not theirs."""
-        found = await self._connection.execute(statement("project_of_booking"), {"id": booking_id, "user_id": user_id})
-        project: str | None = found.scalar_one_or_none()
+        """The project of a user's booking; None without a project, or for another user's booking."""
+        result = await self._run("project_of_booking", id=booking_id, user_id=user_id)
+        project: str | None = result.scalar_one_or_none()
         return project
 
     async def views(self, which: BookingFilter, *, limit: int, after: tuple[datetime, str] | None) -> list[Booking]:
-        """By start and id, those after (start, id)."""
-        found = await self._connection.execute(
+        """Bookings after (start, id), in that order."""
+        rows = await self._connection.execute(
             statement("list_bookings"),
             {
                 "after_start": None if after is None else after[0],
@@ -189,38 +182,30 @@ class Bookings:
                 "limit": limit,
             },
         )
-        return await self._whole([row.id for row in found])
+        return await self._whole([row.id for row in rows])
 
     async def entries(
         self, start: datetime, end: datetime, gpu_ids: Collection[int], *, only_of: int | None = None
     ) -> list[CalendarEntry]:
-        """What has one of these cards at some time in [start, end), by start and id; `only_of`: only this user's.
+        """Reservations of these GPUs in [start, end), by start and id; `only_of`: of this user alone.
 
-        What runs within a booking lies in the booking's time and is left out.
+        Jobs within bookings are left out, as the booking covers their time.
         """
-        result = await self._connection.execute(
-            statement("calendar_entries"),
-            {
-                "start": start,
-                "end": end,
-                "gpu_ids": list(gpu_ids),
-                "only_of": only_of,
-            },
-        )
-        found = result.all()  # there may be thousands: one by one they would take three times as long
+        result = await self._run("calendar_entries", start=start, end=end, gpu_ids=list(gpu_ids), only_of=only_of)
+        rows = result.all()  # a third of the time of reading thousands one by one
         return [
             CalendarEntry(
                 id_, ReservationKind(kind), status, planned, user_id, user, title, gpus, nodes, span, series_id, cards
             )
-            for id_, kind, status, planned, user_id, user, title, gpus, nodes, begin, over, series_id, ids in found
+            for id_, kind, status, planned, user_id, user, title, gpus, nodes, begin, over, series_id, ids in rows
             for span, cards in ((Span(begin, over), tuple(ids)),)
         ]
 
     async def latest(
         self, user_id: int, from_: datetime, statuses: frozenset[BookingStatus], limit: int
     ) -> list[Booking]:
-        """A user's own that end after `from_`, by start and id; of too many the latest."""
-        found = await self._connection.execute(
+        """A user's bookings that end after `from_`, by start and id; the latest `limit` of them."""
+        rows = await self._connection.execute(
             statement("feed_bookings"),
             {
                 "user_id": user_id,
@@ -230,55 +215,51 @@ class Bookings:
                 "limit": limit,
             },
         )
-        return await self._whole([row.id for row in found])
+        return await self._whole([row.id for row in rows])
 
     async def of_series(self, series_id: str, from_occurrence: int) -> list[str]:
-        """The ids of a series' bookings that are not over, from an occurrence on."""
-        found = await self._connection.execute(
-            statement("bookings_of_series"), {"series_id": series_id, "occurrence": from_occurrence}
-        )
-        return [row.id for row in found]
+        """The ids of a series' open bookings, from an occurrence on."""
+        rows = await self._run("bookings_of_series", series_id=series_id, occurrence=from_occurrence)
+        return [row.id for row in rows]
 
     async def jobs_within(self, booking_ids: Sequence[str]) -> list[str]:
-        """The ids of jobs of these bookings that have not ended."""
-        found = await self._connection.execute(statement("jobs_within"), {"ids": list(booking_ids)})
-        return [row.id for row in found]
+        """The ids of unended jobs of these bookings."""
+        rows = await self._run("jobs_within", ids=list(booking_ids))
+        return [row.id for row in rows]
 
     async def taken_within(self, booking_id: str) -> list[tuple[str, datetime]]:
-        """Jobs of a booking that hold cards, and until when by the calendar."""
-        found = await self._connection.execute(statement("taken_within"), {"id": booking_id})
-        return [(row.reservation_id, row.until) for row in found]
+        """Jobs of a booking that hold GPUs, and their end in the calendar."""
+        rows = await self._run("taken_within", id=booking_id)
+        return [(row.reservation_id, row.until) for row in rows]
 
     async def _whole(self, ids: Sequence[str]) -> list[Booking]:
-        """Bookings in the order of their start and id."""
-        rows = (await self._connection.execute(statement("booking_views"), {"ids": list(ids)})).all()
-        cards = await self._connection.execute(statement("booking_cards"), {"ids": [row.id for row in rows]})
+        """Bookings with their GPUs, by start and id."""
+        rows = (await self._run("booking_views", ids=list(ids))).all()
+        cards = await self._run("booking_cards", ids=[row.id for row in rows])
         by_booking = {
             booking_id: [booked_card_of(row) for row in group]
             for booking_id, group in groupby(cards, key=lambda row: row.reservation_id)
         }
-        found = [booking_of(row, by_booking.get(row.id, ()), self._sealing) for row in rows]
-        return sorted(found, key=lambda booking: (booking.span.start, booking.id))
+        bookings = [booking_of(row, by_booking.get(row.id, ()), self._sealing) for row in rows]
+        return sorted(bookings, key=lambda booking: (booking.span.start, booking.id))
 
     async def _drop_plans(self, ids: Sequence[str], start: datetime | None, end: datetime | None) -> None:
-        await self._connection.execute(statement("drop_plans_within"), {"ids": list(ids), "start": start, "end": end})
+        await self._run("drop_plans_within", ids=list(ids), start=start, end=end)
 
     async def _write(self, before: Booking, after: Booking, now: datetime) -> None:
-        written = await self._connection.execute(
-            statement("write_booking"),
-            {
-                "id": after.id,
-                "version": before.version,
-                "name": after.title,
-                "status": after.status.value,
-                "reason_code": after.why.code.value,
-                "reason": after.why.detail,
-                "gpu_type": after.wanted.gpu_type,
-                "start": after.span.start,
-                "end": after.span.end,
-                "finished_at": after.finished_at,
-                "now": now,
-            },
+        written = await self._run(
+            "write_booking",
+            id=after.id,
+            version=before.version,
+            name=after.title,
+            status=after.status.value,
+            reason_code=after.why.code.value,
+            reason=after.why.detail,
+            gpu_type=after.wanted.gpu_type,
+            start=after.span.start,
+            end=after.span.end,
+            finished_at=after.finished_at,
+            now=now,
         )
         if written.rowcount != 1:
             raise WriteConflictError(f"{after.id} was changed between reading and writing")
@@ -287,24 +268,22 @@ class Bookings:
         data = {"start": after.span.start.isoformat(), "end": after.span.end.isoformat()}
         if before.span != after.span:
             data |= {"start_before": before.span.start.isoformat(), "end_before": before.span.end.isoformat()}
-        await self._connection.execute(
-            statement("record_booking"),
-            {
-                "id": after.id,
-                "now": now,
-                "actor": actor,
-                "kind": kind,
-                "before": before.status.value,
-                "after": after.status.value,
-                "reason_code": after.why.code.value,
-                "reason": after.why.detail,
-                "data": json.dumps(data),
-            },
+        await self._run(
+            "record_booking",
+            id=after.id,
+            now=now,
+            actor=actor,
+            kind=kind,
+            before=before.status.value,
+            after=after.status.value,
+            reason_code=after.why.code.value,
+            reason=after.why.detail,
+            data=json.dumps(data),
         )
 
     @asynccontextmanager
     async def _raced(self) -> AsyncIterator["_Race"]:
-        """Undo what the block wrote when somebody else has a card, and say so; the transaction goes on."""
+        """Undo the block's writes when another transaction has taken a GPU; this transaction stays usable."""
         race = _Race()
         savepoint = await self._connection.begin_nested()
         try:
@@ -314,7 +293,7 @@ class Bookings:
             race.won = False
         except DBAPIError as error:
             await savepoint.rollback()
-            if not _lost(error):
+            if not is_lost_race(error):
                 raise
             race.won = False
         except BaseException:
@@ -325,14 +304,14 @@ class Bookings:
 
 
 class _Race:
-    """How the block went."""
+    """The outcome of the block."""
 
     def __init__(self) -> None:
         self.won = True
 
 
-def _lost(error: DBAPIError) -> bool:
-    """Two that take each other's cards at once are told of a deadlock; the one that is ended has lost."""
+def is_lost_race(error: DBAPIError) -> bool:
+    """Whether another transaction took a GPU: by the exclusion constraint, or by a deadlock of two such races."""
     return CALENDAR_CONSTRAINT in str(error.orig) or getattr(error.orig, "sqlstate", None) == _DEADLOCK
 
 
@@ -340,5 +319,5 @@ def _times(booking: Booking) -> dict[str, Any]:
     return {"node": booking.wanted.node, "waits_until": booking.waits_until}
 
 
-def _rows(ranges: bytes | None) -> list[Range]:
+def _ranges(ranges: bytes | None) -> list[Range]:
     return [] if ranges is None else [(start + _Y2K, end + _Y2K) for start, end in _RANGE.iter_unpack(ranges)]

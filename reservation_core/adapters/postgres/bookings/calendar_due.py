@@ -1,4 +1,4 @@
-"""Due changes of the calendar, asked for in one statement that is made of those which find them."""
+"""Whether the calendar has due changes, in one statement that combines those which find them."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,33 +14,33 @@ _QUESTIONS = ("unsettled_users", "left_over_jobs", "due_bookings", "due_windows"
 
 
 class CalendarDue:
-    """The calendar's one cheap question."""
+    """Cheap checks for due changes."""
 
     def __init__(self, connection: AsyncConnection, clock: SharedClock | None = None) -> None:
         self._connection = connection
         self._counted = counted_by(clock)
 
     async def work(self, rules: BookingRules) -> CalendarWork:
-        """What there is to do by the database's clock. Level-triggered: what comes up later is in the next answer."""
+        """The kinds of due work by the database's clock. Level-triggered: later work is in the next answer."""
         [clock] = await direct.fetch(self._connection, "database_time", {"counted": self._counted()})
-        found = await direct.which_find(self._connection, _QUESTIONS, due_parameters(rules, clock["now"], 1))
+        due = await direct.which_find(self._connection, _QUESTIONS, due_parameters(rules, clock["now"], 1))
         return CalendarWork(
-            disabled_users=found["unsettled_users"],
-            left_over_jobs=found["left_over_jobs"],
-            bookings=found["due_bookings"],
-            windows=found["due_windows"],
-            joined_cards=found["joined_cards"],
-            waitlist=found["somebody_waits"],
+            disabled_users=due["unsettled_users"],
+            left_over_jobs=due["left_over_jobs"],
+            bookings=due["due_bookings"],
+            windows=due["due_windows"],
+            joined_cards=due["joined_cards"],
+            waitlist=due["somebody_waits"],
         )
 
     async def is_led(self) -> bool:
-        """Whether a planner leads, who keeps the calendar, too."""
+        """Whether a leading planner exists; it also applies due changes."""
         [row] = await direct.fetch(self._connection, "lease_is_held", {"counted": self._counted()})
         return bool(row["held"])
 
 
 def due_parameters(rules: BookingRules, now: datetime, limit: int) -> dict[str, Any]:
-    """What the statements need that find what is due."""
+    """Parameters of the statements that find due changes."""
     return {
         "now": now,
         "look_ahead": now + timedelta(seconds=max(rules.starting_soon_s, default=0)),

@@ -1,8 +1,7 @@
-"""Files of databases that no home leads to any more.
+"""Find database files whose home is gone.
 
-Root's databases may lie outside their homes (see `layout`), so deleting a home by hand leaves them behind. They are
-found here and never removed: a home that was moved or copied away looks the same from here, and its only data would be
-lost.
+Root's databases may lie outside their homes (see `layout`), so they survive when a home is deleted by hand. They are
+listed but never removed, as a home that was moved looks the same.
 """
 
 import os
@@ -12,10 +11,10 @@ from reservation_core.adapters.postgres.embedded import layout, postmaster
 
 
 def abandoned_databases() -> list[Path]:
-    """The folders whose home is gone, or uses another one, and on which no server runs.
+    """Folders without a server whose home is gone or uses another folder.
 
-    A home that can't be looked at, or whose surroundings are missing too (a disk that isn't there), may come back: it
-    keeps its folder out of this list.
+    A home that is unreadable, or whose parent folders are missing too (an unmounted disk), may come back and keeps its
+    folder out of this list.
     """
     return [
         folder

@@ -1,4 +1,4 @@
-"""The account that the server runs as: PostgreSQL refuses to run as root, so root lends it an account of its own."""
+"""The server's account: PostgreSQL refuses to run as root, so root creates an account for it."""
 
 import os
 import pwd
@@ -16,21 +16,21 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of this machine; `switch` is true when processes have to be started as somebody else than us."""
+    """A user of this machine; with `switch`, processes must be started as another user than ours."""
 
     uid: int
     gid: int
     switch: bool
 
     def popen_arguments(self) -> dict[str, Any]:
-        """What `subprocess` needs so that a process runs as this account, with nothing of our environment."""
+        """Arguments for `subprocess` that run a process as this account, without our environment."""
         arguments: dict[str, Any] = {"cwd": "/", "env": {"PATH": _SYSTEM_PATH, "LC_ALL": "C", "TZ": "UTC"}}
         if self.switch:
             arguments |= {"user": self.uid, "group": self.gid, "extra_groups": []}
         return arguments
 
     def can_use(self, path: Path) -> bool:
-        """Whether this account can enter (a folder) or run (a file) `path`, all folders above it included."""
+        """Whether this account can enter the folder or run the file `path`, with all folders above it."""
         if not self.switch:
             return os.access(path, os.X_OK)
         test = shutil.which("test", path=_SYSTEM_PATH)
@@ -40,10 +40,7 @@ class Account:
 
 
 def server_account() -> Account:
-    """The account for the server: ourselves, or, when we are root, `gpu-dev-postgres`, created when missing.
-
-    Raises EmbeddedPostgresError when it can't be created.
-    """
+    """The server's account: ours, or for root `gpu-dev-postgres`, created if missing. Raises EmbeddedPostgresError."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid(), switch=False)
     entry = _find() or _create()
@@ -58,7 +55,7 @@ def _find() -> pwd.struct_passwd | None:
 
 
 def _create() -> pwd.struct_passwd:
-    """Create the account with the tool that this system has (`useradd`, or `adduser` as in BusyBox)."""
+    """Create the account with `useradd`, or `adduser` of BusyBox."""
     useradd = shutil.which("useradd", path=_SYSTEM_PATH)
     adduser = shutil.which("adduser", path=_SYSTEM_PATH)
     if useradd is not None:
@@ -69,7 +66,7 @@ def _create() -> pwd.struct_passwd:
     else:
         raise EmbeddedPostgresError(_no_account("neither useradd nor adduser is installed"))
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={"PATH": _SYSTEM_PATH})
-    entry = _find()  # somebody else may have created it meanwhile: what counts is that it is there
+    entry = _find()  # another process may have created it meanwhile
     if entry is None:
         raise EmbeddedPostgresError(_no_account(done.stderr.strip() or f"{command[0]} said {done.returncode}"))
     return entry

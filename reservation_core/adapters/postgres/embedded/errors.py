@@ -1,13 +1,13 @@
-"""What can go wrong around the embedded server; every text says what to do next."""
+"""Errors of the embedded server; every text says what to do next."""
 
 
 class EmbeddedPostgresError(Exception):
-    """The embedded PostgreSQL can't be used as asked."""
+    """The embedded PostgreSQL can't be used."""
 
 
 class AlreadyInUseError(EmbeddedPostgresError):
-    """Another process works in the same home."""
+    """Another process uses the same home."""
 
 
 class GivenUpError(EmbeddedPostgresError):
-    """Nobody waits any more for a server that is coming up."""
+    """The caller no longer waits for a starting server."""

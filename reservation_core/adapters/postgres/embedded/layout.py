@@ -1,8 +1,8 @@
-"""Where the embedded server's files live.
+"""The embedded server's files.
 
-Normally everything is under `<home>/postgres`. When we are root and the server's account can't get there (a folder
-above is closed to others), data and a copy of the binaries live under `/var/lib/gpu-dev`, and `<home>/postgres` is a
-symbolic link to them: no existing folder's permissions are ever changed.
+Normally everything is in `<home>/postgres`. When we are root and the server's account has no access (a parent folder is
+closed), data and a copy of the binaries are in `/var/lib/gpu-dev`, and `<home>/postgres` is a symbolic link: the
+permissions of existing folders never change.
 
     <home>/postgres/          data/  run/ (the socket)  server.log  lock
 """
@@ -30,7 +30,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where one server's files are: `base` holds data, log and lock, `binaries` has `bin/`, `lib/` and `share/`."""
+    """The folders of one server: `base` has data, log and lock, `binaries` has `bin/`, `lib/` and `share/`."""
 
     base: Path
     binaries: Path
@@ -38,12 +38,10 @@ class Layout:
 
     @property
     def data(self) -> Path:
-        """PostgreSQL's data directory."""
         return self.base / "data"
 
     @property
     def log(self) -> Path:
-        """What the server prints."""
         return self.base / "server.log"
 
     def program(self, name: str) -> str:
@@ -73,10 +71,7 @@ def packaged_version() -> str:
 
 
 def prepare(home: Path, account: Account) -> Layout:
-    """Find or create the places for a server of `home`.
-
-    Raises EmbeddedPostgresError when they can't be made.
-    """
+    """Find or create the folders for a server of `home`. Raises EmbeddedPostgresError."""
     link = home / "postgres"
     try:
         if not os.path.lexists(link):
@@ -95,7 +90,7 @@ def prepare(home: Path, account: Account) -> Layout:
 
 
 def existing(home: Path, account: Account) -> Layout | None:
-    """The places of a server of `home`, if there has ever been one; creates nothing."""
+    """The folders of a server of `home`; None if there never was one. Creates nothing."""
     base = home / "postgres"
     if not (base / "data" / "PG_VERSION").exists():
         return None
@@ -105,7 +100,7 @@ def existing(home: Path, account: Account) -> Layout | None:
 def socket_directory(layout: Layout) -> Path:
     """A folder that only the server's account (and root) can enter, with a path short enough for a socket.
 
-    `<base>/run`, or one below the system's temporary folder whose name is kept in `<base>/socket-dir`.
+    `<base>/run`, or a folder below /tmp whose name is in `<base>/socket-dir`.
     """
     inside = layout.base / "run"
     if len(os.fsencode(inside)) <= _LONGEST_SOCKET_DIR and set(str(inside)) <= _PLAIN:
@@ -132,7 +127,7 @@ def make_private(folder: Path, account: Account) -> None:
 
 
 def remove(home: Path) -> None:
-    """Delete a stopped server's files and the link to them. Only for homes that were meant to be temporary."""
+    """Delete a stopped server's files and the link to them. Only for temporary homes."""
     link = home / "postgres"
     if not os.path.lexists(link):
         return
@@ -147,9 +142,9 @@ def remove(home: Path) -> None:
 
 
 def _place(home: Path, link: Path, account: Account) -> None:
-    """Create `<home>/postgres`: a folder where the account can get there, else a link to one where it can."""
+    """Create `<home>/postgres`: a folder if the account can reach it, else a link to a reachable one."""
     if account.can_use(home):
-        # Others may pass through, not look: the server's account must reach what lies below and is its own.
+        # Others may traverse but not list it: the server's account must reach its folders below.
         link.mkdir(mode=0o711 if account.switch else 0o700)
         return
     if not account.switch:
@@ -161,7 +156,7 @@ def _place(home: Path, link: Path, account: Account) -> None:
 
 
 def _usable_binaries(account: Account) -> Path:
-    """The packaged binaries, or a copy of them where the account can reach it."""
+    """The packaged binaries, or a copy that the account can reach."""
     packaged = packaged_binaries()
     server = packaged / "bin" / "postgres"
     if account.can_use(server):
@@ -175,9 +170,9 @@ def _usable_binaries(account: Account) -> Path:
 
 
 def _copy(package: Path, target: Path) -> None:
-    """Copy what a server needs, readable by all, and put it in place in one step.
+    """Copy the server's files, readable by all, and rename the copy into place.
 
-    The package's own libraries lie in a folder beside it, where its programs look for them.
+    The programs load libraries from a folder beside the package.
     """
     fresh = Path(tempfile.mkdtemp(prefix="copying-", dir=target.parent))
     skip = shutil.ignore_patterns("*.a", "*.py", "__pycache__", "include", "pgxs", "pkgconfig")
@@ -191,17 +186,17 @@ def _copy(package: Path, target: Path) -> None:
         try:
             fresh.rename(target)
         except OSError:
-            if not target.exists():  # else somebody else was quicker with the same copy
+            if not target.exists():  # otherwise another process has made the same copy
                 raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _shared_root() -> Path:
-    """`/var/lib/gpu-dev`, which must be root's own: what lies there is run."""
+    """`/var/lib/gpu-dev`, which must belong to root, as its programs are run."""
     SHARED_ROOT.mkdir(mode=0o755, parents=True, exist_ok=True)
-    found = SHARED_ROOT.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
+    status = SHARED_ROOT.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != 0 or status.st_mode & 0o022:
         raise EmbeddedPostgresError(
             f"{SHARED_ROOT} must be a folder that belongs to root and that only root can write. "
             "Make it so, or remove it."
@@ -211,7 +206,7 @@ def _shared_root() -> Path:
 
 def _is_private(folder: Path, account: Account) -> bool:
     try:
-        found = folder.lstat()
+        status = folder.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == account.uid and not found.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == account.uid and not status.st_mode & 0o077

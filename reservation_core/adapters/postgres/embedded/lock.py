@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock file that the kernel lets go of when its holder dies, however it dies."""
+"""One process at a time in a folder: a lock file that the kernel releases when its holder ends in any way."""
 
 import fcntl
 import os
@@ -15,9 +15,9 @@ class FolderLock:
         self._fd: int | None = None
 
     def acquire(self, purpose: str) -> None:
-        """Take the lock at once.
+        """Take the lock without waiting.
 
-        `purpose` says in the refusal what it guards. Raises AlreadyInUseError that names the holder's pid.
+        Raises AlreadyInUseError, which names the guarded `purpose` and the lock holder's pid.
         """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -34,12 +34,11 @@ class FolderLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Let the next one in; nothing when not held. The file stays: removing it would let two in."""
+        """Release the lock, if held. The file stays: without it, two processes could hold the lock."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock."""
         return self._fd is not None

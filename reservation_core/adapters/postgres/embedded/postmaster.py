@@ -1,4 +1,4 @@
-"""What a running server says of itself: `postmaster.pid` in its data directory, checked against the process table."""
+"""Find a running server by `postmaster.pid` in its data directory, checked against the process table."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """A server process that provably works on a data directory; `ready` once it takes connections."""
+    """A server process that provably uses a data directory; `ready` once it accepts connections."""
 
     pid: int
     socket_dir: Path
@@ -16,7 +16,7 @@ class Postmaster:
 
 
 def find(data: Path) -> Postmaster | None:
-    """The live server of a data directory, or None. A pid file left behind, or a pid reused by others, is nothing."""
+    """The live server of a data directory. None also for a stale pid file or a reused pid."""
     lines = _pid_file(data)
     if len(lines) < 5 or not lines[0].strip().isdigit():
         return None
@@ -28,10 +28,10 @@ def find(data: Path) -> Postmaster | None:
 
 
 def forget_stale(data: Path) -> None:
-    """Remove a pid file whose pid now belongs to a process that is no server of this data directory.
+    """Remove a stale pid file whose pid was reused by another process.
 
-    PostgreSQL itself copes with a dead pid, but refuses to start while any process has that number: after a restart of
-    the machine or container that is likely. The file stays while any process still works in the directory.
+    PostgreSQL handles a dead pid, but refuses to start while any process has that pid, which is likely after a restart
+    of the machine or container. The file stays while any process uses the directory.
     """
     lines = _pid_file(data)
     if not lines or not lines[0].strip().isdigit():
@@ -42,16 +42,16 @@ def forget_stale(data: Path) -> None:
 
 
 def orphans(data: Path) -> list[int]:
-    """Pids of processes that work in the data directory: a server's children outlive its `kill -9` for a moment."""
-    found = []
+    """Pids of processes that use the data directory: a server's children outlive its `kill -9` for a moment."""
+    pids = []
     for process in psutil.process_iter():
         try:
             if process.cwd() == str(data):
-                found.append(process.pid)
+                pids.append(process.pid)
         except (psutil.Error, OSError):
-            # Gone meanwhile, or not ours to look at: then it is not our server's either.
+            # The process has ended, or belongs to another user and so not to our server.
             continue
-    return found
+    return pids
 
 
 def _pid_file(data: Path) -> list[str]:
@@ -62,7 +62,7 @@ def _pid_file(data: Path) -> list[str]:
 
 
 def _works_on(pid: int, data: Path) -> bool:
-    """Whether a live process is a PostgreSQL server of this data directory."""
+    """Whether the pid is a live PostgreSQL server of this data directory."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:

@@ -1,8 +1,8 @@
 """Start and stop the embedded PostgreSQL.
 
-The server listens on a private Unix socket only, never on TCP; whoever can enter the socket's folder is trusted.
-It runs in a session of its own: Ctrl-C on the terminal reaches us, and we stop it in order. When we die, it stays, and
-the next start takes it over.
+The server listens on a private Unix socket only, never on TCP; users with access to the socket's folder are trusted. It
+has its own session: Ctrl-C reaches us, and we stop it in order. If we are killed, the server stays, and the next start
+takes it over.
 """
 
 import os
@@ -27,7 +27,7 @@ _START_TIMEOUT_S = 120.0  # crash recovery of a busy database may take long
 _STOP_TIMEOUT_S = 30.0
 _LARGEST_LOG = 16 * 2**20
 
-# Small, and durable: an acknowledged request survives a power cut. What a queue table needs most is a quick vacuum.
+# Small and durable: acknowledged requests survive a power cut. Queue tables need frequent vacuums.
 _SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -46,7 +46,7 @@ _SETTINGS = {
     "autovacuum_vacuum_scale_factor": "0.05",
     "autovacuum_analyze_scale_factor": "0.05",
     "jit": "off",
-    # Fewer processes at rest: no I/O workers, no launcher for a replication that isn't used.
+    # Fewer idle processes: no I/O workers, and no launcher for unused replication.
     "io_method": "sync",
     "max_logical_replication_workers": "0",
     "huge_pages": "off",
@@ -64,7 +64,7 @@ _SETTINGS = {
 class EmbeddedPostgres:
     """The PostgreSQL server of one home folder.
 
-    `settings` override the server's settings (`{"shared_buffers": "512MB"}`). Methods block; none is for two threads.
+    `settings` override the server's settings (`{"shared_buffers": "512MB"}`). Methods block and are not thread-safe.
     """
 
     def __init__(self, home: Path, *, settings: Mapping[str, str] | None = None) -> None:
@@ -75,11 +75,11 @@ class EmbeddedPostgres:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, given_up: Callable[[], bool] = lambda: False) -> str:
-        """Start the server, or take over one that a predecessor left running; returns `url`.
+        """Start the server, or take over a running one of a predecessor; returns `url`.
 
-        Creates the database cluster the first time. Raises AlreadyInUseError when another process holds this home,
-        EmbeddedPostgresError when the server doesn't come up, GivenUpError once `given_up` says that nobody waits for
-        it any more: `stop` then stops what has come up of it.
+        Creates the database cluster the first time. Raises AlreadyInUseError when another process uses this home,
+        EmbeddedPostgresError when the server doesn't start, and GivenUpError once `given_up` is true: `stop` then stops
+        the starting server.
         """
         self._home.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
         layout = layouts.prepare(self._home, server_account())
@@ -101,7 +101,7 @@ class EmbeddedPostgres:
         return self.url
 
     def start_again(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Start a server that has ended by itself; the folder stays ours meanwhile. Raises as `start` does."""
+        """Restart a server that has ended by itself, while keeping the folder's lock. Raises as `start` does."""
         if self._layout is None or self._lock is None:
             raise EmbeddedPostgresError(f"The database of {self._home} was not started here.")
         if self._child is not None and self._child.poll() is not None:
@@ -109,17 +109,17 @@ class EmbeddedPostgres:
         self._bring_up(self._layout, given_up)
 
     def stop(self) -> None:
-        """Shut the server down in order (open transactions are rolled back) and wait until it is gone."""
+        """Shut the server down in order (open transactions are rolled back) and wait for its end."""
         if self._layout is None or self._lock is None:
             return
-        found = postmaster.find(self._layout.data)
-        if found is not None:
-            _signal(found.pid, signal.SIGINT)
-            if not self._gone(_STOP_TIMEOUT_S):
-                _signal(found.pid, signal.SIGQUIT)
-                if not self._gone(_STOP_TIMEOUT_S):
+        running = postmaster.find(self._layout.data)
+        if running is not None:
+            _signal(running.pid, signal.SIGINT)
+            if not self._wait_until_gone(_STOP_TIMEOUT_S):
+                _signal(running.pid, signal.SIGQUIT)
+                if not self._wait_until_gone(_STOP_TIMEOUT_S):
                     raise EmbeddedPostgresError(
-                        f"The database server (pid {found.pid}) does not stop; see {self._layout.log}, then kill it."
+                        f"The database server (pid {running.pid}) does not stop; see {self._layout.log}, then kill it."
                     )
         if self._child is not None:
             self._child.wait()
@@ -128,13 +128,13 @@ class EmbeddedPostgres:
         self._lock = None
 
     def ask_to_stop(self) -> None:
-        """Have the server shut down by itself, without waiting for it: for a process that ends at once."""
+        """Request the shutdown without waiting, for a process that must end at once."""
         pid = self.pid
         if pid is not None and self._lock is not None:
             _signal(pid, signal.SIGINT)
 
     def destroy(self) -> None:
-        """Stop the server and delete its files, wherever they are. Only for homes that were meant to be temporary."""
+        """Stop the server and delete its files, wherever they are. Only for temporary homes."""
         layout = layouts.existing(self._home, server_account())
         if self._lock is None and layout is not None:
             lock = FolderLock(layout.base / "lock")
@@ -144,40 +144,40 @@ class EmbeddedPostgres:
         layouts.remove(self._home)
 
     def alive(self) -> bool:
-        """Whether the server that `start` returned still runs."""
+        """Whether the started server still runs."""
         if self._child is not None:
             return self._child.poll() is None
         return self.pid is not None
 
     @property
     def pid(self) -> int | None:
-        """The server's process, when it runs."""
-        found = self._find()
-        return None if found is None else found.pid
+        """The server's process; None when it does not run."""
+        running = self._find()
+        return None if running is None else running.pid
 
     @property
     def url(self) -> str:
-        """How SQLAlchemy with asyncpg connects. Raises EmbeddedPostgresError when the server doesn't run."""
+        """The URL for SQLAlchemy with asyncpg. Raises EmbeddedPostgresError when the server doesn't run."""
         return f"postgresql+asyncpg://{ROLE}@/{DATABASE}?host={quote(str(self.socket_dir), safe='/')}"
 
     @property
     def libpq_url(self) -> str:
-        """How psql, psycopg and asyncpg itself connect. Raises EmbeddedPostgresError when the server doesn't run."""
+        """The URL for psql, psycopg and asyncpg. Raises EmbeddedPostgresError when the server doesn't run."""
         return f"postgresql://{ROLE}@/{DATABASE}?host={quote(str(self.socket_dir), safe='')}"
 
     @property
     def socket_dir(self) -> Path:
-        """Where the server's socket is. Raises EmbeddedPostgresError when the server doesn't run."""
-        found = self._find()
-        if found is None or not found.ready:
+        """The folder of the server's socket. Raises EmbeddedPostgresError when the server doesn't run."""
+        running = self._find()
+        if running is None or not running.ready:
             raise EmbeddedPostgresError(
                 f"The database of {self._home} is not running. Start the system with `make up` (`gpu-dev up`)."
             )
-        return found.socket_dir
+        return running.socket_dir
 
     @property
     def log(self) -> Path:
-        """What the server has printed."""
+        """The path of the server's log."""
         return (self._home / "postgres" / "server.log") if self._layout is None else self._layout.log
 
     def _find(self) -> postmaster.Postmaster | None:
@@ -185,21 +185,21 @@ class EmbeddedPostgres:
         return None if layout is None else postmaster.find(layout.data)
 
     def _bring_up(self, layout: Layout, given_up: Callable[[], bool]) -> None:
-        """Adopt a server that is there, or start one; returns when it takes connections."""
+        """Adopt a running server or start one; returns when it accepts connections."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             if given_up():
                 raise GivenUpError("Nobody waits for the database server any more.")
-            found = postmaster.find(layout.data)
-            if found is not None and found.ready:
+            running = postmaster.find(layout.data)
+            if running is not None and running.ready:
                 return
             if self._child is not None and self._child.poll() is not None:
-                # Its predecessor's last children may not have gone yet: then it is worth another try.
+                # Children of a killed predecessor may still run; then another try makes sense.
                 self._child = None
                 if not postmaster.orphans(layout.data):
                     raise EmbeddedPostgresError(f"The database server does not start; {_last_words(layout.log)}")
                 time.sleep(0.1)
-            if found is None and self._child is None:
+            if running is None and self._child is None:
                 postmaster.forget_stale(layout.data)
                 self._child = self._launch(layout)
             time.sleep(0.005)
@@ -228,12 +228,12 @@ class EmbeddedPostgres:
         finally:
             os.close(log)
 
-    def _gone(self, timeout_s: float) -> bool:
-        """Wait until no server works on the data directory."""
+    def _wait_until_gone(self, timeout_s: float) -> bool:
+        """Wait until no server uses the data directory; false after the timeout."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self._child is not None:
-                self._child.poll()  # collects it: a dead child would else count as running
+                self._child.poll()  # reaps it: a zombie would count as running
             if self.pid is None:
                 return True
             time.sleep(0.01)
@@ -241,7 +241,7 @@ class EmbeddedPostgres:
 
 
 def _initialise(layout: Layout) -> None:
-    """Create the cluster and our database beside their place, then move them in: a crash half way leaves nothing."""
+    """Create the cluster and our database in `data.new`, then rename it, so that a crash leaves no half-made data."""
     fresh = layout.base / "data.new"
     if fresh.exists():
         shutil.rmtree(fresh)
@@ -287,7 +287,7 @@ def _run(command: list[str], layout: Layout, text: str = "") -> None:
 
 
 def _check_version(layout: Layout) -> None:
-    """Refuse data of another major version instead of letting the server fail with riddles."""
+    """Refuse data of another major version with a clear error."""
     major = (layout.data / "PG_VERSION").read_text(encoding="ascii").strip()
     ours = layouts.packaged_version().split(".")[0]
     if major != ours:
@@ -301,7 +301,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return  # it has just gone, which is what we want
+        return  # it has just ended
 
 
 def _last_words(log: Path) -> str:

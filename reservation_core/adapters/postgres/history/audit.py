@@ -1,38 +1,31 @@
-"""Searching the record in PostgreSQL, by time or for what is about one thing: by an index, so many lines at a time."""
+"""Search the audit log in PostgreSQL, by time or by subject, with an index and a bounded number of events."""
 
 from typing import Any
 
 from sqlalchemy import Row
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.ports.history.audit import EventFilter, EventPage, Place, RecordedEvent
 
 LOOKED_AT = 10_000
-"""How many lines one search looks at: some 5 ms and 500 pages of the table. A cursor goes on from there."""
+"""Events that one search scans, some 5 ms and 500 pages of the table; a cursor continues from there."""
 
 LOOKED_AT_OF_ONE = 1_000
-"""The same of a search for what is about one thing: each line may lie in a page of its own."""
+"""The same for a search by subject, where every event may lie in another page."""
 
 
-class Audit:
-    """The record as its readers search it."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
+class Audit(StatementRunner):
+    """Searches of the audit log."""
 
     async def newest_first(self, which: EventFilter, *, before: Place | None, limit: int) -> EventPage:
-        """At most `limit` before a place.
-
-        A page may be short, or empty, and go on: only so many lines are looked at.
-        """
+        """At most `limit` events before a place. As the scan is bounded, a short or empty page may have a successor."""
         span: dict[str, Any] = {
             "from": which.from_,
             "to": which.to,
             "before_at": None if before is None else before[0],
             "before_id": None if before is None else before[1],
         }
-        asked = {
+        filters = {
             "kinds": None if which.kinds is None else sorted(which.kinds),
             "actor": which.actor,
             "limit": limit + 1,
@@ -43,27 +36,23 @@ class Audit:
         else:
             query, oldest_query = "events_newest_first", "oldest_event_looked_at"
             span |= {"scanned": LOOKED_AT}
-        found = await self._connection.execute(statement(query), span | asked)
-        events = [_recorded(row) for row in found]
+        events = [_recorded(row) for row in await self._run(query, **(span | filters))]
         if len(events) > limit:
             return EventPage(tuple(events[:limit]), _place(events[limit - 1]))
         oldest = await self._oldest_looked_at(oldest_query, span)
         if oldest is not None and events:
-            # What was recorded between the two statements moves the second: nothing may be told twice.
+            # Events recorded between the two statements move the second; no event may be shown twice.
             oldest = min(oldest, _place(events[-1]))
         return EventPage(tuple(events), oldest)
 
     async def is_about(self, subject: str, user_id: int) -> bool:
-        """Whether a subject is a reservation, a token or a place for notices of this user's."""
-        found = await self._connection.execute(
-            statement("subject_is_of_user"), {"subject": subject, "user_id": user_id}
-        )
-        theirs: bool = found.scalar_one()
-        return theirs
+        """Whether a subject is a reservation, a token or a notification target of this user."""
+        result = await self._run("subject_is_of_user", subject=subject, user_id=user_id)
+        return bool(result.scalar_one())
 
     async def _oldest_looked_at(self, query: str, span: dict[str, Any]) -> Place | None:
-        """Up to where the search came; None where it came to the end."""
-        row = (await self._connection.execute(statement(query), span)).one_or_none()
+        """The place of the last scanned event; None at the end of the log."""
+        row = (await self._run(query, **span)).one_or_none()
         return None if row is None else (row.at, row.id)
 
 

@@ -1,28 +1,21 @@
-"""The chain of digests in PostgreSQL."""
+"""The audit log's chain of digests in PostgreSQL."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CursorResult, Row
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Row
 
-from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.history.audit_chain import AuditedEvent, Link, Removals
 from reservation_core.ports.history.audit_chain import ChainHead, EventsAhead
 
 
-class AuditChain:
-    """Links by position; events by id."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
+class AuditChain(StatementRunner):
+    """The links of the chain by position, and events by id."""
 
     async def take_turn(self) -> bool:
-        """Keep everybody else from appending until this transaction ends; False where somebody else appends.
-
-        By a lock on the row of the chain's state.
-        """
+        """Lock the chain's state until the transaction ends; False when another transaction holds the lock."""
         return (await self._run("take_turn_at_chain")).scalar_one_or_none() is not None
 
     async def head(self) -> ChainHead:
@@ -31,23 +24,22 @@ class AuditChain:
         return ChainHead(_link(row), row.chained_at)
 
     async def start(self) -> int:
-        """The position of the oldest link: what follows it can be checked."""
+        """The position of the oldest link; later links can be verified."""
         position: int = (await self._run("chain_start")).scalar_one()
         return position
 
     async def ahead(self, after: int, limit: int) -> EventsAhead | None:
-        """The next events after an id; None: there are none."""
+        """The next events after an id; None without any."""
         row = (await self._run("events_ahead", after=after, limit=limit)).one()
         return None if row.through is None else EventsAhead(row.through, row.unbroken)
 
     async def writers(self) -> frozenset[str]:
-        """Transactions that may have recorded something and are not over, by their locks."""
+        """Open transactions that may have recorded events, by their locks."""
         return frozenset(row.writer for row in await self._run("event_writers"))
 
     async def events(self, after: int, through: int, limit: int) -> Sequence[AuditedEvent]:
         """Events after an id and up to another, in order."""
-        found = await self._run("events_between", after=after, through=through, limit=limit)
-        rows: Sequence[Sequence[Any]] = found.all()
+        rows = await self._run("events_between", after=after, through=through, limit=limit)
         return [AuditedEvent(*row) for row in rows]
 
     async def append(self, links: Sequence[Link], chained_at: datetime) -> None:
@@ -67,27 +59,24 @@ class AuditChain:
         return [_link(row) for row in await self._run("chain_links", start=start, limit=limit)]
 
     async def first_since(self, at: datetime) -> int | None:
-        """The position of the first link that was made at a time or later."""
+        """The position of the first link that was appended at a time or later."""
         position: int | None = (await self._run("first_chained_since", at=at)).scalar_one_or_none()
         return position
 
     async def removals(self) -> Removals:
-        """What the retention removed, as the drops of partitions left it."""
+        """The end of the events that the retention removed."""
         row = (await self._run("chain_removals")).one()
         return Removals(row.removed_before, row.removed_through)
 
     async def unchained_since(self, after: int) -> datetime | None:
-        """When the next event to be chained was recorded; None where all are chained."""
+        """The time of the oldest unchained event; None where all are chained."""
         at: datetime | None = (await self._run("oldest_unchained", after=after)).scalar_one_or_none()
         return at
 
     async def trim(self, limit: int) -> int:
-        """Remove the oldest links whose events were removed, all but the last of them; returns how many."""
+        """Remove the oldest links of removed events, except the last of them; returns their number."""
         await self._run("begin_retention")
         return (await self._run("trim_chain", limit=limit)).rowcount
-
-    async def _run(self, name: str, **values: Any) -> CursorResult[Any]:
-        return await self._connection.execute(statement(name), values)
 
 
 def _link(row: Row[Any]) -> Link:

@@ -1,4 +1,4 @@
-"""Answers kept for Idempotency-Keys, in PostgreSQL: whoever comes second waits for the first, and gets its answer."""
+"""Answers kept for Idempotency-Keys, in PostgreSQL: a repeated request waits for the first, and gets its answer."""
 
 from datetime import datetime
 
@@ -6,34 +6,35 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.history.idempotency import StoredAnswer
 
-# A key can vanish between our two looks when it is old enough to be forgotten just then.
-_LOOKS = 3
+# An old key can expire between the two statements.
+_ATTEMPTS = 3
 
 
-class Idempotency:
-    """Answers kept for a day, so that a repeated POST does nothing twice."""
+class Idempotency(StatementRunner):
+    """Answers kept for a day, so that a repeated POST is carried out once."""
 
     def __init__(self, connection: AsyncConnection, sealing: Sealing = PLAIN) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._sealing = sealing
 
     async def claim(self, user_id: int, key: str, request_hash: bytes, now: datetime) -> StoredAnswer | None:
-        """Take the key (None: it was free, go on and `store`), or get its answer. `request_hash` is a SHA-256.
+        """Claim a free key (None: carry the request out, then `store`), or return its answer.
 
-        A second caller with the same key waits for the first one's transaction.
-        Raises IdempotencyConflictError when the key belongs to another request, or its answer was not kept.
+        `request_hash` is a SHA-256. A second caller waits for the first one's transaction. Raises
+        IdempotencyConflictError when the key belongs to another request, or its answer was not kept.
         """
-        mine = {"user_id": user_id, "key": key}
-        for _ in range(_LOOKS):
+        owned_key = {"user_id": user_id, "key": key}
+        for _ in range(_ATTEMPTS):
             claimed = await self._connection.scalar(
-                statement("claim_key"), {**mine, "request_hash": request_hash, "now": now}
+                statement("claim_key"), {**owned_key, "request_hash": request_hash, "now": now}
             )
             if claimed:
                 return None
-            row = (await self._connection.execute(statement("answer_of_key"), mine)).one_or_none()
+            row = (await self._run("answer_of_key", **owned_key)).one_or_none()
             if row is None:
                 continue
             if bytes(row.request_hash) != request_hash:
@@ -45,26 +46,21 @@ class Idempotency:
                     "This Idempotency-Key was used before and its answer was not kept. Look whether the request was"
                     " carried out; if not, send it again with a new key."
                 )
-            return StoredAnswer(bytes(row.request_hash), row.status, self._opened(bytes(row.answer), user_id))
+            return StoredAnswer(bytes(row.request_hash), row.status, self._open(bytes(row.answer), user_id))
         raise IdempotencyConflictError("This Idempotency-Key is just being forgotten. Send the request with a new key.")
 
     async def store(self, user_id: int, key: str, status: int, body: bytes) -> None:
-        """Keep the answer of a key claimed in this transaction, which is the act's, too.
+        """Keep the answer of a key, in the transaction that claimed it and carried the request out.
 
         Raises LookupError when the key was not claimed.
         """
-        result = await self._connection.execute(
-            statement("store_answer"),
-            {"user_id": user_id, "key": key, "status": status, "answer": self._sealed(body, user_id)},
-        )
+        # Sealed, as an answer may repeat secrets.
+        sealed = self._sealing.seal(body.decode(), _whose(user_id)).encode()
+        result = await self._run("store_answer", user_id=user_id, key=key, status=status, answer=sealed)
         if result.rowcount != 1:
             raise LookupError("An answer was to be kept for an Idempotency-Key that nobody claimed; claim it first.")
 
-    def _sealed(self, answer: bytes, user_id: int) -> bytes:
-        """An answer may repeat what was said in confidence."""
-        return self._sealing.seal(answer.decode(), _whose(user_id)).encode()
-
-    def _opened(self, answer: bytes, user_id: int) -> bytes:
+    def _open(self, answer: bytes, user_id: int) -> bytes:
         try:
             return self._sealing.open(answer.decode(), _whose(user_id)).encode()
         except UnreadableError as problem:

@@ -1,4 +1,4 @@
-"""Nodes with their cards at this moment, taken apart where they differ from before."""
+"""Nodes with their current GPUs, parsed only where they have changed."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from reservation_core.ports.nodes.cards_now import CardHold, CardNow, NodeNow
 
 
 def node_now_of(row: Row[Any], known: NodeNow | None) -> NodeNow:
-    """One row of `nodes_now`; where it says what `known` was made from, that very object."""
+    """A row of `nodes_now`; `known` itself if it was made from the same row."""
     if known is not None and (row.available, row.detail, row.cards) == (known.available, known.detail, known.source):
         return known
     cards = tuple(_card(row.name, *values) for values in json.loads(row.cards))
@@ -31,8 +31,8 @@ def _card(
     return CardNow(node, index, uuid, gpu_type, memory_bytes, GpuState(state), _hold(holder), _hold(follower))
 
 
-def _hold(given: list[Any] | None) -> CardHold | None:
-    if given is None:
+def _hold(values: list[Any] | None) -> CardHold | None:
+    if values is None:
         return None
-    reservation_id, kind, user_id, user, starts_at, ends_at = given
+    reservation_id, kind, user_id, user, starts_at, ends_at = values
     return CardHold(reservation_id, ReservationKind(kind), user_id, user, to_moment(starts_at), to_moment(ends_at))

@@ -1,4 +1,4 @@
-"""Nodes and GPUs in PostgreSQL: written in batches when the cluster's report differs, read with their holders."""
+"""Nodes and GPUs in PostgreSQL: written in batches when the cluster's report differs, and read with their holders."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.nodes.cards_now import node_now_of
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.changes import SYSTEM
@@ -21,36 +21,33 @@ from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuView, NodeR
 from reservation_core.ports.queues import QueueName
 
 
-class Inventory:
+class Inventory(StatementRunner):
     """Nodes and GPUs as the cluster reported them."""
 
     def __init__(self, connection: AsyncConnection, queue: Queue) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._queue = queue
 
     async def update(
         self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime
     ) -> list[dict[str, Any]]:
-        """Make the tables say what a complete report of the cluster says, and record every change.
+        """Update the tables from a complete report of the cluster, and record every change.
 
-        Returns the changes: `{kind, node, index, before, after}`, the last two with the fields that differ. Sends one
-        message to the planner when it could decide otherwise now. Without changes only `last_seen_at` is written, at
-        most once a minute.
+        Returns the changes: `{kind, node, index, before, after}`, the last two with the differing fields. Notifies the
+        planner of changes that matter to it. Without changes only `last_seen_at` is written, at most once a minute.
         """
-        await self._connection.execute(statement("lock_inventory"))
-        found = reconcile(await self._known_nodes(), await self._known_gpus(now), nodes, foreign)
-        await self._write(found, now)
-        await self._connection.execute(statement("touch_nodes"), {"names": [n.name for n in nodes], "now": now})
-        if found.replan:
-            await self._tell_planner()
-        return [_described(change) for change in found.changes]
+        await self._run("lock_inventory")
+        differences = reconcile(await self._known_nodes(), await self._known_gpus(now), nodes, foreign)
+        await self._write(differences, now)
+        await self._run("touch_nodes", names=[n.name for n in nodes], now=now)
+        if differences.replan:
+            await self._wake_planner()
+        return [_described(change) for change in differences.changes]
 
     async def gpus(self, *, after: tuple[str, int] | None, limit: int) -> list[GpuView]:
-        """Cards after (node, index), in that order; those of removed nodes only while somebody holds them."""
+        """GPUs after (node, index), in that order; GPUs of removed nodes only while a reservation holds them."""
         node, index = after or ("", -1)
-        result = await self._connection.execute(
-            statement("gpu_views"), {"after_node": node, "after_index": index, "limit": limit}
-        )
+        result = await self._run("gpu_views", after_node=node, after_index=index, limit=limit)
         return [
             GpuView(
                 node=row.node,
@@ -68,77 +65,73 @@ class Inventory:
         ]
 
     async def nodes(self, *, after: str | None, limit: int) -> list[NodeView]:
-        """Nodes after a name, in order; removed ones only while they are fenced or somebody holds a card of theirs."""
-        result = await self._connection.execute(
-            statement("node_views"), {"after": after or "", "only": None, "limit": limit}
-        )
+        """Nodes after a name, in order; removed ones only while they are fenced or a reservation holds their GPUs."""
+        result = await self._run("node_views", after=after or "", only=None, limit=limit)
         return [_node_view(row) for row in result]
 
     async def node(self, name: str) -> NodeView | None:
-        """One node, also when it was removed."""
-        result = await self._connection.execute(statement("node_views"), {"after": "", "only": name, "limit": 1})
+        """One node, even if it was removed."""
+        result = await self._run("node_views", after="", only=name, limit=1)
         row = result.one_or_none()
         return None if row is None else _node_view(row)
 
     async def lock_node(self, name: str) -> NodeRecord | None:
-        """Read one node and keep others from changing it until the transaction ends."""
-        row = (await self._connection.execute(statement("lock_node"), {"name": name})).one_or_none()
+        """Lock a node until the transaction ends, and read it."""
+        row = (await self._run("lock_node", name=name)).one_or_none()
         if row is None:
             return None
         return NodeRecord(row.name, row.ready, row.last_seen_at, row.fenced_by, row.cordoned_by)
 
     async def fence(self, name: str, by: str, reason: str | None, now: datetime) -> None:
-        """Write down that the node is without power, and tell the planner."""
-        await self._connection.execute(statement("fence_node"), {"name": name, "by": by, "reason": reason, "now": now})
-        await self._tell_planner()
+        """Mark the node as powered off, and wake the planner."""
+        await self._run("fence_node", name=name, by=by, reason=reason, now=now)
+        await self._wake_planner()
 
     async def unfence(self, name: str) -> None:
-        """Take the word back, and tell the planner."""
-        await self._connection.execute(statement("unfence_node"), {"name": name})
-        await self._tell_planner()
+        """Remove the fence, and wake the planner."""
+        await self._run("unfence_node", name=name)
+        await self._wake_planner()
 
     async def cordon(self, name: str, cordon: Cordon) -> None:
-        """Write down that nothing new is to be placed on the node, and tell the planner."""
-        await self._connection.execute(
-            statement("cordon_node"), {"name": name, "at": cordon.at, "by": cordon.by, "reason": cordon.reason}
-        )
-        await self._tell_planner()
+        """Exclude the node from new placements, and wake the planner."""
+        await self._run("cordon_node", name=name, at=cordon.at, by=cordon.by, reason=cordon.reason)
+        await self._wake_planner()
 
     async def uncordon(self, name: str) -> None:
-        """Take that back, and tell the planner."""
-        await self._connection.execute(statement("uncordon_node"), {"name": name})
-        await self._tell_planner()
+        """Remove the cordon, and wake the planner."""
+        await self._run("uncordon_node", name=name)
+        await self._wake_planner()
 
     async def without_power(self, names: Sequence[str]) -> dict[str, Fence]:
-        """Which of these nodes are fenced and don't answer: there the fence stands for the node's own word."""
+        """The nodes of `names` that are fenced and don't answer, so that their pods count as ended."""
         if not names:
             return {}
-        found = await self._connection.execute(statement("nodes_without_power"), {"names": list(names)})
-        return {row.name: Fence(row.name, row.fenced_by, row.fence_reason) for row in found}
+        rows = await self._run("nodes_without_power", names=list(names))
+        return {row.name: Fence(row.name, row.fenced_by, row.fence_reason) for row in rows}
 
     async def cut_off(self) -> dict[str, Fence]:
-        """Reservations that hold cards of a node which is fenced and does not answer, by id."""
-        found = await self._connection.execute(statement("reservations_without_power"))
-        return {row.id: Fence(row.node, row.fenced_by, row.fence_reason) for row in found}
+        """Reservations that hold GPUs of a fenced node which does not answer, by id."""
+        rows = await self._run("reservations_without_power")
+        return {row.id: Fence(row.node, row.fenced_by, row.fence_reason) for row in rows}
 
     async def nodes_now(self, soon: timedelta, before: Mapping[str, NodeNow]) -> list[NodeNow]:
-        """Every node by name with the cards that `gpus` shows, and who has each next where that begins within `soon`.
+        """Every node by name with its GPUs, their holders, and their next holders that begin within `soon`.
 
-        Nodes that are as in `before` come back as the very objects that are there.
+        Unchanged nodes are the objects in `before`.
         """
-        result = await self._connection.execute(statement("nodes_now"), {"within_s": soon.total_seconds()})
+        result = await self._run("nodes_now", within_s=soon.total_seconds())
         return [node_now_of(row, before.get(row.name)) for row in result]
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:
-        """(gpu_type, state, count) of what `gpus` shows, for metrics."""
-        result = await self._connection.execute(statement("gpu_counts"))
+        """The number of GPUs by type and state, for metrics."""
+        result = await self._run("gpu_counts")
         return [(row.gpu_type, GpuState(row.state), row.cards) for row in result]
 
-    async def _tell_planner(self) -> None:
+    async def _wake_planner(self) -> None:
         await self._queue.send(QueueName.GPU_JOBS, [JobMessage(kind="inventory").model_dump()])
 
     async def _known_nodes(self) -> list[KnownNode]:
-        result = await self._connection.execute(statement("known_nodes"))
+        result = await self._run("known_nodes")
         return [
             KnownNode(
                 row.name,
@@ -157,7 +150,7 @@ class Inventory:
         ]
 
     async def _known_gpus(self, now: datetime) -> list[KnownGpu]:
-        result = await self._connection.execute(statement("known_gpus"), {"now": now})
+        result = await self._run("known_gpus", now=now)
         return [
             KnownGpu(
                 row.node,
@@ -171,51 +164,45 @@ class Inventory:
             for row in result
         ]
 
-    async def _write(self, found: Reconciliation, now: datetime) -> None:
-        """Three statements at most, however much has changed."""
-        if found.nodes:
-            await self._connection.execute(
-                statement("write_nodes"),
-                {
-                    "names": [n.name for n in found.nodes],
-                    "ready": [n.ready for n in found.nodes],
-                    "schedulable": [n.schedulable for n in found.nodes],
-                    "details": [n.detail for n in found.nodes],
-                    "labels": [json.dumps(dict(n.labels)) for n in found.nodes],
-                    "zones": [n.zone for n in found.nodes],
-                    "logical_names": [n.logical_name for n in found.nodes],
-                    "taints": [json.dumps(n.taints) for n in found.nodes],
-                    "gpu_resources": [n.gpu_resource for n in found.nodes],
-                    "gpu_links": [n.gpu_links for n in found.nodes],
-                    "removed": [n.removed for n in found.nodes],
-                    "now": now,
-                },
+    async def _write(self, differences: Reconciliation, now: datetime) -> None:
+        """Write all differences in at most three statements."""
+        if differences.nodes:
+            await self._run(
+                "write_nodes",
+                names=[n.name for n in differences.nodes],
+                ready=[n.ready for n in differences.nodes],
+                schedulable=[n.schedulable for n in differences.nodes],
+                details=[n.detail for n in differences.nodes],
+                labels=[json.dumps(dict(n.labels)) for n in differences.nodes],
+                zones=[n.zone for n in differences.nodes],
+                logical_names=[n.logical_name for n in differences.nodes],
+                taints=[json.dumps(n.taints) for n in differences.nodes],
+                gpu_resources=[n.gpu_resource for n in differences.nodes],
+                gpu_links=[n.gpu_links for n in differences.nodes],
+                removed=[n.removed for n in differences.nodes],
+                now=now,
             )
-        if found.gpus:
-            await self._connection.execute(
-                statement("write_gpus"),
-                {
-                    "nodes": [g.node for g in found.gpus],
-                    "indices": [g.index for g in found.gpus],
-                    "types": [g.gpu_type for g in found.gpus],
-                    "uuids": [g.uuid for g in found.gpus],
-                    "memory": [g.memory_bytes for g in found.gpus],
-                    "conditions": [g.condition.value for g in found.gpus],
-                    "now": now,
-                },
+        if differences.gpus:
+            await self._run(
+                "write_gpus",
+                nodes=[g.node for g in differences.gpus],
+                indices=[g.index for g in differences.gpus],
+                types=[g.gpu_type for g in differences.gpus],
+                uuids=[g.uuid for g in differences.gpus],
+                memory=[g.memory_bytes for g in differences.gpus],
+                conditions=[g.condition.value for g in differences.gpus],
+                now=now,
             )
-        if found.changes:
-            await self._connection.execute(
-                statement("record_inventory_events"),
-                {
-                    "subjects": [c.subject for c in found.changes],
-                    "kinds": [c.kind for c in found.changes],
-                    "befores": [c.word_before for c in found.changes],
-                    "afters": [c.word_after for c in found.changes],
-                    "datas": [json.dumps(_described(c)) for c in found.changes],
-                    "actor": SYSTEM,
-                    "now": now,
-                },
+        if differences.changes:
+            await self._run(
+                "record_inventory_events",
+                subjects=[c.subject for c in differences.changes],
+                kinds=[c.kind for c in differences.changes],
+                befores=[c.word_before for c in differences.changes],
+                afters=[c.word_after for c in differences.changes],
+                datas=[json.dumps(_described(c)) for c in differences.changes],
+                actor=SYSTEM,
+                now=now,
             )
 
 
@@ -242,7 +229,6 @@ def _node_view(row: Row[Any]) -> NodeView:
 
 
 def _described(change: InventoryChange) -> dict[str, Any]:
-    """A change as plain data."""
     return {
         "kind": change.kind,
         "node": change.node,

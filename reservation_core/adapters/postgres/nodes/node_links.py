@@ -1,4 +1,4 @@
-"""How the cards of nodes are joined, from PostgreSQL."""
+"""The links between GPUs of nodes, from PostgreSQL."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -7,6 +7,6 @@ from reservation_core.domain.cards.link_words import Links, read_links
 
 
 async def node_links(connection: AsyncConnection) -> dict[str, Links]:
-    """By name, for the nodes of which it is known."""
-    found = await connection.execute(statement("node_links"))
-    return {name: read_links(row.gpu_links) for row in found for name in row.names}
+    """The known links by node name."""
+    rows = await connection.execute(statement("node_links"))
+    return {name: read_links(row.gpu_links) for row in rows for name in row.names}

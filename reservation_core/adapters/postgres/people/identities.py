@@ -6,10 +6,9 @@ from typing import Any
 
 from sqlalchemy import Row
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import violates
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.errors import LimitExceededError, NameTakenError
 from reservation_core.domain.model import Role
 from reservation_core.domain.people.sign_in import SignInMethod
@@ -23,15 +22,12 @@ _TOO_MANY = (
 )
 
 
-class Identities:
+class Identities(StatementRunner):
     """Users and tokens."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
     async def principal(self, digest: bytes, now: datetime) -> Principal | None:
-        """Return the user of this token, if it is valid now and its user is not disabled."""
-        result = await self._connection.execute(statement("principal_of_digest"), {"digest": digest, "now": now})
+        """The user of a valid token; None for a disabled user."""
+        result = await self._run("principal_of_digest", digest=digest, now=now)
         row = result.one_or_none()
         if row is None:
             return None
@@ -52,9 +48,7 @@ class Identities:
 
     async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
         """Store a new user. Raises NameTakenError; the transaction stays usable."""
-        result = await self._connection.execute(
-            statement("create_user"), {"name": name, "role": role.value, "now": now}
-        )
+        result = await self._run("create_user", name=name, role=role.value, now=now)
         row = result.one_or_none()
         if row is None:
             raise NameTakenError(
@@ -63,35 +57,32 @@ class Identities:
         return _user(row)
 
     async def user(self, name: str) -> UserRecord | None:
-        """One user by name, disabled or not."""
-        row = (await self._connection.execute(statement("user_by_name"), {"name": name})).one_or_none()
+        """One user by name, even if disabled."""
+        row = (await self._run("user_by_name", name=name)).one_or_none()
         return None if row is None else _user(row)
 
     async def users(self, *, after: str | None, limit: int) -> list[UserRecord]:
         """Users after a name, in order of their names."""
-        result = await self._connection.execute(statement("users_by_name"), {"after": after or "", "limit": limit})
+        result = await self._run("users_by_name", after=after or "", limit=limit)
         return [_user(row) for row in result]
 
     async def disable_user(self, name: str, now: datetime) -> UserRecord | None:
-        """Disable a user; their tokens stop working at once. None when there is no such user.
-
-        What becomes of what they have is another matter.
-        """
-        row = (await self._connection.execute(statement("disable_user"), {"name": name, "now": now})).one_or_none()
+        """Disable a user with all tokens; None for an unknown user. Jobs and bookings are not changed here."""
+        row = (await self._run("disable_user", name=name, now=now)).one_or_none()
         return None if row is None else _user(row)
 
     async def enable_user(self, name: str) -> UserRecord | None:
-        """Enable a user: those of their tokens that were not revoked work again. None when there is no such user."""
-        row = (await self._connection.execute(statement("enable_user"), {"name": name})).one_or_none()
+        """Enable a user with all unrevoked tokens; None for an unknown user."""
+        row = (await self._run("enable_user", name=name)).one_or_none()
         return None if row is None else _user(row)
 
     async def unsettled(self) -> list[UserRecord]:
-        """Disabled users of whom something may still come in."""
-        return [_user(row) for row in await self._connection.execute(statement("unsettled_users"))]
+        """Disabled users whose jobs and bookings may not all be settled."""
+        return [_user(row) for row in await self._run("unsettled_users")]
 
     async def note_settled(self, user_id: int, now: datetime) -> None:
-        """Nothing of a disabled user waits any more, and nothing can come in."""
-        await self._connection.execute(statement("settle_user"), {"id": user_id, "now": now})
+        """Mark a disabled user as settled: nothing waits, and nothing new can arrive."""
+        await self._run("settle_user", id=user_id, now=now)
 
     async def create_token(
         self,
@@ -109,10 +100,10 @@ class Identities:
         scopes: frozenset[TokenScope] = EVERYTHING,
         budget: Budget | None = None,
     ) -> TokenRecord:
-        """Store a token's digest (32 bytes); `method` says what vouched for whoever got it at a sign-in.
+        """Store a token's digest (32 bytes); `method` is the sign-in method that it came from.
 
-        It ends with the token that it was made with, or that a browser's session was begun with (`session_from`).
-        `budget`: its own. Raises LimitExceededError where a user would have more than 1000 that end with others.
+        It ends with the token that it was made with (`made_with`), or that its browser session was begun with
+        (`session_from`). Raises LimitExceededError when a user would have more than 1000 such tokens.
         """
         values = {
             "id": token_id,
@@ -129,7 +120,7 @@ class Identities:
             "budget_id": None if budget is None else token_id,
         }
         try:
-            result = await self._connection.execute(statement("create_token"), values)
+            result = await self._run("create_token", **values)
         except IntegrityError as error:
             if violates(error, "tokens_are_few"):
                 raise LimitExceededError(_TOO_MANY) from error
@@ -138,64 +129,55 @@ class Identities:
         if budget is None:
             return record
         charged = {"id": token_id, "gpu_us": budget.gpu_us, "until": budget.until}
-        await self._connection.execute(statement("add_budget"), charged)
+        await self._run("add_budget", **charged)
         return replace(record, budget=budget)
 
     async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
-        """How far a token reaches; None for one that does not work any more."""
-        result = await self._connection.execute(statement("token_reach"), {"id": token_id, "now": now})
+        """The scopes, expiry and budget of a token; None for an invalid one."""
+        result = await self._run("token_reach", id=token_id, now=now)
         row = result.one_or_none()
         return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation, _budget(row))
 
     async def forget_tokens(self, user_id: int, before: datetime) -> None:
-        """Delete some of a user's tokens that were over before that, once all that were made with them are gone.
-
-        The record keeps that there were any.
-        """
-        await self._connection.execute(statement("forget_tokens"), {"user_id": user_id, "before": before})
+        """Delete some of a user's tokens that ended before a time and have no dependent tokens; the audit log stays."""
+        await self._run("forget_tokens", user_id=user_id, before=before)
 
     async def tokens(self, user_id: int | None, *, after: str | None, limit: int) -> list[TokenRecord]:
-        """Tokens after an id, in order of their ids, revoked ones too; None means everybody's."""
+        """Tokens after an id, by id, including revoked ones; `user_id` None means all users."""
         values: dict[str, Any] = {"after": after or "", "limit": limit}
         if user_id is None:
-            result = await self._connection.execute(statement("tokens_of_everybody"), values)
+            result = await self._run("tokens_of_everybody", **values)
         else:
-            result = await self._connection.execute(statement("tokens_of_user"), {"user_id": user_id, **values})
+            result = await self._run("tokens_of_user", user_id=user_id, **values)
         return [_token(row) for row in result]
 
     async def revoke_token(self, token_id: str, user_id: int | None, now: datetime) -> TokenRecord | None:
-        """Revoke a token with all that were made with it; a second time changes nothing.
+        """Revoke a token with all tokens made with it; idempotent.
 
-        None when there is no such token for this user (None: for anybody).
+        None when this user (`user_id` None: any user) has no such token.
         """
-        result = await self._connection.execute(
-            statement("revoke_token"), {"id": token_id, "user_id": user_id, "now": now}
-        )
+        result = await self._run("revoke_token", id=token_id, user_id=user_id, now=now)
         row = result.one_or_none()
         return None if row is None else _token(row)
 
     async def renew_token(self, token_id: str, shown: bytes, digest: bytes, now: datetime) -> TokenRecord | None:
         """Replace a token's digest `shown` (32 bytes).
 
-        None when it does not work any more, has another digest already, or another token has the new one.
+        None when the token is invalid or has another digest, or when another token has the new digest.
         """
-        result = await self._connection.execute(
-            statement("renew_token"), {"id": token_id, "shown": shown, "digest": digest, "now": now}
-        )
+        result = await self._run("renew_token", id=token_id, shown=shown, digest=digest, now=now)
         row = result.one_or_none()
         return None if row is None else _token(row)
 
     async def revoke_tokens(self, user_id: int, kept: str, now: datetime) -> list[str]:
-        """Revoke all of a user's tokens that work, but for one and those that it was made with; returns their ids."""
-        result = await self._connection.execute(
-            statement("revoke_tokens"), {"user_id": user_id, "kept": kept, "now": now}
-        )
+        """Revoke all of a user's valid tokens except `kept` and those that it was made with; returns their ids."""
+        result = await self._run("revoke_tokens", user_id=user_id, kept=kept, now=now)
         return list(result.scalars())
 
     async def touch_tokens(self, used: dict[str, datetime]) -> None:
-        """Write when tokens (by id) were last used, many at once. Times never go back; unknown ids are nothing."""
+        """Write when tokens (by id) were last used. Times never go back; unknown ids are ignored."""
         if used:
-            await self._connection.execute(statement("touch_tokens"), {"ids": list(used), "times": list(used.values())})
+            await self._run("touch_tokens", ids=list(used), times=list(used.values()))
 
 
 def _user(row: Row[Any]) -> UserRecord:

@@ -1,4 +1,4 @@
-"""Used proofs in PostgreSQL: digests, for as long as the proofs could be used again."""
+"""Digests of used proofs in PostgreSQL, kept until the proofs expire."""
 
 from datetime import datetime
 
@@ -8,15 +8,15 @@ from reservation_core.adapters.postgres.connection.queries import statement
 
 
 class UsedProofs:
-    """Proofs that were used and could be used again, were they not remembered."""
+    """Used proofs that have not expired."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def use(self, digest: bytes, forget_after: datetime, now: datetime) -> bool:
-        """Note a proof's digest (32 bytes); False when it was used before.
+        """Store a proof's digest (32 bytes), and delete some expired ones; False when the proof was used before.
 
-        A second caller waits for the first one's transaction. Some that nobody could use any more are forgotten.
+        A second caller waits for the first one's transaction.
         """
         used = await self._connection.scalar(
             statement("use_proof"), {"digest": digest, "forget_after": forget_after, "now": now}

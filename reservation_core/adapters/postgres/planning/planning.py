@@ -1,4 +1,4 @@
-"""What the planner reads from and writes to PostgreSQL. Every write is fenced by the epoch of its lease."""
+"""The planner's reads and writes in PostgreSQL. The epoch of its lease fences every write."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -11,11 +11,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection import direct
-from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.connection.silent_sessions import row_unless_held_up
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.nodes.node_links import node_links
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.lifecycle import ALLOCATION
@@ -27,83 +27,82 @@ from reservation_core.ports.planning.planning import LostLeadershipError, Planni
 _FIRST = (-(2**31), 0)
 
 CLEARED = "Its slot had to make room for something that could not be put off."
-"""Why a slot is later than its promise where nothing else is known."""
+"""Why a slot is later than its promise, by default."""
 
 
-class Planning:
-    """What the planner reads and writes; every write is fenced by the epoch."""
+class Planning(StatementRunner):
+    """The planner's reads and writes; the epoch fences every write."""
 
     def __init__(self, connection: AsyncConnection, clock: SharedClock | None = None) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._clock = clock
         self._counted = counted_by(clock)
 
     async def acquire(self, holder: str, ttl: timedelta) -> int | None:
-        """Become the planner if nobody is or the lease ran out; returns the new epoch, or None.
+        """Acquire a free or expired lease; returns the new epoch, or None.
 
-        Raises DatabaseUnavailableError where somebody who does not go on holds it up; this one is made to let go.
+        Raises DatabaseUnavailableError when a stuck session blocks it; that session is terminated.
         """
-        given = {
+        parameters = {
             "holder": holder,
             "ttl_s": ttl.total_seconds(),
             "longest_s": LONGEST_LEASE.total_seconds(),
             "counted": self._counted(),
         }
-        found = await row_unless_held_up(self._connection, "acquire_lease", given)
-        if found is None:
+        lease = await row_unless_held_up(self._connection, "acquire_lease", parameters)
+        if lease is None:
             return None
-        if found.back_s is not None and self._clock is not None:
-            off = timedelta(seconds=-found.back_s)
-            await self._clock.hold_unseen(self._connection, found.epoch, off, found.record)
-        return int(found.epoch)
+        if lease.back_s is not None and self._clock is not None:
+            off = timedelta(seconds=-lease.back_s)
+            await self._clock.hold_unseen(self._connection, lease.epoch, off, lease.record)
+        return int(lease.epoch)
 
     async def renew(self, epoch: int, ttl: timedelta) -> bool:
-        """Keep the lease; false when another planner has taken over. Raises as `acquire` does."""
-        given = {"epoch": epoch, "ttl_s": ttl.total_seconds(), "counted": self._counted()}
-        return await row_unless_held_up(self._connection, "renew_lease", given) is not None
+        """Renew the lease; false when another planner has taken over. Raises as `acquire` does."""
+        parameters = {"epoch": epoch, "ttl_s": ttl.total_seconds(), "counted": self._counted()}
+        return await row_unless_held_up(self._connection, "renew_lease", parameters) is not None
 
     async def release(self, epoch: int) -> None:
-        """Let the next planner start at once."""
-        await self._connection.execute(statement("release_lease"), {"epoch": epoch})
+        """Release the lease, so that the next planner can start at once."""
+        await self._run("release_lease", epoch=epoch)
 
     async def snapshot(self, window: int, start_allowance: timedelta) -> PlanningSnapshot:
-        """Nodes, open allocations and the first `window` waiting jobs of each requested type, in one consistent view.
+        """Read nodes, open allocations and the first `window` waiting jobs of every requested type.
 
-        Also all that have a slot or wait within a booking.
+        Jobs that have a slot or wait within a booking are always included.
         """
-        # READ COMMITTED sees a new snapshot with every statement: what a later one sees as gone may still be in an
-        # earlier one's answer. Reading the line first and the ledger last errs on the safe side.
-        rows = (await self._connection.execute(statement("waiting_windows"), {"limit": window + 1})).mappings().all()
+        # With READ COMMITTED every statement has its own snapshot. Reading the queue first and the ledger last errs on
+        # the safe side: a job that has just started counts as waiting and as holding its GPUs.
+        rows = (await self._run("waiting_windows", limit=window + 1)).mappings().all()
         waiting: list[Waiting] = []
         complete: set[str | None] = set()
         for gpu_type, group in groupby(rows, key=lambda row: row["gpu_type"]):
-            line = [_waiting(row, start_allowance) for row in group]
-            if len(line) <= window:
+            queue = [_waiting(row, start_allowance) for row in group]
+            if len(queue) <= window:
                 complete.add(gpu_type)
-            waiting += line[:window]
-        apart = (await self._connection.execute(statement("waiting_apart"))).mappings()
+            waiting += queue[:window]
+        apart = (await self._run("waiting_apart")).mappings()
         known = {job.id for job in waiting}
         waiting += [_waiting(row, start_allowance) for row in apart if row["id"] not in known]
         nodes = await self.nodes()
-        held = await self._connection.execute(statement("open_allocations"))
+        held = await self._run("open_allocations")
         return PlanningSnapshot(
             nodes, tuple(_commitment(row) for row in held.mappings()), tuple(waiting), frozenset(complete)
         )
 
     async def forget_messages(self, epoch: int, limit: int) -> int:
-        """Forget the oldest well-formed messages to the planner: whatever they point to, a snapshot read later shows.
+        """Drop the oldest `limit` well-formed planner messages, which a later snapshot reflects; returns their number.
 
-        Returns how many were forgotten, at most `limit`. Raises LostLeadershipError when the epoch is old.
+        Raises LostLeadershipError when the epoch is old.
         """
-        found = await self._connection.execute(statement("forget_messages"), {"epoch": epoch, "limit": limit})
-        row = found.one()
+        row = (await self._run("forget_messages", epoch=epoch, limit=limit)).one()
         if not row.leads:
             raise _lost(epoch)
         return int(row.forgotten)
 
     async def nodes(self) -> tuple[Node, ...]:
-        """Only the inventory, nodes by name and cards by index."""
-        rows = await self._connection.execute(statement("planning_gpus"))
+        """The inventory alone, nodes by name and GPUs by index."""
+        rows = await self._run("planning_gpus")
         links = await node_links(self._connection)
         return tuple(
             Node(name, tuple(_gpu(row) for row in cards), cards[0].available, cards[0].detail, links.get(name))
@@ -113,43 +112,37 @@ class Planning:
     async def changed(
         self, ids: Sequence[str], start_allowance: timedelta, slotted: Collection[str] = ()
     ) -> tuple[list[Waiting], list[Commitment]]:
-        """The present state of these reservations: waiting, holding, or (absent from both) neither.
+        """The current state of these reservations: waiting, holding GPUs, or (in neither list) ended.
 
-        Of those that wait the ledger is asked only for `slotted`, which had a slot: only the planner gives them.
+        For waiting jobs the ledger is read only if they are in `slotted`, as the planner alone assigns slots.
         """
-        waiting = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
-        line = [_waiting(row, start_allowance) for row in waiting]
-        in_line = {job.id for job in line}
+        rows = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
+        waiting = [_waiting(row, start_allowance) for row in rows]
+        waiting_ids = {job.id for job in waiting}
         others = [
-            reservation_id for reservation_id in ids if reservation_id not in in_line or reservation_id in slotted
+            reservation_id for reservation_id in ids if reservation_id not in waiting_ids or reservation_id in slotted
         ]
         if not others:
-            return line, []  # who waits holds nothing but a slot
+            return waiting, []  # a waiting job holds nothing but a slot
         held = await direct.fetch(self._connection, "open_allocations_of", {"ids": others})
-        return line, [_commitment(row) for row in held]
+        return waiting, [_commitment(row) for row in held]
 
     async def more_waiting(
         self, gpu_type: str | None, after: tuple[int, int] | None, limit: int, start_allowance: timedelta
     ) -> list[Waiting]:
         """The next waiting jobs of one requested type after (-priority, seq)."""
         after_priority, after_seq = _FIRST if after is None else after
-        rows = await self._connection.execute(
-            statement("more_waiting"),
-            {
-                "line_type": gpu_type or "",
-                "after_priority": after_priority,
-                "after_seq": after_seq,
-                "limit": limit,
-            },
+        rows = await self._run(
+            "more_waiting", line_type=gpu_type or "", after_priority=after_priority, after_seq=after_seq, limit=limit
         )
         return [_waiting(row, start_allowance) for row in rows.mappings()]
 
     async def commit(
         self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
     ) -> PlanOutcome:
-        """Allocate and move to `starting`, with events and create messages; forget the `handled` messages.
+        """Allocate GPUs and set `starting`, with events and create messages; drop the `handled` messages.
 
-        One statement. Raises LostLeadershipError when the epoch is old, CalendarConflictError when the ledger refuses.
+        One statement. Raises LostLeadershipError when the epoch is old, CalendarConflictError when a GPU is taken.
         """
         placed = [(start.id, gpu.gpu_id, gpu.rank) for start in starts for gpu in start.gpus]
         try:
@@ -192,10 +185,10 @@ class Planning:
         return PlanOutcome(started)
 
     async def commit_slots(self, epoch: int, slots: Sequence[PlannedSlot], now: datetime) -> frozenset[str]:
-        """Give waiting jobs their slots in place of those they had; the first is recorded as the promise.
+        """Replace the slots of waiting jobs; a job's first slot becomes its promised start.
 
-        One statement. Returns whose were written: others have left the line or were changed meanwhile. Raises
-        LostLeadershipError when the epoch is old, CalendarConflictError when the ledger refuses.
+        One statement. Returns the updated jobs; others have left the queue or were changed meanwhile. Raises
+        LostLeadershipError when the epoch is old, CalendarConflictError when a GPU is taken.
         """
         placed = [(slot.id, gpu.gpu_id, gpu.rank) for slot in slots for gpu in slot.gpus]
         if any(slot.gpus and slot.end <= slot.start for slot in slots):
@@ -228,37 +221,33 @@ class Planning:
         return frozenset(row["ids"])
 
     async def record_late_starts(self, late: Sequence[LateStart], now: datetime) -> None:
-        """Record `start_promise_missed` for each of these that waits past its promise, once for each promise."""
-        await self._connection.execute(
-            statement("record_late_starts"),
-            {
-                "ids": [start.id for start in late],
-                "becauses": [start.because for start in late],
-                "lates": [json.dumps(start.late) for start in late],
-                "now": now,
-                "slack_s": SLACK.total_seconds(),
-                "counted": self._counted(),
-            },
+        """Record `start_promise_missed` for jobs that wait past their promised start, once per promise."""
+        await self._run(
+            "record_late_starts",
+            ids=[start.id for start in late],
+            becauses=[start.because for start in late],
+            lates=[json.dumps(start.late) for start in late],
+            now=now,
+            slack_s=SLACK.total_seconds(),
+            counted=self._counted(),
         )
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
-        """Replace what waiting jobs are told: place in line, reason, estimated start. Only changes are written."""
+        """Update place in the queue, reason and estimated start of waiting jobs. Only changes are written."""
         await self._fence(epoch)
-        await self._connection.execute(
-            statement("publish_estimates"),
-            {
-                "ids": [e.id for e in estimates],
-                "positions": [e.position for e in estimates],
-                "reason_codes": [e.reason.code.value for e in estimates],
-                "reasons": [e.reason.detail for e in estimates],
-                "estimated": [e.estimated_start_at for e in estimates],
-                "now": now,
-            },
+        await self._run(
+            "publish_estimates",
+            ids=[e.id for e in estimates],
+            positions=[e.position for e in estimates],
+            reason_codes=[e.reason.code.value for e in estimates],
+            reasons=[e.reason.detail for e in estimates],
+            estimated=[e.estimated_start_at for e in estimates],
+            now=now,
         )
 
     async def _fence(self, epoch: int) -> None:
-        found = await self._connection.execute(statement("check_epoch"), {"epoch": epoch})
-        if found.scalar_one_or_none() is None:
+        result = await self._run("check_epoch", epoch=epoch)
+        if result.scalar_one_or_none() is None:
             raise _lost(epoch)
 
 

@@ -1,4 +1,4 @@
-"""The policy and what counts against its quotas, in PostgreSQL."""
+"""The policy and the usage that counts against its quotas, in PostgreSQL."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Row
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection import direct
-from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.effects import OpenReservation
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
@@ -20,101 +19,92 @@ from reservation_core.domain.policy.usage import SUMMED_AFTER
 from reservation_core.ports.policy.policies import CurrentPolicy, StoredRule
 
 
-class Policies:
-    """Rules by scope, and the reading that decisions by them need."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
+class Policies(StatementRunner):
+    """Rules by scope, and the reads that decisions about them need."""
 
     async def revision(self) -> int:
-        """The number of the last change of the rules, or of who is in which project."""
-        # The planner asks again and again, and somebody waits for each of its answers.
+        """The number of the last change of rules or project members."""
+        # Read directly: the planner reads it in every cycle.
         [row] = await direct.fetch(self._connection, "policy_revision", {})
         return int(row["revision"])
 
     async def current(self) -> CurrentPolicy:
-        """Every rule. A change that comes between the two reads makes the revision old, never the rules."""
+        """Every rule. After a change between the two reads, the revision is stale, but never the rules."""
         revision = await self.revision()
         return CurrentPolicy(Policy(stored.rule for stored in await self.rules()), revision)
 
     async def rules(self) -> list[StoredRule]:
-        """Every rule as it is stored, the least specific first."""
-        found = [_stored(row) for row in await self._connection.execute(statement("policy_rules"))]
-        return sorted(found, key=lambda stored: (stored.rule.scope.specificity, str(stored.rule.scope)))
+        """Every stored rule, the least specific first."""
+        rules = [_stored(row) for row in await self._run("policy_rules")]
+        return sorted(rules, key=lambda stored: (stored.rule.scope.specificity, str(stored.rule.scope)))
 
     async def lock_rule(self, scope: Scope) -> StoredRule | None:
-        """One scope's rules, kept from others until the transaction ends."""
-        row = (await self._connection.execute(statement("lock_policy_rule"), _scope(scope))).one_or_none()
+        """Lock one scope's rules until the transaction ends, and read them."""
+        row = (await self._run("lock_policy_rule", **_scope(scope))).one_or_none()
         return None if row is None else _stored(row)
 
     async def put_rule(self, scope: Scope, rules: Rules, *, by: str, from_file: bool, now: datetime) -> StoredRule:
-        """Replace what a scope says."""
-        found = await self._connection.execute(
-            statement("put_policy_rule"),
-            {**_scope(scope), **_columns(rules), "from_file": from_file, "now": now, "by": by},
+        """Replace the rules of a scope."""
+        result = await self._run(
+            "put_policy_rule",
+            **_scope(scope),
+            **_columns(rules),
+            from_file=from_file,
+            now=now,
+            by=by,
         )
-        return _stored(found.one())
+        return _stored(result.one())
 
     async def delete_rules(self, scopes: Sequence[Scope]) -> None:
-        """Nothing is said of these scopes any more."""
-        await self._connection.execute(
-            statement("delete_policy_rules"),
-            {
-                "user_names": [scope.user for scope in scopes],
-                "projects": [scope.project for scope in scopes],
-                "gpu_types": [scope.gpu_type for scope in scopes],
-            },
+        """Delete all rules of these scopes."""
+        await self._run(
+            "delete_policy_rules",
+            user_names=[scope.user for scope in scopes],
+            projects=[scope.project for scope in scopes],
+            gpu_types=[scope.gpu_type for scope in scopes],
         )
 
     async def lock_file(self) -> bytes | None:
-        """The digest (32 bytes) of the policy file that was applied last; others that apply one wait."""
-        found = await self._connection.execute(statement("lock_policy_file"))
-        digest: bytes | None = found.scalar_one()
+        """Lock the digest (32 bytes) of the last applied policy file until the transaction ends, and read it."""
+        digest: bytes | None = (await self._run("lock_policy_file")).scalar_one()
         return digest
 
     async def keep_file(self, digest: bytes) -> None:
-        """Note which file was applied."""
-        await self._connection.execute(statement("keep_policy_file"), {"digest": digest})
+        """Store the digest of the applied policy file."""
+        await self._run("keep_policy_file", digest=digest)
 
     async def lock_holders(self, user_ids: Sequence[int], projects: Sequence[str]) -> frozenset[int]:
-        """Keep everybody else from deciding about quotas of these users and projects until the transaction ends.
+        """Lock users and projects for quota decisions until the transaction ends; returns the disabled users.
 
-        Users first, then projects, each in order: nobody waits in a circle. Nobody disables these users meanwhile;
-        answers who of them is disabled already.
+        Users first, then projects, each in order, to avoid deadlocks. The locks also keep users from being disabled.
         """
-        locked = await self._connection.execute(statement("lock_quota_users"), {"ids": sorted(set(user_ids))})
+        locked = await self._run("lock_quota_users", ids=sorted(set(user_ids)))
         disabled = frozenset(row.id for row in locked if row.disabled)
         if projects:
-            await self._connection.execute(statement("lock_quota_projects"), {"names": sorted(set(projects))})
+            await self._run("lock_quota_projects", names=sorted(set(projects)))
         return disabled
 
     async def usage(self, user_id: int, project: str | None, known_from: datetime, now: datetime) -> UsageView:
-        """What a user and a project hold, have booked or have held, as far as it ends after `known_from`.
+        """Present, booked and past holdings of a user and a project that end after `known_from`, and open bookings.
 
-        What their jobs gave back a while ago is in one holding for each week and type: somewhere in that week, before
-        `now`. Bookings are told each by itself.
+        Old holdings of jobs are summed up to one per week and type, somewhere in that week and before `now`.
         """
-        who = {"user_id": user_id, "project": project}
-        held = await self._connection.execute(
-            statement("quota_holdings"), {**who, "known_from": known_from, "now": now}
-        )
-        bookings = await self._connection.execute(statement("quota_open_bookings"), who)
+        holders = {"user_id": user_id, "project": project}
+        held = await self._run("quota_holdings", **holders, known_from=known_from, now=now)
+        bookings = await self._run("quota_open_bookings", **holders)
         return UsageView(
             tuple(_holding(row) if row.gpu_us is None else _summed(row, now) for row in held),
             tuple(OpenBooking(row.id, row.user_name, row.project, row.gpu_type, row.ends_at) for row in bookings),
         )
 
     async def names(self, user_ids: Sequence[int]) -> dict[int, str]:
-        """The names of users."""
-        found = await self._connection.execute(statement("names_of_users"), {"ids": list(user_ids)})
-        return {row.id: row.name for row in found}
+        """The names of users by id."""
+        rows = await self._run("names_of_users", ids=list(user_ids))
+        return {row.id: row.name for row in rows}
 
     async def drop_slots(self, becauses: Mapping[str, str], now: datetime) -> None:
-        """Take back what these waiting jobs were promised, with a record that says why, once for each job."""
-        await self._connection.execute(
-            statement("drop_slots_over_quota"),
-            {"ids": list(becauses), "becauses": list(becauses.values()), "now": now},
-        )
+        """Drop the slots of these waiting jobs, with an event that says why, once per job."""
+        await self._run("drop_slots_over_quota", ids=list(becauses), becauses=list(becauses.values()), now=now)
 
     async def held_by_all(
         self,
@@ -124,21 +114,21 @@ class Policies:
         *,
         promised: bool = False,
     ) -> tuple[Holding, ...]:
-        """What everybody, or these users and whoever for these projects, hold and have booked from now on.
+        """Present and future holdings of all users, or of these users and projects.
 
-        With `promised` also the slots of their jobs that wait.
+        `promised` includes the slots of waiting jobs.
         """
-        asked = {"now": now, "promised": promised}
+        values: dict[str, Any] = {"now": now, "promised": promised}
         if user_ids is None:
-            found = await self._connection.execute(statement("quota_open_of_all"), asked)
+            rows = await self._run("quota_open_of_all", **values)
         else:
-            of_these = {**asked, **_of_these(user_ids, projects)}
-            found = await self._connection.execute(statement("quota_open_of_these"), of_these)
-        return tuple(_holding(row) for row in found)
+            values |= {"user_ids": list(user_ids), "projects": list(projects)}
+            rows = await self._run("quota_open_of_these", **values)
+        return tuple(_holding(row) for row in rows)
 
     async def open_reservations(self) -> list[OpenReservation]:
-        """Jobs and bookings that are not over, by id, but for jobs within bookings."""
-        found = await self._connection.execute(statement("open_reservations"))
+        """Open jobs and bookings by id, without jobs within bookings."""
+        rows = await self._run("open_reservations")
         return [
             OpenReservation(
                 row.id,
@@ -151,39 +141,35 @@ class Policies:
                 row.duration,
                 row.priority,
             )
-            for row in found
+            for row in rows
         ]
 
     async def held_now(self) -> dict[str, dict[str, int]]:
-        """How many cards each user holds now by the database's clock, by type; not what waits or comes later."""
+        """The GPUs that users hold now by the database's clock, by user and type."""
         held: dict[str, dict[str, int]] = {}
-        for row in await self._connection.execute(statement("quota_held_now")):
+        for row in await self._run("quota_held_now"):
             held.setdefault(row.user_name, {})[row.gpu_type] = row.gpus
         return held
 
     async def spent_by_all(
         self, since: datetime, now: datetime, user_ids: Sequence[int] | None = None, projects: Sequence[str] = ()
     ) -> tuple[Holding, ...]:
-        """What everybody, or these, have given back since a week's beginning, as if it had been held evenly since then.
+        """Past holdings since the start of a week, of all or of these, as if held evenly since then.
 
-        Raises ValueError when `since` is no beginning of a week.
+        Raises ValueError when `since` is not the start of a week.
         """
         if since != week_start(since):
             raise ValueError(f"{since} is no beginning of a week")
-        week = {"since": since, "now": now}
+        values: dict[str, Any] = {"since": since, "now": now}
         if user_ids is None:
-            found = await self._connection.execute(statement("quota_spent_of_all"), week)
+            rows = await self._run("quota_spent_of_all", **values)
         else:
-            of_these = {**week, **_of_these(user_ids, projects)}
-            found = await self._connection.execute(statement("quota_spent_of_these"), of_these)
+            values |= {"user_ids": list(user_ids), "projects": list(projects)}
+            rows = await self._run("quota_spent_of_these", **values)
         return tuple(
             spent(row.user_name, row.project, row.gpu_type, timedelta(microseconds=row.gpu_us), since, now)
-            for row in found
+            for row in rows
         )
-
-
-def _of_these(user_ids: Sequence[int], projects: Sequence[str]) -> dict[str, Any]:
-    return {"user_ids": list(user_ids), "projects": list(projects)}
 
 
 def _scope(scope: Scope) -> dict[str, str | None]:
@@ -244,6 +230,6 @@ def _holding(row: Row[Any]) -> Holding:
 
 
 def _summed(row: Row[Any], now: datetime) -> Holding:
-    """Anywhere in its week, and before whatever is asked about: only what had ended by then is summed."""
+    """A weekly sum as a holding in its week, before the times in question: sums are made of old holdings only."""
     until = min(row.ends_at, now - SUMMED_AFTER)
     return spent(row.user_name, row.project, row.gpu_type, timedelta(microseconds=row.gpu_us), row.starts_at, until)

@@ -211,7 +211,7 @@ def test_a_driver_that_does_not_know_costs_nothing_but_a_line_in_the_log() -> No
     driver.silent = True
     with capture_logs() as lines:
         assert [node.links for _ in range(3) for node in inventory.nodes()] == [None] * 3
-    assert [line["event"] for line in lines] == ["the driver does not say how its cards are joined"]
+    assert [line["event"] for line in lines] == ["the driver reports no links between its GPUs"]
     # What it has said once holds while there are as many cards.
     driver.silent = False
     assert inventory.nodes()[0].links == ((0, 1), (1, 0))
