@@ -1,4 +1,4 @@
-"""Carrying out transitions: write them, and wake whoever has work from them."""
+"""Write transitions of jobs, and wake the processes that have work from them."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from reservation_core.ports.wakeups import Channel
 
 
 async def carry_out(uow: UnitOfWork, changes: Sequence[DecidedChange]) -> None:
-    """Write changes with everything that belongs to them; listeners are woken after commit."""
+    """Write changes with their effects; listeners are woken after commit."""
     if not changes:
         return
     await uow.reservations.apply(changes)

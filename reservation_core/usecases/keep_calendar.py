@@ -1,4 +1,4 @@
-"""Everything in the calendar that has a time, looked at once: bookings, maintenance windows, the waitlist."""
+"""Apply all due changes of the calendar: bookings, maintenance windows, the waitlist."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,9 +14,9 @@ from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 @dataclass(frozen=True, slots=True)
 class CalendarReport:
-    """What one look did: bookings changed, jobs ended with their booking, windows begun or over, requests served.
+    """The numbers of changed bookings, jobs ended with their booking, changed windows and served requests.
 
-    `settled`: what disabled users had waiting.
+    `settled`: ended requests of disabled users.
     """
 
     changed: int
@@ -36,10 +36,10 @@ async def keep_calendar(
     waitlist: Waitlist,
     joining: timedelta | None = None,
 ) -> CalendarReport:
-    """Do what is due. What was given back is served last.
+    """Apply due changes; the waitlist comes last, after GPUs were freed.
 
-    With `joining`, how long pods take to end, windows take in cards that have joined their nodes. Each part is left out
-    that would find nothing: mostly there is nothing at all, and others of this process have better things to do.
+    With `joining` (how long pods take to end), windows take in GPUs that have joined their nodes. Parts without due
+    changes are skipped, as there are mostly none.
     """
     async with uow_factory(one_statement=True) as uow:
         work = await uow.calendar_due.work(keeping.rules)

@@ -1,4 +1,4 @@
-"""Keeping a webhook's certificate valid and trusted: level-triggered, by any number of replicas at once."""
+"""Keep a webhook's certificate valid and trusted: level-triggered, by any number of replicas at once."""
 
 from datetime import datetime
 from typing import assert_never
@@ -11,11 +11,11 @@ from reservation_core.ports.serving_certificates import CertificateStore
 _log = structlog.get_logger(__name__)
 
 _MOST_STEPS = 10
-"""More than any state needs; who is overtaken again and again comes back later."""
+"""More than any state needs; a replica that loses several races tries again later."""
 
 
 async def keep_certificates(store: CertificateStore, rules: RenewalRules, now: datetime) -> None:
-    """Do whatever can be done now. Raises ChangedMeanwhileError and ClusterUnavailableError; then come again."""
+    """Take all steps that are possible now. Raises ChangedMeanwhileError and ClusterUnavailableError, to be retried."""
     for _ in range(_MOST_STEPS):
         holdings = await store.holdings()
         trusted = holdings is None or await store.trusted(now)
@@ -23,7 +23,7 @@ async def keep_certificates(store: CertificateStore, rules: RenewalRules, now: d
         if step is CertificateStep.WAIT:
             return
         await _carry_out(step, store, rules, now)
-        _log.info("the webhook's certificates were changed", step=step.value)
+        _log.info("changed the webhook's certificates", step=step.value)
 
 
 async def _carry_out(step: CertificateStep, store: CertificateStore, rules: RenewalRules, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Rehearsing: doing a thing in a transaction and undoing it, so that the verdict is the one of the deed itself."""
+"""Run an action in a transaction and roll it back, so that a preview uses the action itself."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 class _UndoneError(Exception):
-    """Ends the transaction of a rehearsal."""
+    """Rolls back the transaction of a rehearsal."""
 
 
 async def rehearse(uow_factory: UnitOfWorkFactory, act: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-    """What `act` answers; nothing of it stays and nobody is woken. Raises whatever `act` raises.
+    """Return the result of `act`, then roll back without wake-ups. Raises whatever `act` raises.
 
-    What the database judges only at a commit is judged, too. Locks that `act` takes are held until it is undone.
+    Deferred constraints are checked, too. Locks are held until the rollback.
     """
     answers: list[T] = []
     with suppress(_UndoneError):

@@ -1,4 +1,4 @@
-"""Doing a transaction again that the database ended in favour of others."""
+"""Repeat transactions that the database ended after a deadlock."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -11,9 +11,9 @@ _TRIES = 5
 
 
 async def until_not_lost(act: Callable[[], Awaitable[T]]) -> T:
-    """Do `act`, which opens its own transaction, until the database lets it through; TransactionLostError at last.
+    """Run `act`, which opens its own transaction, again after each TransactionLostError, up to a bound.
 
-    In a deadlock one of those in it is ended and all others go on: the next try finds them gone.
+    A deadlock ends one of its transactions; the others go on, so a repetition succeeds soon.
     """
     for _ in range(_TRIES - 1):
         try:

@@ -1,4 +1,4 @@
-"""Charging what is asked for to the budgets of the token that asks, or refusing it."""
+"""Charge requests to the budgets of the calling token, or refuse them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,21 +12,21 @@ _SUMMED_AT_ONCE = 20_000
 
 
 async def spend(uow: UnitOfWork, principal: Principal, asks: Sequence[Ask], now: datetime) -> None:
-    """Charge these, in the transaction that stores what they are for. Its locks come last: take no other after it.
+    """Charge requests, in the transaction that stores them. Its locks must be the last ones.
 
-    Raises NotPermittedError where a budget ended or has not enough left: then nothing of the transaction is to stay.
+    Raises NotPermittedError when a budget has ended or is too small: the transaction must then be rolled back.
     """
     if principal.budget_id is None:
         return
-    line = await uow.budgets.hold(principal.budget_id)
-    broken = refused(line, sum(ask.end_us - ask.start_us for ask in asks), now)
+    budgets = await uow.budgets.hold(principal.budget_id)
+    broken = refused(budgets, sum(ask.end_us - ask.start_us for ask in asks), now)
     if broken is not None:
         raise NotPermittedError(broken.detail, [broken])
-    await uow.budgets.charge(line, asks)
+    await uow.budgets.charge(budgets, asks)
 
 
 async def sum_up_refunds(uow_factory: UnitOfWorkFactory) -> int:
-    """Take what was given back off the counters of budgets, which is the same to all who ask; returns how many rows."""
+    """Subtract refunds from the counters of budgets, which does not change their balance; returns their number."""
     summed = 0
     while True:
         async with uow_factory() as uow:

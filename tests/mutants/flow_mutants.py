@@ -282,7 +282,7 @@ FLOWS = (
         "a lost deadline stays lost",
         "The cluster keeps a deadline by itself, and the resync tells it again",
         CODE + "running/resync.py",
-        "        await self._tell_deadlines(live.values())\n",
+        "        await self._send_deadlines(live.values())\n",
         "",
         (USECASES + "running/test_resync.py::test_a_lost_deadline_is_told_again_once",),
     ),

@@ -1,7 +1,7 @@
-"""Book a slot: cards at once, a place on the waitlist, or a refusal with every reason and the nearest free slots.
+"""Book a slot: GPUs at once, a place on the waitlist, or a refusal with every reason and the nearest free slots.
 
-The view of the calendar may be old by the time of the write: then the database refuses, and it is looked at anew. A
-booking that loses often goes on alone, so that as many are served as there is room for.
+The calendar may change between read and write: the database then refuses the write, and the booking is tried again. A
+booking that loses several races locks the calendar, so that no free slot stays unused.
 """
 
 from datetime import datetime, timedelta
@@ -37,10 +37,10 @@ AROUND = timedelta(microseconds=SLACK)
 
 
 async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, ids: IdSource) -> Booking:
-    """Book one slot for the caller, or with `wait` put them on the waitlist when nothing is free.
+    """Book one slot for the caller, or with `wait` add a request to the waitlist when nothing is free.
 
-    Raises NotBookableError with every broken rule and the nearest slots, or NotPermittedError where the token's budget
-    does not pay for it.
+    Raises NotBookableError with every broken rule and the nearest slots, or NotPermittedError when the token's budget
+    does not cover it.
     """
     wanted, span = wanted_of(request), request.span
     who = await calling_booker(uow, principal, request.project)
@@ -64,27 +64,27 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
 
 
 def wanted_of(request: BookingCreate) -> Wanted:
-    """The requested cards."""
+    """The requested GPUs."""
     return Wanted(request.gpus, request.nodes, request.gpu_type, request.node)
 
 
 def booking_ask(booking: Booking, before: timedelta = timedelta(0)) -> Ask:
-    """Charge that a booking makes to a budget, less what it was charged for as long as `before`."""
+    """The charge of a booking to a budget, less the charge for its former length `before`."""
     return ask_for(booking.id, booking.wanted.gpus * booking.wanted.nodes, booking.span.length, before)
 
 
 async def cards_around(
     uow: UnitOfWork, span: Span, now: datetime, *, without: tuple[str, ...] = ()
 ) -> list[BookableCard]:
-    """The calendar around a slot."""
+    """The GPUs with their calendar around a slot."""
     start = max(span.start, this_minute(now))
     return bookable(await uow.bookings.cards(start - AROUND, max(span.end, start) + AROUND, without=without), now)
 
 
 async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBreach]) -> NotBookableError:
-    """Build the refusal of a slot, with the nearest slots that are free."""
+    """The refusal of a slot, with the nearest free slots."""
     ahead = judge.now + 2 * FARTHEST_START
-    # Its own cards do not block it.
+    # A booking's own GPUs do not block it.
     without = () if judge.replaces is None else (judge.replaces,)
     cards = bookable(await uow.bookings.cards(judge.now, ahead, without=without), judge.now)
     nearest = slots_near(judge, cards, span, broken)
@@ -100,28 +100,28 @@ def told(uow: UnitOfWork) -> None:
 
 
 async def stored(uow: UnitOfWork, booking_id: str) -> Booking:
-    """A booking that this transaction has written."""
-    found = await uow.bookings.view(booking_id)
-    if found is None:
+    """Read a booking that this transaction has written."""
+    booking = await uow.bookings.view(booking_id)
+    if booking is None:
         raise LookupError(f"{booking_id} was written and is not there")
-    return found
+    return booking
 
 
 def workload_of(request: BookingCreate) -> PodWorkload | None:
-    """The job that the booking starts by itself."""
-    asked = request.workload
-    if asked is None:
+    """The workload of the job that the booking starts by itself."""
+    workload = request.workload
+    if workload is None:
         return None
-    return PodWorkload(tuple(asked.command), asked.image, tuple(asked.env.items()), asked.working_dir)
+    return PodWorkload(tuple(workload.command), workload.image, tuple(workload.env.items()), workload.working_dir)
 
 
 def type_of(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
-    """Return the type of chosen cards: a booking has cards of one type."""
+    """The type of the chosen GPUs, which is the same for all GPUs of a booking."""
     return next(card.gpu_type for card in cards if card.gpu_id == chosen[0].gpu_id)
 
 
 def booked_from(span: Span) -> Why:
-    """The reason of a booking that has its cards."""
+    """The reason of a confirmed booking."""
     start, end = (f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (span.start, span.end))
     return Why(BookingReason.BOOKED, f"Booked from {start} to {end}.")
 
@@ -137,7 +137,7 @@ def accepted(
     now: datetime,
     series: tuple[str, int] | None = None,
 ) -> Booking:
-    """A booking as it will be stored: with cards confirmed, else on the waitlist. `series`: its id, and which date."""
+    """The new booking: confirmed with GPUs, else on the waitlist. `series`: the series' id and the date's number."""
     if chosen is None:
         status = BookingStatus.WAITING
         why = Why(BookingReason.WAITING_FOR_SLOT, "On the waitlist: you are told when what it needs comes free.")

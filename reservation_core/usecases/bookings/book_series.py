@@ -1,4 +1,4 @@
-"""Booking a series: all of its dates or none, or those that can be had."""
+"""Book a series: all of its dates or none, or those that are bookable."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,12 +29,12 @@ from reservation_core.usecases.bookings.read_booking_rules import calling_booker
 from reservation_core.usecases.spend_budgets import spend
 
 DATES_WITH_SLOTS = 5
-"""For how many dates that can't be had the nearest slots are looked for."""
+"""The number of unbookable dates for which the nearest slots are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesOutcome:
-    """A series as booked, its dates in order, and those that were left out."""
+    """A booked series with its dates in order, and the skipped dates."""
 
     series_id: str
     booked: tuple[Booking, ...]
@@ -43,7 +43,7 @@ class SeriesOutcome:
 
 @dataclass(slots=True)
 class _Plan:
-    """What has been found for each date; cards and rules know of the dates before."""
+    """The results by date; `cards` and `judge` include the earlier dates."""
 
     cards: list[BookableCard]
     judge: Judge
@@ -56,8 +56,8 @@ async def book_series(
 ) -> SeriesOutcome:
     """Book the dates of a series for the caller.
 
-    Raises NotBookableError, naming every date that can't be had, when one can't and none was to be left out, or when
-    none can; NotPermittedError where the token's budget does not pay for all that can.
+    Raises NotBookableError with all unbookable dates, unless they may be skipped and one is bookable; NotPermittedError
+    when the token's budget does not cover all bookable dates.
     """
     dates = request.dates()
     series_id = ids.new_id("ser")
@@ -126,12 +126,12 @@ def _plan_date(
 
 
 async def _skipped(uow: UnitOfWork, plan: _Plan) -> list[Skipped]:
-    """The dates that can't be had; for the first of them also the slots that would do beside those of the others."""
+    """The unbookable dates; for the first of them also the nearest slots, given the other dates of the series."""
     ahead = plan.judge.now + 2 * FARTHEST_START
     cards = bookable(await uow.bookings.cards(plan.judge.now, ahead), plan.judge.now)
     for booking in plan.new:
         cards = with_booked(cards, booking.chosen, *from_now(booking.booking.span, plan.judge.now))
-    found: list[Skipped] = []
+    skipped: list[Skipped] = []
     for number, (date, broken) in enumerate(plan.missing):
         wish = date.span or Span(date.local_start.replace(tzinfo=UTC), date.local_start.replace(tzinfo=UTC))
         near = (
@@ -141,8 +141,8 @@ async def _skipped(uow: UnitOfWork, plan: _Plan) -> list[Skipped]:
         )
         nearest = tuple(Span(start, end) for start, end in near)
         local = date.local_start.isoformat(timespec="minutes")
-        found.append(Skipped(date.span, local, tuple(broken), nearest))
-    return found
+        skipped.append(Skipped(date.span, local, tuple(broken), nearest))
+    return skipped
 
 
 def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:

@@ -1,4 +1,4 @@
-"""Cancelling a booking, or those of its series that are ahead: what is left of their time goes back at once."""
+"""Cancel a booking or later ones of its series, and free the rest of their time at once."""
 
 from typing import Literal
 
@@ -15,28 +15,28 @@ from reservation_core.usecases.bookings.visible_bookings import lock_owned_booki
 from reservation_core.usecases.carry_out import carry_out
 
 Reach = Literal["this", "following", "all"]
-"""Which bookings of a series: this one, this and those after it, or all that are not over."""
+"""The bookings of a series to cancel: this one, this and the following, or all open ones."""
 
 
 async def cancel_booking(
     uow: UnitOfWork, principal: Principal, booking_id: str, reach: Reach, expected_version: int | None
 ) -> list[Booking]:
-    """Cancel; answers the bookings that were, the one asked for among them, by start.
+    """Cancel bookings, and return them by start.
 
-    Jobs within them end with them: who waits at once, who runs after its grace.
-    Raises NotFoundError, StaleVersionError, AlreadyFinalError when the one asked for is over.
+    Waiting jobs within them end at once, running ones after their grace. Raises NotFoundError, StaleVersionError, and
+    AlreadyFinalError when the requested booking has ended.
     """
     asked = await view_owned_booking(uow, principal, booking_id)
     ids = {booking_id}
     if reach != "this" and asked.series_id is not None:
         first = asked.occurrence if reach == "following" and asked.occurrence is not None else 0
         ids |= set(await uow.bookings.of_series(asked.series_id, first))
-    # Jobs before bookings, as wherever jobs within bookings are written; and no plan may put more into them meanwhile.
+    # Jobs before bookings, the general lock order; and no plan may add jobs to them meanwhile.
     await uow.booking_life.hold_planning()
     jobs = await uow.reservations.lock(await uow.bookings.jobs_within(sorted(ids)))
-    found = await lock_owned_bookings(uow, principal, sorted(ids), booking_id, expected_version)
-    open_ones = [booking for booking in found if booking.status not in FINAL_BOOKINGS or booking.id == booking_id]
-    # After every lock: nothing that anybody commits from now on lies within them.
+    owned = await lock_owned_bookings(uow, principal, sorted(ids), booking_id, expected_version)
+    open_ones = [booking for booking in owned if booking.status not in FINAL_BOOKINGS or booking.id == booking_id]
+    # Read after every lock, so that no later commit lies within the cancelled time.
     now = await uow.now()
     by_admin = asked.user_id != principal.user_id
     after = [transition(booking, Cancelled(principal.user, by_admin), now)[0] for booking in open_ones]

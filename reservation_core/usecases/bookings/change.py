@@ -1,4 +1,4 @@
-"""Changing a booking: extend, shorten, move. It has its old slot until it has the new one."""
+"""Extend, shorten or move a booking, which keeps its old slot until it has the new one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,24 +40,24 @@ from reservation_core.usecases.spend_budgets import spend
 async def change_booking(
     uow: UnitOfWork, principal: Principal, booking_id: str, change: BookingChange, expected_version: int | None
 ) -> Booking:
-    """Change what `change` names; all of it or nothing.
+    """Apply all of a change or nothing.
 
-    Cards stay the same if they can; those of a booking that has begun always do. Raises NotFoundError,
-    StaleVersionError, AlreadyFinalError, NotChangeableError, UnknownCallerError, NotBookableError with the nearest
-    slots, NotPermittedError where the token's budget does not pay for more, or CalendarConflictError when jobs run
-    within it for longer than it would last.
+    The booking keeps its GPUs where possible, and always once it has begun. Raises NotFoundError, StaleVersionError,
+    AlreadyFinalError, NotChangeableError, UnknownCallerError, NotBookableError with the nearest slots,
+    NotPermittedError when the token's budget does not cover the change, and CalendarConflictError when jobs within it
+    run longer than its new end.
     """
     asked = await view_owned_booking(uow, principal, booking_id)
-    # The owner's quotas are asked, whoever changes it. Users are locked before the planner is held back: it locks the
-    # owners of what it starts, and then its lease.
+    # The owner's quotas count, whoever the caller is. Users are locked before planning is held: the planner locks the
+    # owners of jobs first, and then its lease.
     who = replace(await booker(uow, asked.user_id, asked.user, asked.project), foreign=False)
     if who.disabled and principal.user_id == who.user_id:
         raise UnknownCallerError
     if asked.jobs:
-        # Plans put slots of its waiting jobs into it.
+        # Plans put slots of waiting jobs into the booking.
         await uow.booking_life.hold_planning()
     [before] = await lock_owned_bookings(uow, principal, [booking_id], booking_id, expected_version)
-    after = _wished(before, change, await uow.now())
+    after = _changed(before, change, await uow.now())
     if (after.span, after.wanted) == (before.span, before.wanted):
         if after.title != before.title:
             kept = tuple(ChosenCard(card.gpu_id, card.rank) for card in before.cards)
@@ -70,8 +70,8 @@ async def change_booking(
     return await _move(uow, principal, who, before, after)
 
 
-def _has_begun(booking: Booking, now: datetime) -> bool:
-    """Whether it is in its slot, be it that nobody has noticed yet."""
+def has_begun(booking: Booking, now: datetime) -> bool:
+    """Whether the booking is in its slot, even if its status does not show it yet."""
     match booking.status:
         case BookingStatus.ACTIVE:
             return True
@@ -81,8 +81,8 @@ def _has_begun(booking: Booking, now: datetime) -> bool:
             return False
 
 
-def _wished(before: Booking, change: BookingChange, now: datetime) -> Booking:
-    """The booking as it is asked for. Raises AlreadyFinalError, NotChangeableError or NotBookableError."""
+def _changed(before: Booking, change: BookingChange, now: datetime) -> Booking:
+    """The booking as requested. Raises AlreadyFinalError, NotChangeableError or NotBookableError."""
     if before.status in FINAL_BOOKINGS:
         raise AlreadyFinalError(f"{before.id} is over ({before.status.value}); there is nothing to change.")
     named = change.model_fields_set
@@ -95,7 +95,7 @@ def _wished(before: Booking, change: BookingChange, now: datetime) -> Booking:
     if (span, wanted) != (before.span, before.wanted):
         if before.status is BookingStatus.OFFERED:
             raise NotChangeableError(f"{before.id} is offered: accept or decline it first.")
-        if _has_begun(before, now) and (span.start != before.span.start or _elsewhere(before, wanted)):
+        if has_begun(before, now) and (span.start != before.span.start or _elsewhere(before, wanted)):
             raise NotChangeableError(f"{before.id} has begun: its start and its node can't change, its end can.")
     waits_until = before.waits_until
     if before.status is BookingStatus.WAITING and span.start != before.span.start:
@@ -123,7 +123,7 @@ async def _move(uow: UnitOfWork, principal: Principal, who: Booker, before: Book
         if attempt == ALONE_AFTER:
             await uow.bookings.lock_calendar()
         now = await uow.now()
-        if _has_begun(before, now):
+        if has_begun(before, now):
             await _check_end(uow, after, now)
         chosen = await _cards_for(uow, who, before, after, had, now)
         changed = ChangedBooking(before, after, chosen, keeps_cards=set(chosen) == set(had))
@@ -138,12 +138,12 @@ async def _move(uow: UnitOfWork, principal: Principal, who: Booker, before: Book
 async def _cards_for(
     uow: UnitOfWork, who: Booker, before: Booking, after: Booking, had: tuple[ChosenCard, ...], now: datetime
 ) -> tuple[ChosenCard, ...]:
-    """The cards it has from now on. Raises NotBookableError."""
+    """The GPUs of the changed booking. Raises NotBookableError."""
     within = before.span.start <= after.span.start and after.span.end <= before.span.end
     same_place = not _elsewhere(before, after.wanted)
     if within and same_place and had and (after.span.start == before.span.start or not timing(after.span, now)):
-        return had  # less of what it has: no rule and nobody else stands in the way
-    begun = _has_begun(before, now)
+        return had  # a shorter slot on the same GPUs breaks no rule
+    begun = has_begun(before, now)
     cards = await cards_around(uow, after.span, now, without=(before.id,))
     judge = await judge_for(uow, who, after.wanted, cards, now, replaces=before.id, begun=begun)
     able, broken = permitted(judge, cards, after.span, keeps_start=before.span.start == after.span.start)
@@ -164,7 +164,7 @@ _LONGER = "Extend it until then."
 
 
 def _whose(following: CalendarEntry | None) -> tuple[str, str]:
-    """The next holder of the cards, for who may know it and for who may not."""
+    """The next holder of the GPUs, with and without its name."""
     if following is None:
         return ("somebody else's", "somebody else's")
     if following.kind is ReservationKind.MAINTENANCE:
@@ -176,9 +176,9 @@ def _whose(following: CalendarEntry | None) -> tuple[str, str]:
 async def _check_longer(
     uow: UnitOfWork, before: Booking, after: Booking, cards: Sequence[BookableCard], broken: Sequence[RuleBreach]
 ) -> None:
-    """A booking that has begun keeps its cards, so they must be free for as long as it lasts.
+    """Check that the GPUs of a booking that has begun are free until its new end.
 
-    Raises NotBookableError, naming who has them next and from when on.
+    Raises NotBookableError with their next holder and the time.
     """
     begin, end = to_micros(before.span.end), to_micros(after.span.end)
     mine = {card.gpu_id for card in before.cards}
@@ -205,7 +205,10 @@ async def _check_longer(
 
 
 async def _check_end(uow: UnitOfWork, after: Booking, now: datetime) -> None:
-    """A booking that has begun ends in the future, and not before what runs in it. Raises what says so."""
+    """Check that a booking that has begun ends in the future, and not before its running jobs.
+
+    Raises NotChangeableError and CalendarConflictError.
+    """
     if after.span.end <= now:
         raise NotChangeableError(f"{after.id} can't end in the past. To end it now, cancel it.")
     longer = [job for job, until in await uow.bookings.taken_within(after.id) if until > after.span.end]

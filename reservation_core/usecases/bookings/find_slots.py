@@ -1,4 +1,4 @@
-"""Free slots, and how much is free when: what the calendar says, whatever the policy would have."""
+"""Find free slots and count free GPUs over time, by the calendar and without the policy."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ _MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class FreeOverTime:
-    """For each type: how many cards there are, and how many are free for the whole of each step from `start` on."""
+    """By type: the number of GPUs, and the number that is free for the whole of every step from `start` on."""
 
     start: datetime
     end: datetime
@@ -29,7 +29,7 @@ class FreeOverTime:
 async def find_slots(
     uow: UnitOfWork, wanted: Wanted, length: timedelta, start: datetime | None, end: datetime | None
 ) -> list[FreeSlot]:
-    """Every time in [start, end) at which the request fits, from the next minute on; by default within 30 days."""
+    """Find every free slot for the request in [start, end), from the next minute on; by default within 30 days."""
     now = await uow.now()
     begin = max(start or now, this_minute(now) + _MINUTE)
     until = begin + USUAL_SEARCH if end is None else end
@@ -42,9 +42,9 @@ async def find_slots(
 async def free_over_time(
     uow: UnitOfWork, start: datetime | None, end: datetime | None, step: timedelta
 ) -> FreeOverTime:
-    """Free cards in [start, end): by default a week from this minute on. Past time counts for nothing.
+    """Count free GPUs in [start, end), by default the week from this minute on; past times have none.
 
-    Raises LimitExceededError for more than MOST_STEPS steps, or a time that does not end after it begins.
+    Raises LimitExceededError for more than MOST_STEPS steps, or an end that is not after the start.
     """
     now = await uow.now()
     begin = this_minute(now) if start is None else start

@@ -1,7 +1,7 @@
-"""Bookings as time passes: begun, warned of, used, released, ended. A missed run is made up by the next.
+"""Due changes of bookings: start, warnings, use, release, end. The next run makes up for a missed one.
 
-The database's clock decides, so that it does not matter which machine runs this, how many do, and what their clocks
-say: what is due is found first, and decided from rows that were read again after they were locked.
+The database's clock decides, so any number of machines may run this, whatever their clocks. Due bookings are searched
+first, and decided from rows that are read again under locks.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class BookingKeeping:
-    """When to warn, and after how long an unused booking is released where no policy says so (None: never)."""
+    """When to warn, and after how long an unused booking is released by default (None: never)."""
 
     rules: BookingRules
     no_show_grace: timedelta | None
@@ -46,23 +46,23 @@ class BookingKeeping:
 
 @dataclass(frozen=True, slots=True)
 class BookingsReport:
-    """What one run did: changes of bookings, and jobs that were ended because their booking is over."""
+    """The result of a run: changes of bookings, and jobs that ended with their booking."""
 
     changed: int
     ended_jobs: int
 
 
 async def keep_bookings(uow_factory: UnitOfWorkFactory, ids: IdSource, keeping: BookingKeeping) -> BookingsReport:
-    """Look once at every booking that is not over, and do what is due."""
-    # Jobs go first: nothing may lie within a booking that is closed.
+    """Apply all due changes of open bookings."""
+    # Jobs end first: a closed booking must contain none.
     ended = await _end_left_over(uow_factory)
     changed = 0
     while True:
         async with uow_factory() as uow:
-            found, done = await _advance(uow, ids, keeping)
+            due, done = await _advance(uow, ids, keeping)
         changed += done
-        # A batch without any change would be found again and again.
-        if found < _BATCH or not done:
+        # A batch without any change would be read again and again.
+        if due < _BATCH or not done:
             break
     if changed:
         ended += await _end_left_over(uow_factory)
@@ -70,7 +70,7 @@ async def keep_bookings(uow_factory: UnitOfWorkFactory, ids: IdSource, keeping: 
 
 
 async def _advance(uow: UnitOfWork, ids: IdSource, keeping: BookingKeeping) -> tuple[int, int]:
-    """How many bookings were looked at, and how many changes were made."""
+    """Apply a batch of due changes; the number of due bookings and of changes."""
     due = await uow.booking_life.due(keeping.rules, await uow.now(), _BATCH)
     if not due:
         return 0, 0
@@ -88,13 +88,13 @@ async def _advance(uow: UnitOfWork, ids: IdSource, keeping: BookingKeeping) -> t
 
 
 def _grace(policy: Policy, booking: Booking, otherwise: timedelta | None) -> timedelta | None:
-    """How long it may stay unused by the policy, or where that says nothing by the setting."""
+    """How long a booking may stay unused, by the policy or else by the setting."""
     limit = policy.limits(booking.user, booking.project, booking.wanted.gpu_type).no_show_grace
     return otherwise if limit is None else limit.value
 
 
 async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[DecidedBookingChange], ids: IdSource) -> None:
-    """Write changes with everything that belongs to them; listeners are woken after commit."""
+    """Write changes with their effects; listeners are woken after commit."""
     if not changes:
         return
     await uow.booking_life.apply(changes)
@@ -106,17 +106,18 @@ async def carry_out_bookings(uow: UnitOfWork, changes: Sequence[DecidedBookingCh
             detail = await _start(uow, change.after, workload, ids.new_id("job"), change.at)
             if detail is not None:
                 written = last[change.after.id]
-                told = decide_booking(replace(written, version=written.version + 1), WorkloadRefused(detail), change.at)
-                refused += [] if told is None else [told]
+                written = replace(written, version=written.version + 1)
+                refusal = decide_booking(written, WorkloadRefused(detail), change.at)
+                refused += [] if refusal is None else [refusal]
     await uow.booking_life.apply(refused)
     uow.wake(Channel.EVENTS)
     uow.wake(Channel.GPU_JOBS)
 
 
 async def _start(uow: UnitOfWork, booking: Booking, workload: PodWorkload, job_id: str, now: datetime) -> str | None:
-    """Submit the workload of a booking that has just begun; answers why it was refused.
+    """Submit the workload of a booking that has just begun; return why it was refused.
 
-    That must not keep the booking from beginning: its owner can still submit what would be taken.
+    A refusal must not keep the booking from beginning: its owner can still submit jobs.
     """
     owner = await uow.identities.user(booking.user)
     disabled = f"The user {booking.user} is disabled."
@@ -133,7 +134,7 @@ async def _start(uow: UnitOfWork, booking: Booking, workload: PodWorkload, job_i
 
 
 def _job_of(booking: Booking, workload: PodWorkload, job_id: str, now: datetime) -> Reservation:
-    """The workload of a booking as a job that may last as long as the booking does."""
+    """The job for a booking's workload, which may last as long as the booking."""
     left = booking.span.end - now
     return Reservation(
         id=job_id,
@@ -158,27 +159,25 @@ def _job_of(booking: Booking, workload: PodWorkload, job_id: str, now: datetime)
 
 
 async def _end_left_over(uow_factory: UnitOfWorkFactory) -> int:
-    """End jobs within bookings that are over. Their own ends are not later: this is the repair, and for who waits."""
+    """End jobs within ended bookings: waiting jobs, and running ones whose own end was missed."""
     ended = 0
     while True:
         async with uow_factory() as uow:
-            found = await uow.booking_life.left_over(await uow.now(), _BATCH)
-            rows = await uow.reservations.lock([leftover.job_id for leftover in found]) if found else {}
-            # Read again: a booking may have been extended while these rows were waited for.
-            still = {
-                leftover.job_id: leftover for leftover in await uow.booking_life.left_over(await uow.now(), _BATCH)
-            }
+            left_over = await uow.booking_life.left_over(await uow.now(), _BATCH)
+            jobs = await uow.reservations.lock([job.job_id for job in left_over]) if left_over else {}
+            # Read again: a booking may have been extended while the locks were waited for.
+            still = {job.job_id: job for job in await uow.booking_life.left_over(await uow.now(), _BATCH)}
             now = await uow.now()
-            decided = [decide(row, _over(still[row.id]), now) for row in rows.values() if row.id in still]
+            decided = [decide(job, _over(still[job.id]), now) for job in jobs.values() if job.id in still]
             changes = [change for change in decided if change is not None]
             await carry_out(uow, changes)
         ended += len(changes)
-        if len(found) < _BATCH or not changes:
+        if len(left_over) < _BATCH or not changes:
             return ended
 
 
 def _over(left: LeftOver) -> BookingOver:
-    """What becomes of a job whose booking is over."""
+    """How a job ends whose booking has ended."""
     match left.booking_status:
         case BookingStatus.RELEASED:
             why = f"The booking {left.booking_id} was released because nothing ran in it."

@@ -1,4 +1,4 @@
-"""Lock the user of a booking, and read what the rules need to know about them."""
+"""Lock the user of a booking, and read what the booking rules need."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,20 +14,14 @@ from reservation_core.ports.people.identities import Principal
 
 
 async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
-    """Lock a user, and the project if there is one.
-
-    Nobody else decides about their quotas meanwhile, or disables the user.
-    """
+    """Lock a user and the project, if any, for quota decisions; the user can't be disabled meanwhile."""
     disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])
     foreign = project is not None and project not in await uow.projects.of_user(user_id)
     return Booker(user_id, user, project, foreign, disabled=user_id in disabled)
 
 
 async def calling_booker(uow: UnitOfWork, principal: Principal, project: str | None) -> Booker:
-    """The same for who calls.
-
-    Raises UnknownCallerError when they are disabled, be it that the process they call has not heard of it.
-    """
+    """Lock the caller as `booker` does. Raises UnknownCallerError for a user who was disabled since authentication."""
     who = await booker(uow, principal.user_id, principal.user, project)
     if who.disabled:
         raise UnknownCallerError
@@ -44,7 +38,7 @@ async def judge_for(
     replaces: str | None = None,
     begun: bool = False,
 ) -> Judge:
-    """What the rules need to know, read under the locks of `booker`."""
+    """Read what the rules need, under the locks of `booker`."""
     policy = (await uow.policies.current()).policy
     judge = Judge(who, wanted, policy, NOTHING_HELD, now, replaces, begun)
     if not policy.binds(who.user, who.project):

@@ -1,8 +1,7 @@
-"""The waitlist: offering what comes free to who waits for it, and what they answer.
+"""The waitlist: offer free GPUs to waiting requests, and handle the answers.
 
-Level-triggered: a look compares the line with the calendar, whatever made the room. Each service is decided once more
-under the locks under which bookings are made, with the policy as it is then; a request that is not permitted keeps its
-place.
+Level-triggered: a pass compares the waitlist with the calendar, whatever has changed. Every offer is decided again
+under the locks of bookings, with the current policy; a request that is not permitted keeps its place.
 """
 
 import asyncio
@@ -29,20 +28,20 @@ from reservation_core.usecases.bookings.read_booking_rules import booker, judge_
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 
 MOST_WAITING = 20_000
-"""So many are looked at; where more wait, everybody's first requests go before anybody's later ones."""
+"""The number of requests in a pass; where more wait, every user's first requests come before later ones."""
 
 _EVERYBODY_AFTER_S = 60.0
-"""What the policy allows changes without anything coming free: so long after everybody was asked, they are again."""
+"""Seconds between passes over all requests, as policies change without any GPU becoming free."""
 
 _SLICE_S = 0.005
-"""Looking at thousands is work: others of this process have their turn after so long."""
+"""A pass over thousands of requests yields to other tasks after so many seconds."""
 
 
 class Waitlist:
-    """The waitlist as one process keeps it: what it knows from one look to the next.
+    """Serves the waitlist, with state between passes.
 
-    `offer` is how long cards are kept for an answer. A look that takes longer than `at_most_s` is gone on with by the
-    next: everybody who waits has their turn, however many they are, and whatever else is to be done goes on.
+    `offer` is how long GPUs are held for an answer. A pass that takes longer than `at_most_s` continues in the next
+    call, so that all requests get their turn without blocking other work.
     """
 
     def __init__(self, uow_factory: UnitOfWorkFactory, ids: IdSource, offer: timedelta, at_most_s: float = inf) -> None:
@@ -50,7 +49,7 @@ class Waitlist:
         self._ids = ids
         self._offer = offer
         self._at_most_s = at_most_s
-        self._line = WaitlistState()
+        self._state = WaitlistState()
         self._mark: WaitlistMark | None = None
         self._requests: list[WaitingRequest] = []
         self._turns: WaitlistPass | None = None
@@ -59,9 +58,9 @@ class Waitlist:
         self._asked = False
 
     async def serve(self) -> int:
-        """Look whether something came free for who waits; returns how many were offered or given something.
+        """Serve requests whose GPUs became free; returns the number of offers and bookings.
 
-        One look at a time: who asks while another is about to begin leaves it to that.
+        One call at a time: a call while another one is about to begin returns at once.
         """
         if self._asked:
             return 0
@@ -71,15 +70,15 @@ class Waitlist:
         finally:
             self._asked = False
         try:
-            return await self._look()
+            return await self._continue_pass()
         except BaseException:
             self._turns = None
-            self._line.forget()
+            self._state.forget()
             raise
         finally:
             self._one_at_a_time.release()
 
-    async def _look(self) -> int:
+    async def _continue_pass(self) -> int:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._at_most_s
         if self._turns is None:
@@ -94,12 +93,11 @@ class Waitlist:
                 await asyncio.sleep(0)
                 rest_at = loop.time() + _SLICE_S
         if self._turns.over:
-            self._line.end(self._turns)
+            self._state.end(self._turns)
             self._turns = None
         return served
 
     async def _begin(self, at: float) -> WaitlistPass:
-        """A new pass."""
         async with self._uow() as uow:
             mark = await uow.booking_life.waitlist_mark()
             if mark != self._mark:
@@ -114,7 +112,7 @@ class Waitlist:
         everybody = at >= self._everybody_at + _EVERYBODY_AFTER_S
         if everybody:
             self._everybody_at = at
-        return self._line.begin(ahead, cards, now, everybody=everybody)
+        return self._state.begin(ahead, cards, now, everybody=everybody)
 
     async def _serve(self, turn: Turn, turns: WaitlistPass) -> bool:
         try:
@@ -122,25 +120,25 @@ class Waitlist:
                 if await _serve(uow, turn, self._ids, self._offer):
                     return True
         except CalendarConflictError:
-            return False  # somebody else was quicker; it keeps its place
+            return False  # another booking was faster; the request keeps its place
         turns.pass_over()
         return False
 
 
 async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -> bool:
-    """Offer or book what came free, if it is still so. What has come free since the pass began is for the next pass."""
+    """Offer or book GPUs that are still free. GPUs that became free during the pass are for the next one."""
     request = turn.request
-    # A user who has left the project since asks for nothing new: what was asked for goes on.
+    # A user who has left the project keeps earlier requests.
     who = replace(await booker(uow, request.user_id, request.user, request.project), foreign=False)
     if who.disabled:
-        return False  # it is about to be cancelled
+        return False  # the request is about to be cancelled
     booking = (await uow.bookings.lock([request.id])).get(request.id)
     if booking is None or booking.status is not BookingStatus.WAITING or booking.span != request.span:
         return False
     now = await uow.now()
     cards = [card for card in await cards_around(uow, booking.span, now) if card.gpu_id in turn.among]
     judge = await judge_for(uow, who, booking.wanted, cards, now, replaces=booking.id)
-    # It was asked for in time: how near its start is by now does not speak against it.
+    # The request was made in time, so rules about the start's nearness no longer apply.
     able, _ = permitted(judge, cards, booking.span, keeps_start=True)
     chosen = choose(able, booking.wanted, *from_now(booking.span, now)) if able else None
     if chosen is None:
@@ -157,14 +155,14 @@ async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -
 async def accept(
     uow: UnitOfWork, principal: Principal, booking_id: str, expected_version: int | None, ids: IdSource
 ) -> Booking:
-    """Take what is offered. Raises NotFoundError, StaleVersionError, NotOfferedError, AlreadyFinalError."""
+    """Accept an offer. Raises NotFoundError, StaleVersionError, NotOfferedError, AlreadyFinalError."""
     return await _answer(uow, principal, booking_id, expected_version, ids, Accepted)
 
 
 async def decline(
     uow: UnitOfWork, principal: Principal, booking_id: str, expected_version: int | None, ids: IdSource
 ) -> Booking:
-    """Don't take what is offered: it is over, and the next has it. Raises as `accept` does."""
+    """Decline an offer, which ends the request and frees the GPUs. Raises as `accept` does."""
     return await _answer(uow, principal, booking_id, expected_version, ids, Declined)
 
 

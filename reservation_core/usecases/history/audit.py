@@ -1,4 +1,4 @@
-"""Reading the record: everything for administrators, for others what is about something of theirs."""
+"""Read the audit log: administrators all of it, users events about their own subjects."""
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
@@ -9,9 +9,9 @@ from reservation_core.ports.people.identities import Principal
 async def read_record(
     uow: UnitOfWork, principal: Principal, which: EventFilter, *, before: Place | None, limit: int
 ) -> EventPage:
-    """A page of the record, newest first.
+    """A page of the audit log, newest first.
 
-    Raises ForbiddenError for others than administrators that name no subject, NotFoundError when it is not theirs.
+    Raises ForbiddenError for users who name no subject, NotFoundError when the subject is not theirs.
     """
     if not principal.is_admin:
         if which.subject is None:

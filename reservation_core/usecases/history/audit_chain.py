@@ -1,8 +1,7 @@
-"""Chaining the audit log after it is written, so that nobody who writes waits for it; and reading the chain.
+"""Chain the audit log's events after they are committed, so that writers do not wait; and read the chain.
 
-Ids are drawn before a transaction commits, so an event may come to be seen after one with a greater id. The chain is in
-the order of ids all the same: where one is missing, it waits until the transactions that were writing then are over,
-and what is missing even then was never recorded.
+Ids are drawn before the commit, so an event may become visible after one with a greater id. The chain follows the ids:
+at a gap it waits for all transactions that were writing then; an id that is missing even then was never recorded.
 """
 
 import asyncio
@@ -18,16 +17,16 @@ from reservation_core.ports.people.identities import Principal
 
 BATCH = 500
 _AT_ONCE = 50
-_PATIENCE_LOOKS = 40
-_LOOK_EVERY_S = 0.05
+_POLLS = 40
+_POLL_EVERY_S = 0.05
 _MOST_EVENTS = 10_000
-"""Of one page: there are more than links only where somebody put them there."""
+"""In a page: more events than links exist only after a manipulation."""
 _FIRST_ID = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
 class ChainStretch:
-    """Unread links: those after one position, up to another."""
+    """Links after one position, up to another."""
 
     after: int
     through: int
@@ -35,7 +34,7 @@ class ChainStretch:
 
 @dataclass(frozen=True, slots=True)
 class ChainPage:
-    """Some lines, and what is left after them."""
+    """Some lines, and the rest of the stretch."""
 
     lines: tuple[ChainLine, ...]
     rest: ChainStretch | None
@@ -43,7 +42,7 @@ class ChainPage:
 
 @dataclass(frozen=True, slots=True)
 class ChainStanding:
-    """The newest link, the position of the first one that can be checked, and since when events wait to be chained."""
+    """The newest link, the position of the first verifiable one, and the time of the oldest unchained event."""
 
     head: ChainHead
     first: int
@@ -51,13 +50,13 @@ class ChainStanding:
 
 
 async def chain_events(uow_factory: UnitOfWorkFactory, batch: int = BATCH) -> int:
-    """Chain the next events; returns how many. 0: there are none, or somebody else chains or still writes."""
+    """Chain the next events; returns their number. 0: there are none, or another process chains or still writes."""
     async with uow_factory() as uow:
         head = (await uow.audit_chain.head()).link
         ahead = await uow.audit_chain.ahead(head.event_id, batch)
         if ahead is None:
             return 0
-        # Only now: whoever has an id that was missing has had the lock by then.
+        # After reading the events: a writer with a missing id already held its lock then.
         writers = frozenset[str]() if ahead.unbroken == ahead.through else await uow.audit_chain.writers()
     through = ahead.through if await _are_over(uow_factory, writers) else ahead.unbroken
     if through is None:
@@ -75,7 +74,7 @@ async def chain_events(uow_factory: UnitOfWorkFactory, batch: int = BATCH) -> in
 
 
 async def _chained(head: Link, events: Sequence[AuditedEvent]) -> list[Link]:
-    """The links, made while the planner in the same process goes on."""
+    """Make links, while yielding to the planner in the same process."""
     links: list[Link] = []
     for link in chained(head, events):
         links.append(link)
@@ -85,31 +84,31 @@ async def _chained(head: Link, events: Sequence[AuditedEvent]) -> list[Link]:
 
 
 async def _are_over(uow_factory: UnitOfWorkFactory, writers: frozenset[str]) -> bool:
-    """Wait, for some seconds at most, until these transactions are over."""
-    for _ in range(_PATIENCE_LOOKS):
+    """Wait a few seconds for the end of these transactions; whether all have ended."""
+    for _ in range(_POLLS):
         if not writers:
             return True
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)
         async with uow_factory(one_statement=True) as uow:
             writers &= await uow.audit_chain.writers()
     return not writers
 
 
 async def chain_standing(uow: UnitOfWork) -> ChainStanding:
-    """How far the chain is."""
+    """The extent of the chain."""
     head = await uow.audit_chain.head()
     first = await uow.audit_chain.start() + 1
     return ChainStanding(head, first, await uow.audit_chain.unchained_since(head.link.event_id))
 
 
 def require_chain_reader(principal: Principal) -> None:
-    """Raises ForbiddenError for others than administrators."""
+    """Raises ForbiddenError for users who are not administrators."""
     if not principal.is_admin:
         raise ForbiddenError("The chain of the audit log is for administrators. See GET /v1/events?subject= for yours.")
 
 
 async def stretch_of(uow: UnitOfWork, since: datetime | None, until: datetime | None) -> ChainStretch:
-    """The links that were made in [since, until); None: from the first one that can be checked, up to the newest."""
+    """The links that were appended in [since, until); None: from the first verifiable one, up to the newest."""
     start, head = await uow.audit_chain.start(), (await uow.audit_chain.head()).link.position
     first = start + 1 if since is None else await uow.audit_chain.first_since(since)
     beyond = None if until is None else await uow.audit_chain.first_since(until)
@@ -117,7 +116,7 @@ async def stretch_of(uow: UnitOfWork, since: datetime | None, until: datetime | 
 
 
 async def read_chain(uow: UnitOfWork, stretch: ChainStretch, limit: int) -> ChainPage:
-    """The next lines. Raises ChainTrimmedError when the retention has removed where they begin."""
+    """Read the next lines. Raises ChainTrimmedError when the retention has removed their beginning."""
     start = await uow.audit_chain.start()
     if stretch.after < start:
         raise ChainTrimmedError(
@@ -128,14 +127,10 @@ async def read_chain(uow: UnitOfWork, stretch: ChainStretch, limit: int) -> Chai
     before = links.pop(0) if links and links[0].position == stretch.after else None
     if not links:
         return ChainPage((), None)
-    after_id = _first_id(before, is_start=stretch.after == start)
+    # Events before the first link of all are shown with it.
+    after_id = _FIRST_ID if stretch.after == start or before is None else before.event_id
     events = await uow.audit_chain.events(after_id, links[-1].event_id, _MOST_EVENTS)
-    # Only now: an event that was removed before it was read is in what is said of removals.
-    found = tuple(lines(before, links, events, await uow.audit_chain.removals()))
+    # Read after the events, so that events that were removed in between are in the removals.
+    page = tuple(lines(before, links, events, await uow.audit_chain.removals()))
     at_end = links[-1].position >= stretch.through
-    return ChainPage(found, None if at_end else ChainStretch(links[-1].position, stretch.through))
-
-
-def _first_id(before: Link | None, *, is_start: bool) -> int:
-    """Events from where on belong to a page: those before the first link of all are shown with it."""
-    return _FIRST_ID if is_start or before is None else before.event_id
+    return ChainPage(page, None if at_end else ChainStretch(links[-1].position, stretch.through))

@@ -1,7 +1,7 @@
-"""Removing what is old: level-triggered, in short transactions, never more than a bounded part of it at a time.
+"""Remove old history: level-triggered, in bounded parts and short transactions.
 
-A part that was removed is counted in the same transaction. A process killed in the middle leaves that part as it was,
-and the next look begins with the oldest again.
+Removed objects are counted in the same transaction. A killed process leaves its current part unchanged, and the next
+run begins with the oldest objects again.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,19 +24,19 @@ from reservation_core.ports.queues import QueueName
 
 BATCH = 100
 ROWS = 50
-"""Of the ledger in one part: each is looked up together with its reservation and its booking."""
+"""Ledger rows in a part; each is read with its reservation and its booking."""
 LINKS = 1000
-"""Of the audit log's chain in one part."""
+"""Links of the audit log's chain in a part."""
 PARTS = 100
-"""So many parts of each kind are removed in one look; what is left has to wait for the next."""
+"""Parts of a kind in a run; the rest waits for the next run."""
 
 Part = Callable[[UnitOfWork, datetime], Awaitable[int]]
-"""Removes one part of what is older than a time, and returns how many that were."""
+"""Removes a part of the objects before a time, and returns their number."""
 
 
 @dataclass
 class RetentionWalk:
-    """Where the looks of one process are; nothing that must not be forgotten. None: at the oldest."""
+    """The position of one process's runs, which may be lost. None: at the oldest."""
 
     jobs: Place | None = None
     allocations: int | None = None
@@ -44,14 +44,14 @@ class RetentionWalk:
 
 @dataclass
 class RetentionReport:
-    """How many were removed of each kind, of those of which any were, and what could not be done now."""
+    """The number of removed objects by kind, and the postponed work."""
 
     removed: dict[HistoryKind, int] = field(default_factory=dict)
     put_off: list[str] = field(default_factory=list)
 
 
-class _Look:
-    """One look at everything: how far it may go, and what it did."""
+class _Run:
+    """One run over all kinds, with its report."""
 
     def __init__(self, uow_factory: UnitOfWorkFactory, now: datetime, walk: RetentionWalk) -> None:
         self._uow_factory = uow_factory
@@ -62,18 +62,18 @@ class _Look:
 
     @contextmanager
     def kept_for_later(self) -> Iterator[None]:
-        """What fails within keeps nothing that follows: it is raised when all else is done."""
+        """Keep an exception of the block until all other kinds are done."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is raised at the end
+        except Exception as error:  # noqa: BLE001 -- raised at the end of the run
             self.failures.append(error)
 
     async def in_parts(
         self, kind: HistoryKind, before: datetime | None, part: Part, place: Callable[[], object] = lambda: None
     ) -> None:
-        """Remove parts until nothing is left, and count each as it goes; `before` None: nothing is ever old.
+        """Remove and count parts until nothing is left; `before` None: nothing is old.
 
-        A part in which all had to stay is the last, unless the walk has a `place` where it goes on.
+        A part without removals is the last one, unless the walk continues at a `place`.
         """
         for _ in range(PARTS):
             async with self._uow_factory() as uow:
@@ -87,7 +87,7 @@ class _Look:
                 return
 
     async def events(self, keep: timedelta | None) -> None:
-        """Partitions for what comes, and none for what is old."""
+        """Create partitions for new events, and drop old ones."""
         try:
             async with self._uow_factory() as uow:
                 await uow.retention.make_event_partitions()
@@ -102,24 +102,24 @@ class _Look:
     async def _one_partition(self, uow: UnitOfWork, before: datetime) -> int:
         if not await uow.retention.events_are_due(before):
             return 0
-        # Asked only now: it takes a look at all that is not over.
+        # Read only if needed, as it scans all open reservations.
         before = min(before, await uow.retention.oldest_open() or before)
         return await uow.retention.drop_events(before) if await uow.retention.events_are_due(before) else 0
 
     async def some_jobs(self, uow: UnitOfWork, before: datetime) -> int:
-        """The next that ended before a time."""
+        """Remove the next jobs, bookings and windows that ended before a time."""
         part = await uow.retention.remove_reservations(before, self._walk.jobs, BATCH)
         self._walk.jobs = part.goes_on_after
         return part.count
 
     async def some_allocations(self, uow: UnitOfWork, before: datetime) -> int:
-        """The next rows of the ledger of what ended before a time."""
+        """Remove the next ledger rows of reservations that ended before a time."""
         part = await uow.retention.remove_allocations(before, self._walk.allocations, ROWS)
         self._walk.allocations = part.goes_on_after
         return part.count
 
     async def logs(self, cluster: Cluster, before: datetime | None, most_bytes: int | None) -> None:
-        """Those that the cluster itself keeps."""
+        """Remove logs that the cluster keeps."""
         trimmed = await cluster.trim_logs(written_before=before, most_bytes=most_bytes)
         async with self._uow_factory() as uow:
             await uow.retention.note(
@@ -144,35 +144,34 @@ async def _some_dead_letters(uow: UnitOfWork, before: datetime) -> int:
 async def remove_old(
     uow_factory: UnitOfWorkFactory, cluster: Cluster, rules: RetentionRules, walk: RetentionWalk
 ) -> RetentionReport:
-    """Look once. Repeated callers pass the same `walk`.
+    """Run once; repeated callers pass the same `walk`.
 
-    Raises what kept it from removing something, such as ClusterUnavailableError, after all else is done; where it was
-    more than one thing, a group.
+    Failures such as ClusterUnavailableError are raised after all other kinds are done, several as a group.
     """
     async with uow_factory() as uow:
         now = await uow.now()
         needed = await uow.retention.still_needed()
-    look = _Look(uow_factory, now, walk)
+    run = _Run(uow_factory, now, walk)
     jobs, allocations = jobs_older_than(now, rules, needed), ledger_older_than(now, rules.allocations, needed)
-    # Where jobs are kept as long, their rows of the ledger have gone with them by now.
+    # Ledger rows are removed with their jobs, unless jobs are kept longer.
     sooner = allocations if jobs is None or (allocations is not None and jobs < allocations) else None
     logs = older_than(now, rules.logs)
-    with look.kept_for_later():
-        await look.events(rules.events)
-    with look.kept_for_later():
-        await look.in_parts(HistoryKind.JOBS, jobs, look.some_jobs, lambda: walk.jobs)
-    with look.kept_for_later():
-        await look.in_parts(HistoryKind.ALLOCATIONS, sooner, look.some_allocations, lambda: walk.allocations)
-    with look.kept_for_later():
-        await look.in_parts(HistoryKind.POD_LOGS, logs, _some_pod_logs)
-    with look.kept_for_later():
-        await look.in_parts(HistoryKind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
-    with look.kept_for_later():
-        await look.in_parts(HistoryKind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
-    with look.kept_for_later():
-        await look.logs(cluster, logs, rules.log_bytes)
-    if len(look.failures) > 1:
-        raise ExceptionGroup("some of what is old could not be removed", look.failures)
-    for failure in look.failures:
+    with run.kept_for_later():
+        await run.events(rules.events)
+    with run.kept_for_later():
+        await run.in_parts(HistoryKind.JOBS, jobs, run.some_jobs, lambda: walk.jobs)
+    with run.kept_for_later():
+        await run.in_parts(HistoryKind.ALLOCATIONS, sooner, run.some_allocations, lambda: walk.allocations)
+    with run.kept_for_later():
+        await run.in_parts(HistoryKind.POD_LOGS, logs, _some_pod_logs)
+    with run.kept_for_later():
+        await run.in_parts(HistoryKind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
+    with run.kept_for_later():
+        await run.in_parts(HistoryKind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
+    with run.kept_for_later():
+        await run.logs(cluster, logs, rules.log_bytes)
+    if len(run.failures) > 1:
+        raise ExceptionGroup("some of what is old could not be removed", run.failures)
+    for failure in run.failures:
         raise failure
-    return look.report
+    return run.report

@@ -1,8 +1,7 @@
-"""Maintenance: keeping everybody from certain cards for a while, and moving, draining or ending what is in the way.
+"""Maintenance windows: block GPUs for a while, and move, drain or end reservations in the way.
 
-All of it happens in one transaction. A dry run is the same transaction, taken back: what it says is what would happen.
-No plan is written meanwhile; people who book at the same moment meet the calendar's constraint, and one of both tries
-again.
+All changes are made in one transaction. A dry run is the same transaction, rolled back. No plan is written meanwhile;
+concurrent bookings meet the calendar's constraint, and one of both tries again.
 """
 
 from collections.abc import Sequence
@@ -30,36 +29,30 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.bookings.change import has_begun
 from reservation_core.usecases.carry_out import carry_out
-from reservation_core.usecases.nodes.make_room import ClearedWindow, has_begun, move_or_cut
+from reservation_core.usecases.nodes.make_room import ClearedWindow, move_or_cut
 from reservation_core.usecases.people.users import require_admin
+from reservation_core.usecases.rehearse import rehearse
 
 _FARTHEST = timedelta(days=400)
-
-
-class _DryRunError(Exception):
-    """Takes the transaction of a dry run back, with what it would have made."""
-
-    def __init__(self, window: Window) -> None:
-        super().__init__("a dry run")
-        self.window = window
 
 
 async def plan_window(
     uow: UnitOfWork, principal: Principal, request: MaintenanceCreate, ids: IdSource, grace: timedelta
 ) -> Window:
-    """Make a window, and room for it; `grace` is how long pods take to end.
+    """Create a window and make room for it; `grace` is how long pods take to end.
 
-    Raises ForbiddenError, NotFoundError for unknown cards, LimitExceededError for times that can't be, and
-    CalendarConflictError for another window in the way, or when somebody was quicker.
+    Raises ForbiddenError, NotFoundError for unknown GPUs, LimitExceededError for impossible times, and
+    CalendarConflictError for another window in the way or a concurrent change.
     """
     require_admin(principal)
     cards = await _cards(uow, request)
     await uow.booking_life.hold_planning()
-    # After that: whatever the planner has started began before.
+    # Read afterwards: all jobs that the planner has started began before.
     now = await uow.now()
     span = _span(request, now)
-    room = ClearedWindow(tuple(cards), span, _said(span, request.reason), principal.user, grace)
+    room = ClearedWindow(tuple(cards), span, _description(span, request.reason), principal.user, grace)
     affected = await _make_room(uow, room, ids, now)
     window = Window(
         id=ids.new_id("mnt"),
@@ -76,7 +69,7 @@ async def plan_window(
         whole_nodes=tuple(_nodes(request)),
     )
     await uow.maintenance.add(window)
-    _told(uow)
+    _wake(uow)
     return window
 
 
@@ -87,45 +80,34 @@ async def preview_window(
     ids: IdSource,
     grace: timedelta,
 ) -> Window:
-    """What `plan_window` would make, without making it. Raises as it does."""
-    try:
-        async with uow_factory() as uow:
-            await _plan_in_vain(uow, principal, request, ids, grace)
-    except _DryRunError as planned:
-        return planned.window
-    raise LookupError("a dry run ended without a plan")
-
-
-async def _plan_in_vain(
-    uow: UnitOfWork, principal: Principal, request: MaintenanceCreate, ids: IdSource, grace: timedelta
-) -> None:
-    raise _DryRunError(await plan_window(uow, principal, request, ids, grace))
+    """The window that `plan_window` would create. Raises as it does."""
+    return await rehearse(uow_factory, lambda uow: plan_window(uow, principal, request, ids, grace))
 
 
 async def end_window(uow: UnitOfWork, principal: Principal, window_id: str) -> Window:
-    """Take a window back, or end it before its time: its cards are everybody's again.
+    """Cancel a window, or end it early, and free its GPUs.
 
-    What was moved or ended for it stays so. Raises ForbiddenError, NotFoundError, AlreadyFinalError.
+    Moved and ended reservations stay so. Raises ForbiddenError, NotFoundError, AlreadyFinalError.
     """
     require_admin(principal)
     window = await uow.maintenance.lock(window_id)
     if window is None:
         raise no_such_window(window_id)
     await uow.maintenance.apply(taken_back(window, principal.user, await uow.now()))
-    _told(uow)
+    _wake(uow)
     return await view_window(uow, window_id)
 
 
 async def view_window(uow: UnitOfWork, window_id: str) -> Window:
-    """One window; everybody may see it. Raises NotFoundError."""
-    found = await uow.maintenance.view(window_id)
-    if found is None:
+    """One window, for any caller. Raises NotFoundError."""
+    window = await uow.maintenance.view(window_id)
+    if window is None:
         raise no_such_window(window_id)
-    return found
+    return window
 
 
 async def keep_windows(uow_factory: UnitOfWorkFactory) -> int:
-    """Begin and end windows by the database's clock; returns how many changed."""
+    """Begin and end windows by the database's clock; returns the number of changes."""
     async with uow_factory() as uow:
         due = await uow.maintenance.due(await uow.now())
     changed = 0
@@ -135,20 +117,20 @@ async def keep_windows(uow_factory: UnitOfWorkFactory) -> int:
             change = None if window is None else by_the_clock(window, await uow.now())
             if change is not None:
                 await uow.maintenance.apply(change)
-                _told(uow)
+                _wake(uow)
                 changed += 1
     return changed
 
 
 async def take_in_joined(uow_factory: UnitOfWorkFactory, ids: IdSource, grace: timedelta) -> int:
-    """Give windows over whole nodes the cards that these have got since, and room on them; returns how many cards.
+    """Add new GPUs of whole nodes to their windows, and make room on them; returns the number of GPUs.
 
-    The faster transaction keeps a card until the next look.
+    After a lost race, a GPU is added in the next run.
     """
     async with uow_factory() as uow:
-        found = await uow.maintenance.joined(await uow.now())
+        joined = await uow.maintenance.joined(await uow.now())
     taken_in = 0
-    for window_id in found:
+    for window_id in joined:
         try:
             async with uow_factory() as uow:
                 taken_in += await _take_in(uow, window_id, ids, grace)
@@ -165,25 +147,25 @@ async def _take_in(uow: UnitOfWork, window_id: str, ids: IdSource, grace: timede
     if window is None or not cards:
         return 0
     span = Span(max(window.span.start, now), window.span.end)
-    room = ClearedWindow(tuple(cards), span, _said(span, window.reason), SYSTEM, grace)
+    room = ClearedWindow(tuple(cards), span, _description(span, window.reason), SYSTEM, grace)
     affected = await _make_room(uow, room, ids, now)
     await uow.maintenance.grow(window, cards, span, affected, now)
-    _told(uow)
+    _wake(uow)
     return len(cards)
 
 
-def _said(span: Span, reason: str) -> str:
+def _description(span: Span, reason: str) -> str:
     return f"Maintenance from {span.start:%Y-%m-%dT%H:%M:%SZ} to {span.end:%Y-%m-%dT%H:%M:%SZ}: {reason}"
 
 
 def no_such_window(window_id: str) -> NotFoundError:
-    """There is none of this id."""
+    """The error for an unknown id."""
     return NotFoundError(
         f"There is no maintenance window {window_id}. `gpu-dev maintenance list` shows those there are."
     )
 
 
-def _told(uow: UnitOfWork) -> None:
+def _wake(uow: UnitOfWork) -> None:
     uow.wake(Channel.GPU_JOBS)
     uow.wake(Channel.EVENTS)
 
@@ -205,52 +187,51 @@ def _span(request: MaintenanceCreate, now: datetime) -> Span:
 
 
 def _nodes(request: MaintenanceCreate) -> list[str]:
-    """The nodes that it is about as a whole."""
+    """The nodes that the window covers as a whole."""
     return [request.node] if request.node is not None else request.nodes or []
 
 
 async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]:
     nodes = _nodes(request)
     gpus = [(gpu.node, gpu.index) for gpu in request.gpus or []]
-    found = await uow.maintenance.cards_of(nodes, gpus)
-    missing = sorted({*nodes} - {card.node for card in found}) + sorted(
-        f"{node}:{index}" for node, index in {*gpus} - {(card.node, card.index) for card in found}
+    cards = await uow.maintenance.cards_of(nodes, gpus)
+    missing = sorted({*nodes} - {card.node for card in cards}) + sorted(
+        f"{node}:{index}" for node, index in {*gpus} - {(card.node, card.index) for card in cards}
     )
     if missing:
         raise NotFoundError(
             f"There are no GPUs known at {', '.join(missing[:10])}. `gpu-dev gpus` shows those there are."
         )
-    return found
+    return cards
 
 
 async def _make_room(uow: UnitOfWork, room: ClearedWindow, ids: IdSource, now: datetime) -> list[Affected]:
-    """Jobs first, then bookings: rows are locked in this order wherever jobs within bookings are written."""
+    """Make room: jobs first, then bookings, the general lock order."""
     way = in_the_way(await uow.maintenance.taken([card.gpu_id for card in room.cards], room.span))
     times = {"starts_at": room.span.start.isoformat(), "ends_at": room.span.end.isoformat()}
     record = Record(JobEventKind.MAINTENANCE_AFFECTS, room.actor, {"why": room.why, **times})
     dropped = await uow.maintenance.drop_slots(way.slots, record, now)
     affected = [Affected(slot, ReservationKind.JOB, user, Fate.PLANNED_ANEW) for slot, user in dropped]
-    # What runs in a booking that has to end goes with it, on whichever of its cards.
+    # Jobs in a booking that has to end are drained with it, on all of its GPUs.
     begun = [booking.id for booking in await _open_bookings(uow, way.bookings) if has_begun(booking, now)]
     within = await uow.maintenance.live_within(begun)
     affected += await _drain(uow, sorted({*way.jobs, *within}), room, now)
-    for booking in sorted(
-        (await uow.bookings.lock(way.bookings)).values(), key=lambda window: (window.span.start, window.seq)
-    ):
-        found = await move_or_cut(uow, booking, room, ids, now)
-        affected += [] if found is None else [found]
+    bookings = (await uow.bookings.lock(way.bookings)).values()
+    for booking in sorted(bookings, key=lambda booking: (booking.span.start, booking.seq)):
+        change = await move_or_cut(uow, booking, room, ids, now)
+        affected += [] if change is None else [change]
     return affected
 
 
 async def _open_bookings(uow: UnitOfWork, booking_ids: Sequence[str]) -> list[Booking]:
-    found = [await uow.bookings.view(booking_id) for booking_id in booking_ids]
-    return [booking for booking in found if booking is not None]
+    bookings = [await uow.bookings.view(booking_id) for booking_id in booking_ids]
+    return [booking for booking in bookings if booking is not None]
 
 
 async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: ClearedWindow, now: datetime) -> list[Affected]:
-    rows = await uow.reservations.lock(job_ids) if job_ids else {}
+    jobs = await uow.reservations.lock(job_ids) if job_ids else {}
     event = DrainBefore(room.span.start, room.span.end, room.grace, room.why, room.actor)
-    decided = [decide(row, event, now) for row in rows.values()]
+    decided = [decide(job, event, now) for job in jobs.values()]
     changes = [change for change in decided if change is not None]
     await carry_out(uow, changes)
     fates = [fate_of_job(change.before, change.after) for change in changes]

@@ -1,7 +1,7 @@
-"""Room in the calendar for maintenance: what becomes of bookings whose cards it needs.
+"""Make room in the calendar for maintenance windows: move or cut bookings in the way.
 
-A booking that has not begun goes elsewhere with all of its time if it can. Otherwise it ends before the window, and
-what is left of it is a booking of its own: on other cards from then on, where there are any, or else on its own cards
+A booking that has not begun moves to other GPUs if possible. Otherwise it ends before the window, and the rest of it
+becomes a new booking: on other GPUs from then on, where some are free, or else on its own GPUs
 from the window's end on. One that would have begun in the window begins when that is over.
 """
 
@@ -21,12 +21,13 @@ from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.usecases.bookings.book import cards_around
+from reservation_core.usecases.bookings.change import has_begun
 from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
 
 
 @dataclass(frozen=True, slots=True)
 class ClearedWindow:
-    """The window that room is made for, and what is said to those in its way; pods take `grace` to end."""
+    """The window that needs room, and its reason for affected users; pods take `grace` to end."""
 
     cards: tuple[CardPlace, ...]
     span: Span
@@ -36,30 +37,22 @@ class ClearedWindow:
 
     @property
     def gpu_ids(self) -> frozenset[int]:
-        """Its cards."""
         return frozenset(card.gpu_id for card in self.cards)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The rest of a booking: when, on which cards, and where these are, as people say it."""
+    """The rest of a booking: its span, its GPUs, and these as text."""
 
     span: Span
     chosen: tuple[ChosenCard, ...]
     where: str
 
 
-def has_begun(booking: Booking, now: datetime) -> bool:
-    """Whether jobs may run in it, be it that nobody has noticed yet that it has begun."""
-    return booking.status is BookingStatus.ACTIVE or (
-        booking.status is BookingStatus.CONFIRMED and booking.span.start <= now
-    )
-
-
 async def move_or_cut(
     uow: UnitOfWork, booking: Booking, room: ClearedWindow, ids: IdSource, now: datetime
 ) -> Affected | None:
-    """Take a booking out of a window's way; None when it is not in it. Raises CalendarConflictError for a lost race."""
+    """Move or cut a booking for a window; None when it is not in the way. Raises CalendarConflictError after a race."""
     begun = has_begun(booking, now)
     parts = parts_of(booking.span, room.span)
     if not begun:
@@ -101,14 +94,14 @@ async def _carry_out(uow: UnitOfWork, booking: Booking, event: BookingEvent, ids
 async def _rest(
     uow: UnitOfWork, booking: Booking, after: Span | None, cut: datetime, room: ClearedWindow, now: datetime
 ) -> _Rest | None:
-    """Find the rest of it after `cut`: without a gap on other cards, or else on its own after the window.
+    """The rest of a booking after `cut`: at once on other GPUs, or else after the window on its own.
 
-    An offer that nobody has accepted is nobody's yet: nothing is left of it.
+    An open offer has no rest.
     """
     if booking.status is BookingStatus.OFFERED:
         return None
     begins = max(cut, this_minute(now))
-    # What has not begun was looked for elsewhere with all of its time already.
+    # For a booking that has not begun, other GPUs were searched already.
     if begins < booking.span.end and (begins > booking.span.start or has_begun(booking, now)):
         elsewhere = await _elsewhere(uow, booking, Span(begins, booking.span.end), room, now)
         if elsewhere is not None:
@@ -123,7 +116,7 @@ async def _rest(
 
 
 async def _elsewhere(uow: UnitOfWork, booking: Booking, span: Span, room: ClearedWindow, now: datetime) -> _Rest | None:
-    """Cards as good that are free for all of that time, with the window in the calendar and the booking out of it."""
+    """Other suitable GPUs for the whole span, with the window in the calendar and without the booking."""
     cards = _without_window(await cards_around(uow, span, now, without=(booking.id,)), room)
     chosen = choose(cards, booking.wanted, *from_now(span, now))
     return None if chosen is None else _Rest(span, chosen, _where(cards, chosen))
@@ -134,7 +127,7 @@ def _own(booking: Booking) -> tuple[ChosenCard, ...]:
 
 
 def _without_window(cards: list[BookableCard], room: ClearedWindow) -> list[BookableCard]:
-    """The calendar as it will be with the window in it."""
+    """The calendar with the window."""
     closed = (to_micros(room.span.start), to_micros(room.span.end))
     return [
         replace(card, busy=tuple(merge([*card.busy, closed]))) if card.gpu_id in room.gpu_ids else card
@@ -143,7 +136,7 @@ def _without_window(cards: list[BookableCard], room: ClearedWindow) -> list[Book
 
 
 def _where(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
-    """Chosen cards as people say them."""
+    """The chosen GPUs as text."""
     picked = {card.gpu_id for card in chosen}
     by_node: dict[str, list[int]] = {}
     for card in cards:

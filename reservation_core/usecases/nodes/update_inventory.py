@@ -1,4 +1,4 @@
-"""Bringing `nodes` and `gpus` to what the cluster reports."""
+"""Update `nodes` and `gpus` from the cluster's report."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from reservation_core.ports.wakeups import Channel
 
 
 async def update_inventory(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> list[dict[str, Any]]:
-    """Look once and write what changed; returns the changes. Raises ClusterUnavailableError with nothing written."""
+    """Write all changes once, and return them. Raises ClusterUnavailableError with nothing written."""
     nodes = await cluster.list_nodes()
     listing = await cluster.list_pods(foreign=True)
     async with uow_factory() as uow:

@@ -1,4 +1,4 @@
-"""Private calendar addresses: whoever has one can read its owner's bookings and do nothing else."""
+"""Private calendar addresses, with which the owner's bookings can be read and nothing else."""
 
 import hmac
 from dataclasses import dataclass, field
@@ -15,14 +15,14 @@ from reservation_core.usecases.people.tokens import maker_of
 
 PAST = timedelta(days=90)
 MOST = 5000
-"""So many bookings are in a calendar at most; of more the oldest are left out."""
+"""The most bookings in a calendar; the oldest are left out."""
 
 _SHOWN = OPEN_BOOKINGS | {BookingStatus.ENDED, BookingStatus.RELEASED}
 
 
 @dataclass(frozen=True, slots=True)
 class MadeFeed:
-    """A new address; `expires_at` is when the token ends that it was made with."""
+    """A new address; `expires_at` is the end of the token that it was made with."""
 
     secret: str = field(repr=False)
     created_at: datetime
@@ -31,7 +31,7 @@ class MadeFeed:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What a calendar program gets. `made_with`: the token that its address was made with."""
+    """The content of a calendar. `made_with`: the token that its address was made with."""
 
     user: str
     made_with: str | None
@@ -40,7 +40,7 @@ class Feed:
 
 
 async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> MadeFeed:
-    """A new address for the caller; the old one stops working. It ends with the token that it is made with.
+    """Make a new address for the caller, in place of the old one. It ends with the token that it is made with.
 
     Raises ForbiddenError for a caller whose token or session has ended.
     """
@@ -55,7 +55,7 @@ async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> Mad
 
 
 async def remove_feed(uow: UnitOfWork, principal: Principal) -> None:
-    """The caller's address stops working. Raises NotFoundError when there is none."""
+    """Remove the caller's address. Raises NotFoundError when there is none."""
     if not await uow.calendar_feeds.remove(principal.user_id):
         raise NotFoundError("You have no calendar address. POST /v1/bookings/feed makes one.")
     await uow.events.append(
@@ -67,7 +67,7 @@ async def remove_feed(uow: UnitOfWork, principal: Principal) -> None:
 
 
 async def read_feed(uow: UnitOfWork, secret: str, ids: IdSource) -> Feed | None:
-    """The bookings behind an address, from 90 days ago on and all ahead, at most MOST; None when it is nobody's."""
+    """Read the bookings of an address from 90 days ago on, at most MOST; None for an unknown address."""
     digest = ids.digest(secret)
     now = await uow.now()
     owner = await uow.calendar_feeds.owner(digest, now)

@@ -1,7 +1,7 @@
-"""Delivering notices: at least once each, again after failures with growing pauses, and not for ever.
+"""Deliver notifications at least once, with a bounded number of retries after growing pauses.
 
-What one target does to us (silence, slowness) holds up nobody else: each target gets one notice at a time, and after a
-failure the others for it wait a moment without being tried. Nothing here holds a transaction while it sends.
+A slow or silent target delays no other one: a target gets one notification at a time, and after a failure its other
+notifications wait without an attempt. No transaction is open during a delivery.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ _SOON = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRules:
-    """A notice is tried `tries` times, `first_pause` after the first and four times as long after each further one.
+    """At most `tries` attempts, with pauses from `first_pause` on that grow by a factor of four.
 
-    It is given up, too, when it is `oldest`.
+    A notification older than `oldest` is dropped.
     """
 
     tries: int
@@ -36,7 +36,7 @@ class DeliveryRules:
     oldest: timedelta
 
     def pause(self, tried: int) -> timedelta:
-        """How long after the `tried`th failure."""
+        """The pause after failure number `tried`."""
         return min(self.first_pause * (1 << 2 * min(tried - 1, 12)), self.longest_pause)
 
 
@@ -47,7 +47,7 @@ class _Letter:
 
 
 class Deliveries:
-    """Handles the messages of `notifications`. `stopping`: what was not begun is left to others."""
+    """Handles the messages of the queue `notifications`. `stopping`: begin no more deliveries."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Deliveries:
         self._resting: dict[str, datetime] = {}
 
     async def handle(self, message: QueuedMessage) -> None:
-        """Deliver one message's notice, or find that nobody wants it any more.
+        """Deliver a message's notification, unless it is no longer wanted.
 
         Raises NotYetError, TryAgainError and HopelessError for the consumer, and DatabaseUnavailableError.
         """
@@ -92,7 +92,7 @@ class Deliveries:
         try:
             await self._send(letter)
         except NeverTakenError as error:
-            await self._failed(body.target, str(error), lost=True)
+            await self._note_failed(body.target, str(error), lost=True)
             raise HopelessError(f"{body.target}: {error}") from error
         except NotTakenError as error:
             await self._failed_for_now(message, body.target, str(error))
@@ -108,7 +108,7 @@ class Deliveries:
         await sender.send(letter.to, letter.notice)
 
     async def _letter(self, uow: UnitOfWork, body: NoticeMessage) -> _Letter | None:
-        """What to send where; None when the target is gone or does not want it, as is the case by now."""
+        """The notification and its destination; None when the target is gone or no longer wants it."""
         to = await uow.notices.destination(body.target)
         if to is None:
             return None
@@ -117,10 +117,10 @@ class Deliveries:
             case "event":
                 if not to.target.told or body.event is None:
                     return None
-                found = await uow.notices.occasion(body.event)
-                if found is None:
+                occasion = await uow.notices.occasion(body.event)
+                if occasion is None:
                     raise HopelessError(f"nobody is told of an event {body.event}, or it is unknown here")
-                occurrence, about = found
+                occurrence, about = occasion
                 delivery = f"evt-{body.event}-{body.target}"
                 return _Letter(to, notice_of(occurrence, about, user=user, delivery=delivery))
             case "test":
@@ -139,12 +139,12 @@ class Deliveries:
         self._resting = {name: until for name, until in self._resting.items() if until > now}
         self._resting[target] = now + min(pause, _LONGEST_REST)
         given_up = message.read_count >= self._rules.tries or now - message.enqueued_at >= self._rules.oldest
-        await self._failed(target, why, lost=given_up)
+        await self._note_failed(target, why, lost=given_up)
         if given_up:
             raise HopelessError(f"{target}, try {message.read_count}: {why}")
         raise TryAgainError(f"{target}: {why}", pause)
 
-    async def _failed(self, target: str, why: str, *, lost: bool) -> None:
+    async def _note_failed(self, target: str, why: str, *, lost: bool) -> None:
         async with self._uow() as uow:
             await uow.notices.note_failed(target, why, self._clock.now(), lost=lost)
 

@@ -1,8 +1,8 @@
-"""Disabling a user: nothing new of theirs begins, what waits is cancelled, and what runs or is booked goes on or ends.
+"""Disable a user: cancel waiting jobs and requests, and on request also running jobs and bookings.
 
-Once it is committed, nothing of theirs is stored or started any more, whichever process believes their token still. A
-job may be on its way in meanwhile: it is never started, and who was disabled lately is looked at again and again until
-that can't be any more, as is who has a job that waits once more because its start failed.
+After the commit, nothing of the user is stored or started, even by processes that still accept the token. A job that is
+being stored meanwhile never starts; recently disabled users are checked until no such job can arrive, and no failed
+start can be requeued.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from reservation_core.domain.changes import SYSTEM, CancelRequested
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, Reservation, ReservationKind
+from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.people.belongings import Belonging
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.usecases.bookings.book import told
@@ -26,29 +26,29 @@ from reservation_core.usecases.repeat_lost_transactions import until_not_lost
 
 MOST_SHOWN = 1000
 SETTLES = timedelta(minutes=2)
-"""By then what was being stored when they were disabled is stored."""
+"""After this time, everything that was being stored at the disabling is stored."""
 _BATCH = 200
 _WAITING_BOOKINGS = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
 
 
 @dataclass(frozen=True, slots=True)
 class StillHeld:
-    """What a disabled user still has: the oldest MOST_SHOWN of `in_all`."""
+    """The oldest MOST_SHOWN open jobs and bookings of a disabled user, and their total number."""
 
     belongings: tuple[Belonging, ...]
     in_all: int
 
 
 async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool) -> UserRecord:
-    """Stop a user's tokens from working. Raises ForbiddenError, NotFoundError.
+    """Disable a user with all tokens. Raises ForbiddenError, NotFoundError.
 
-    Nobody disables themselves, so that an administrator is always left. What becomes of what they have is for
-    `wind_up`, once this is committed; `end` says in the record what it will be.
+    Callers can't disable themselves, so an administrator is always left. After the commit, `wind_up` ends jobs and
+    bookings; `end` goes to the audit log.
     """
     require_admin(principal)
     if name in ("me", principal.user):
         raise ForbiddenError("You can't disable yourself. Ask another administrator to do it.")
-    # By the clock that `settle_disabled` reads, too.
+    # The same clock as in `settle_disabled`.
     now = await uow.now()
     user = await uow.identities.disable_user(name, now)
     if user is None:
@@ -60,27 +60,27 @@ async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool
 
 
 async def wind_up(uow_factory: UnitOfWorkFactory, user: UserRecord, actor: str, *, end: bool) -> int:
-    """Cancel what a disabled user has waiting, or with `end` everything of theirs; returns how many that were.
+    """Cancel waiting jobs and bookings of a disabled user, or with `end` all open ones; returns their number.
 
-    In batches: whoever is interrupted can do it again.
+    In batches, and safe to repeat after an interruption.
     """
     cancelled = 0
     while True:
-        found, done = await until_not_lost(lambda: _batch(uow_factory, user, actor, end=end))
+        open_count, done = await until_not_lost(lambda: _batch(uow_factory, user, actor, end=end))
         cancelled += done
-        # A batch in which nothing could be done would be found again and again.
-        if found < _BATCH or not done:
+        # A batch without any change would be read again and again.
+        if open_count < _BATCH or not done:
             return cancelled
 
 
 async def left(uow: UnitOfWork, user: UserRecord) -> StillHeld:
-    """What they still have."""
+    """The open jobs and bookings of a user."""
     belongings, in_all = await uow.belongings.left(user.id, MOST_SHOWN)
     return StillHeld(tuple(belongings), in_all)
 
 
 async def settle_disabled(uow_factory: UnitOfWorkFactory) -> int:
-    """Cancel what has come in for users while they were disabled; returns how many that were."""
+    """Cancel jobs and requests that arrived after their user was disabled; returns their number."""
     async with uow_factory() as uow:
         users = await uow.identities.unsettled()
     cancelled = 0
@@ -90,38 +90,38 @@ async def settle_disabled(uow_factory: UnitOfWorkFactory) -> int:
         cancelled += await wind_up(uow_factory, user, SYSTEM, end=False)
         if user.disabled_at is not None and now >= user.disabled_at + SETTLES:
             async with uow_factory() as uow:
-                # Under this lock nothing of theirs goes back to its place in line (see `Reservations.apply`).
+                # Under this lock no job of the user is requeued (see `Reservations.apply`).
                 await uow.policies.lock_holders([user.id], ())
                 await uow.identities.note_settled(user.id, now)
     return cancelled
 
 
 async def _batch(uow_factory: UnitOfWorkFactory, user: UserRecord, actor: str, *, end: bool) -> tuple[int, int]:
-    """How many were found, and how many of them cancelled."""
+    """Cancel a batch; the number of open and of cancelled jobs and bookings."""
     async with uow_factory() as uow:
         if user.id not in await uow.policies.lock_holders([user.id], ()):
-            return 0, 0  # they may come in again, and nobody disables or enables them meanwhile
-        listed = uow.belongings.open if end else uow.belongings.waiting
-        found = await listed(user.id, _BATCH)
-        if not found:
+            return 0, 0  # the user was enabled again, and stays so under this lock
+        read = uow.belongings.open if end else uow.belongings.waiting
+        belongings = await read(user.id, _BATCH)
+        if not belongings:
             return 0, 0
-        return len(found), await _cancel(uow, found, f"The user {user.name} is disabled.", actor, end=end)
+        return len(belongings), await _cancel(uow, belongings, f"The user {user.name} is disabled.", actor, end=end)
 
 
-async def _cancel(uow: UnitOfWork, found: list[Belonging], why: str, actor: str, *, end: bool) -> int:
-    booking_ids = [belonging.id for belonging in found if belonging.kind is ReservationKind.BOOKING]
-    job_ids = {belonging.id for belonging in found if belonging.kind is ReservationKind.JOB}
-    # Jobs before bookings, as wherever jobs within bookings are written; and no plan may put more into them meanwhile.
+async def _cancel(uow: UnitOfWork, belongings: list[Belonging], why: str, actor: str, *, end: bool) -> int:
+    booking_ids = [belonging.id for belonging in belongings if belonging.kind is ReservationKind.BOOKING]
+    job_ids = {belonging.id for belonging in belongings if belonging.kind is ReservationKind.JOB}
+    # Jobs before bookings, the general lock order; and no plan may add jobs to them meanwhile.
     await uow.booking_life.hold_planning()
     job_ids |= set(await uow.bookings.jobs_within(booking_ids))
     jobs = await uow.reservations.lock(sorted(job_ids))
     bookings = await uow.bookings.lock(booking_ids)
-    # After every lock: what has gone on meanwhile is left alone, unless everything is to end.
+    # Read after every lock: jobs that have started meanwhile stay, unless everything is to end.
     now = await uow.now()
     changes = [
         decide(job, CancelRequested(actor, by_admin=True, why=why), now)
         for job in jobs.values()
-        if (end and job.status not in FINAL_STATUSES) or _waits(job)
+        if (end and job.status not in FINAL_STATUSES) or JobStatus.QUEUED in (job.status, job.outcome)
     ]
     done = [change for change in changes if change is not None]
     await carry_out(uow, done)
@@ -135,7 +135,3 @@ async def _cancel(uow: UnitOfWork, found: list[Belonging], why: str, actor: str,
         await uow.bookings.cancel(before, after, actor, now)
         told(uow)
     return len(done) + len(before)
-
-
-def _waits(job: Reservation) -> bool:
-    return job.status is JobStatus.QUEUED or job.outcome is JobStatus.QUEUED

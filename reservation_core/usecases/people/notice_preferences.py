@@ -1,4 +1,4 @@
-"""What one wants to hear of."""
+"""Notification preferences: which kinds go to which channels."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -12,20 +12,20 @@ from reservation_core.ports.people.notices import SaidPreferences
 
 
 async def look(uow: UnitOfWork, principal: Principal) -> SaidPreferences:
-    """The caller's own: every kind, with the default where nothing was said."""
+    """The caller's preferences for every kind, with the defaults."""
     return await uow.notices.preferences(principal.user_id)
 
 
 async def replace(
     uow: UnitOfWork,
     principal: Principal,
-    said: Mapping[NoticeKind, Iterable[NoticeChannel]],
+    preferences: Mapping[NoticeKind, Iterable[NoticeChannel]],
     expected_version: int | None,
     now: datetime,
 ) -> SaidPreferences:
-    """Replace the caller's; kinds that are left out have their default again. Answers all of them.
+    """Replace the caller's preferences and return them; missing kinds get their default.
 
-    Raises StaleVersionError when they have changed since they were read.
+    Raises StaleVersionError when the preferences have changed since they were read.
     """
     version = await uow.notices.lock_preferences(principal.user_id)
     if expected_version is not None and expected_version != version:
@@ -33,7 +33,7 @@ async def replace(
             f"What you want to hear of has changed: it is at version {version}, not {expected_version}. "
             "Read it again and decide anew."
         )
-    await uow.notices.prefer(principal.user_id, {kind: frozenset(channels) for kind, channels in said.items()})
+    await uow.notices.prefer(principal.user_id, {kind: frozenset(channels) for kind, channels in preferences.items()})
     await uow.events.append(
         actor=principal.user, kind=PeopleEventKind.NOTICE_PREFERENCES_CHANGED, at=now, subject=f"user:{principal.user}"
     )

@@ -1,4 +1,4 @@
-"""Where one is told: making, trying, confirming and removing targets. Administrators see that one exists."""
+"""Notification targets: create, test, verify and remove them. Administrators see that they exist."""
 
 from datetime import datetime, timedelta
 
@@ -29,9 +29,9 @@ async def create(
     ids: IdSource,
     now: datetime,
 ) -> tuple[NoticeTarget, str | None]:
-    """Make a target; returns it and, of a webhook, the secret that signs what is sent there.
+    """Create a target; returns it and, for a webhook, its signing secret.
 
-    An e-mail address is told nothing until its owner has confirmed it. Raises LimitExceededError.
+    An e-mail address gets no notifications until its owner has verified it. Raises LimitExceededError.
     """
     secret = ids.new_secret("whsec") if channel is NoticeChannel.WEBHOOK else None
     code = ids.new_id("code") if channel is NoticeChannel.EMAIL else None
@@ -52,7 +52,7 @@ async def create(
 async def page(
     uow: UnitOfWork, principal: Principal, *, user: str | None, after: str | None, limit: int
 ) -> list[NoticeTarget]:
-    """The caller's targets; for administrators everybody's, or those of `user`."""
+    """The caller's targets; for administrators those of all users, or of `user`."""
     if not principal.is_admin:
         if user not in (None, principal.user):
             return []
@@ -64,7 +64,7 @@ async def page(
 
 
 async def remove(uow: UnitOfWork, principal: Principal, target_id: str, now: datetime) -> NoticeTarget:
-    """Forget a target: the caller's own, or for administrators anybody's. Raises NotFoundError."""
+    """Remove the caller's target, or as administrator anyone's. Raises NotFoundError."""
     target = await uow.notices.remove_target(target_id, visible_user(principal), now)
     if target is None:
         raise _no_such_target(target_id)
@@ -73,7 +73,7 @@ async def remove(uow: UnitOfWork, principal: Principal, target_id: str, now: dat
 
 
 async def verify(uow: UnitOfWork, principal: Principal, target_id: str, code: str, now: datetime) -> NoticeTarget:
-    """Confirm an e-mail address of one's own. Raises NotFoundError, WrongCodeError."""
+    """Verify the caller's e-mail address. Raises NotFoundError, WrongCodeError."""
     target = await _own(uow, principal, target_id)
     if target.status is not TargetStatus.UNVERIFIED:
         return target
@@ -85,7 +85,7 @@ async def verify(uow: UnitOfWork, principal: Principal, target_id: str, code: st
 
 
 async def try_out(uow: UnitOfWork, principal: Principal, target_id: str, ids: IdSource, now: datetime) -> str:
-    """Send a test to one's own target, or to an unconfirmed address its code again; returns the delivery's id.
+    """Send a test to the caller's target, or the code again to an unverified address; returns the delivery's id.
 
     Raises NotFoundError, and LimitExceededError within a minute of the last one.
     """
@@ -102,7 +102,7 @@ async def try_out(uow: UnitOfWork, principal: Principal, target_id: str, ids: Id
 
 
 async def _own(uow: UnitOfWork, principal: Principal, target_id: str) -> NoticeTarget:
-    """An administrator's word does not make somebody else's address confirmed, nor mail to it wanted."""
+    """The caller's own target: even administrators neither verify nor test targets of other users."""
     target = await uow.notices.target(target_id, principal.user_id)
     if target is None:
         raise _no_such_target(target_id)

@@ -1,6 +1,6 @@
-"""Signing in: a proof of who somebody is elsewhere becomes a short-lived token here.
+"""Sign in: exchange a proof of identity for a short-lived token.
 
-The proof is used up and its token made in one transaction: two servers that get it at once make one token.
+The proof is used up in the transaction that makes the token, so two servers with the same proof make one token.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from reservation_core.usecases.people.tokens import KEPT_WHEN_OVER
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
 SESSION_NAME = "browser session"
-"""What a browser's session is called among its owner's tokens."""
+"""The name of browser sessions among their owner's tokens."""
 _LONGEST_NAME = 200
 
 
@@ -43,7 +43,7 @@ class SignedInUser:
 
 
 class SignInDesk:
-    """Takes proofs and gives tokens."""
+    """Exchanges proofs for tokens."""
 
     def __init__(
         self, uow: UnitOfWorkFactory, checker: ProofChecker, policy: SignInPolicy, ids: IdSource, clock: Clock
@@ -55,7 +55,7 @@ class SignInDesk:
         self._clock = clock
 
     async def sign_in(self, proof: AnyProof, *, session: bool = False) -> SignedInUser:
-        """Check a proof, and make a token for whom it shows, or a browser's session.
+        """Check a proof, and make a token or a browser session for its user.
 
         Raises ProofRefusedError, NotLetInError, ProofUnavailableError.
         """
@@ -101,7 +101,7 @@ async def _use_up(uow: UnitOfWork, checked: CheckedProof, now: datetime) -> None
 
 
 async def _user(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now: datetime) -> UserRecord:
-    """The user of a rule, made where it says so. A sign-in never changes what somebody may do here."""
+    """The user of a sign-in rule, created if the rule says so. A sign-in never changes a user's role."""
     user = await uow.identities.user(entry.user)
     if user is None:
         if not entry.create or entry.user in RESERVED_NAMES:
@@ -109,7 +109,7 @@ async def _user(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now: da
                 f"{identity.name} would be the user {entry.user}, whom there is not. Ask an administrator to make them,"
                 " or to let the sign-in rule create its users."
             )
-        user = await _created(uow, entry, identity, now)
+        user = await _create_user(uow, entry, identity, now)
     if user.disabled_at is not None:
         raise NotLetInError(f"The user {user.name} is disabled. Ask an administrator if that should not be so.")
     if user.role is not entry.role:
@@ -120,15 +120,15 @@ async def _user(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now: da
     return user
 
 
-async def _created(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now: datetime) -> UserRecord:
+async def _create_user(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now: datetime) -> UserRecord:
     try:
         user = await uow.identities.create_user(entry.user, entry.role, now)
     except NameTakenError:
-        # Somebody made the same user at the same moment.
-        found = await uow.identities.user(entry.user)
-        if found is None:
+        # Another request has just created the same user.
+        existing = await uow.identities.user(entry.user)
+        if existing is None:
             raise
-        return found
+        return existing
     await uow.events.append(
         actor=user.name,
         kind=PeopleEventKind.USER_CREATED,

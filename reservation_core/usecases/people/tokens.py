@@ -18,14 +18,14 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal, TokenRecord
 
 KEPT_WHEN_OVER = timedelta(days=7)
-"""For so long tokens are still listed after they have ended."""
-_MOST_TOLD = 200
+"""How long ended tokens are still listed."""
+_MOST_RECORDED = 200
 
 
 async def require_working(uow: UnitOfWork, token_id: str, now: datetime) -> TokenReach:
-    """How far a token or session reaches. Raises ForbiddenError where it works no more.
+    """The reach of a valid token or session. Raises ForbiddenError for an ended one.
 
-    A server remembers callers for a moment. What outlives that moment is made only for who works in the database.
+    Servers cache callers for a moment, so lasting credentials require a check in the database.
     """
     reach = await uow.identities.token_reach(token_id, now)
     if reach is None:
@@ -34,9 +34,9 @@ async def require_working(uow: UnitOfWork, token_id: str, now: datetime) -> Toke
 
 
 async def maker_of(uow: UnitOfWork, principal: Principal, now: datetime) -> tuple[str, TokenReach]:
-    """The token that ends what the caller makes, and its reach: for a browser's session the one that it was begun with.
+    """The token on which the caller's new credentials depend, and its reach.
 
-    Raises ForbiddenError where either works no more.
+    For a browser session it is the token that the session was begun with. Raises ForbiddenError when either has ended.
     """
     maker = principal.session_from or principal.token_id
     await require_working(uow, principal.token_id, now)
@@ -56,18 +56,16 @@ async def create(
     ids: IdSource,
     now: datetime,
 ) -> tuple[TokenRecord, str]:
-    """Make a token for the caller, or (administrators) for `user`; returns it and its secret.
+    """Make a token for the caller, or as administrator for `user`; returns it and its secret.
 
-    It reaches no farther than the token that it is made with, ends with that, and lives for `longest` at most. A token
-    made in a browser's session is made with the token that the session was begun with. Requests with it are charged to
-    its `budget`, and to those of the tokens before it.
-
-    Raises ForbiddenError, NotFoundError for an unknown user, UserDisabledError, LimitExceededError.
+    It reaches no farther than the token that it is made with (in a browser session, the session's token), ends with it,
+    and lives for `longest` at most. Requests are charged to its `budget` and to those of its predecessors. Raises
+    ForbiddenError, NotFoundError for an unknown user, UserDisabledError, LimitExceededError.
     """
     user_id, method = principal.user_id, principal.method
     if user is not None and user != principal.user:
         if not principal.is_admin:
-            # The same words whether that user exists or not.
+            # The same error whether the user exists or not.
             raise ForbiddenError("Only administrators make tokens for others. Leave `user` out to make your own.")
         record = await uow.identities.user(user)
         if record is None:
@@ -103,7 +101,7 @@ async def create(
 async def page(
     uow: UnitOfWork, principal: Principal, *, user: str | None, after: str | None, limit: int
 ) -> list[TokenRecord]:
-    """The caller's tokens; for administrators everybody's, or those of `user`."""
+    """The caller's tokens; for administrators those of all users, or of `user`."""
     if not principal.is_admin:
         if user not in (None, principal.user):
             return []
@@ -115,7 +113,7 @@ async def page(
 
 
 async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: datetime) -> TokenRecord:
-    """End a token: the caller's own, or for administrators anybody's. Raises NotFoundError."""
+    """Revoke the caller's token, or as administrator anyone's. Raises NotFoundError."""
     owner = None if principal.is_admin else principal.user_id
     token = await uow.identities.revoke_token(token_id, owner, now)
     if token is None:
@@ -127,9 +125,9 @@ async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: date
 
 
 async def renew(uow: UnitOfWork, principal: Principal, shown: bytes, digest: bytes, now: datetime) -> TokenRecord:
-    """Give the token that asks, and no other, another secret. `shown` is the digest of the one that it was asked with.
+    """Replace the secret of the calling token. `shown` is the digest of the secret that the request was made with.
 
-    Raises UnknownCallerError for a secret that was replaced already, or a token that ended; NameTakenError.
+    Raises UnknownCallerError for a replaced secret or an ended token; NameTakenError.
     """
     token = await uow.identities.renew_token(principal.token_id, shown, digest, now)
     if token is None:
@@ -143,10 +141,10 @@ async def renew(uow: UnitOfWork, principal: Principal, shown: bytes, digest: byt
 
 
 async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, now: datetime) -> tuple[str, int]:
-    """End all tokens of the caller, or (administrators) of `user`, but the one that asks and those it was made with,
-    and the calendar's address.
+    """Revoke the tokens and the calendar address of the caller, or as administrator of `user`.
 
-    Returns whose they were, and how many. Raises ForbiddenError, NotFoundError for an unknown user.
+    The calling token and its predecessors stay. Returns the user's name and the number of tokens. Raises
+    ForbiddenError, NotFoundError for an unknown user.
     """
     user_id, name = principal.user_id, principal.user
     if user is not None and user != principal.user:
@@ -163,7 +161,7 @@ async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, no
             kind=PeopleEventKind.TOKENS_REVOKED,
             at=now,
             subject=f"user:{name}",
-            data={"user": name, "tokens": len(revoked), "ids": sorted(revoked)[:_MOST_TOLD]},
+            data={"user": name, "tokens": len(revoked), "ids": sorted(revoked)[:_MOST_RECORDED]},
         )
     if await uow.calendar_feeds.remove(user_id):
         await uow.events.append(

@@ -1,4 +1,4 @@
-"""Users: who may use the system. Only administrators make them; ending them is in `disable_user`."""
+"""Users, made by administrators; `disable_user` disables them."""
 
 from datetime import datetime
 
@@ -9,17 +9,17 @@ from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal, UserRecord
 
 RESERVED_NAMES = frozenset({"me", "planner", "system"})
-"""`me` is the caller in addresses; `system` and `planner` are the actors of what nobody asked for."""
+"""`me` is the caller in URLs; `system` and `planner` are actors in the audit log."""
 
 
 def require_admin(principal: Principal) -> None:
-    """Raises ForbiddenError for anybody but an administrator."""
+    """Raises ForbiddenError for users who are not administrators."""
     if not principal.is_admin:
         raise ForbiddenError("Only administrators may do this. Ask one of them to do it for you.")
 
 
 async def create(uow: UnitOfWork, principal: Principal, name: str, role: Role, now: datetime) -> UserRecord:
-    """Make a user. Raises ForbiddenError, NameTakenError."""
+    """Create a user. Raises ForbiddenError, NameTakenError."""
     require_admin(principal)
     if name in RESERVED_NAMES:
         raise NameTakenError(f"{name!r} has a meaning of its own here and can't name a user; choose another name.")
@@ -35,7 +35,7 @@ async def create(uow: UnitOfWork, principal: Principal, name: str, role: Role, n
 
 
 async def enable(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
-    """Let a disabled user in again; nothing changes for one who is not. Raises ForbiddenError, NotFoundError."""
+    """Enable a disabled user; idempotent. Raises ForbiddenError, NotFoundError."""
     require_admin(principal)
     before = await uow.identities.user(name)
     user = await uow.identities.enable_user(name)
@@ -49,7 +49,7 @@ async def enable(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord
 
 
 async def find(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
-    """One user: oneself (also as `me`), or for administrators anybody. Raises NotFoundError."""
+    """One user: the caller (also as `me`), or for administrators any. Raises NotFoundError."""
     wanted = principal.user if name == "me" else name
     if principal.is_admin or wanted == principal.user:
         user = await uow.identities.user(wanted)
@@ -65,5 +65,5 @@ async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limi
 
 
 def unknown_user(name: str) -> NotFoundError:
-    """The same words whether there never was such a user or the caller may not see them."""
+    """The same error for missing users and those that the caller may not see."""
     return NotFoundError(f"There is no user {name!r}, or they are not yours to see. GET /v1/users/me shows yourself.")

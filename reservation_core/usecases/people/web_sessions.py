@@ -1,4 +1,4 @@
-"""A browser's session: a token of its own that nobody is shown, made from one that its owner showed."""
+"""Browser sessions: tokens that are never shown, made from a token that their owner showed."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from reservation_core.usecases.people.tokens import KEPT_WHEN_OVER
 
 @dataclass(frozen=True, slots=True)
 class WebSession:
-    """A session, and the secret that the browser keeps."""
+    """A session and its secret, which the browser keeps."""
 
     token: TokenRecord
     expires_at: datetime
@@ -26,10 +26,9 @@ class WebSession:
 async def open_session(
     uow: UnitOfWork, shown: Principal, *, lasts: timedelta, ids: IdSource, now: datetime
 ) -> WebSession:
-    """Begin a session of whoever showed a token; it ends after `lasts`, or with that token if that is sooner.
+    """Begin a session for the owner of a shown token; it ends after `lasts`, or earlier with the token.
 
-    It is good for what the token is good for. Raises ForbiddenError for a service's token (pages are for people), and
-    for a token with which nothing is read.
+    It has the token's scopes. Raises ForbiddenError for a service's token, and for a token without the scope `read`.
     """
     if shown.role is Role.SERVICE:
         raise ForbiddenError("This is a service's token, and the pages are for people. Sign in with a token of yours.")

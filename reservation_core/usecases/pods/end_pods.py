@@ -1,8 +1,8 @@
-"""Ending pods that people made: past their time, or when bookings need the cards of those without a right to stay.
+"""End foreign pods: after their time, or when bookings need the GPUs of preemptible ones.
 
-Each look decides anew from what the cluster shows, the ledger and what is remembered, so a missed one is made up by the
-next. The database's clock decides. Each step is noted first and taken then: a process killed in between has noted it
-once, and the next look takes it. Several processes may look beside each other.
+Every run decides from the cluster, the ledger and the stored state of pods, so the next one makes up for a missed one.
+The database's clock decides. A step is stored before it is taken, so a killed process loses no step. Several processes
+may run at the same time.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from reservation_core.usecases.pods.report_guarded_pods import PodReporter
 _NAMESPACES_AT_ONCE = 8
 _MOST_NAMED = 20
 _LEAST = -(2**40)
-"""Less than any pod's priority, which has 32 bits."""
+"""Below any pod's priority, which has 32 bits."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PodEndRules:
-    """`lead`: so long before a booking begins its cards are made free. `grace_s`: what pods get at most to end."""
+    """`lead`: how long before a booking its GPUs are freed. `grace_s`: the longest grace of pods in seconds."""
 
     ends: EndRules = field(default_factory=EndRules)
     lead: timedelta = timedelta(seconds=60)
@@ -55,7 +55,7 @@ class PodEndRules:
 
 @dataclass(frozen=True, slots=True)
 class PodEndReport:
-    """What one look did: pods that were warned, asked to go, kept by a budget, or could not be asked."""
+    """The numbers of pods that were warned, asked to end, kept by a disruption budget, or not reachable."""
 
     warned: int = 0
     asked: int = 0
@@ -70,7 +70,7 @@ class _Due:
 
 
 class PodEnder:
-    """One who ends pods; `begin` before it sees any."""
+    """Ends pods; `begin` must precede the first list of pods."""
 
     def __init__(self, uow: UnitOfWorkFactory, pods: GuardedPods, rules: PodEndRules) -> None:
         self._uow = uow
@@ -81,16 +81,16 @@ class PodEnder:
         self._seen: set[str] = set()
 
     async def begin(self) -> None:
-        """From now on pods are looked for: whoever was known before, and is not found then, is gone."""
+        """Start listing pods: a pod that was known before and is not listed afterwards is gone."""
         async with self._uow(one_statement=True) as uow:
             self._since = await uow.now()
         self._seen.clear()
 
     async def run(self, pods: Mapping[str, GuardedPod]) -> PodEndReport:
-        """Look once at all there are, by uid, and do what is due. Raises DatabaseUnavailableError."""
+        """Take all due steps for all pods, by uid. Raises DatabaseUnavailableError."""
         due = await self._decide(pods)
         for due_pod in due:
-            self._tell(due_pod)
+            self._notify(due_pod)
         marked = [due_pod for due_pod in due if due_pod.ending.mark]
         going = [due_pod for due_pod in due if due_pod.ending.step is not EndingStep.NOTHING]
         gate = asyncio.Semaphore(_NAMESPACES_AT_ONCE)
@@ -106,7 +106,7 @@ class PodEnder:
         return PodEndReport(warned, asked, len(kept), sum(outcome[1] for outcome in outcomes))
 
     async def _decide(self, pods: Mapping[str, GuardedPod]) -> list[_Due]:
-        """Read, decide and note, in one transaction."""
+        """Read, decide and store steps in one transaction."""
         enforced = [pod for pod in pods.values() if pod.enforced]
         async with self._uow() as uow:
             await uow.pod_endings.take_turn()
@@ -149,25 +149,25 @@ class PodEnder:
         return due
 
     def _was_seen(self, memory: Memory) -> bool:
-        """Whether its absence says that it is gone: others may have seen a pod that was made since."""
+        """Whether a missing pod is gone: it may also be a newer one that another process has stored."""
         return memory.uid in self._seen or (self._since is not None and memory.seen_at < self._since)
 
     async def _needed(
         self, uow: UnitOfWork, pods: Mapping[str, GuardedPod], read: Mapping[str, Memory]
     ) -> dict[str, str]:
-        """Why those go whose cards are needed, by uid."""
+        """Why preemptible pods end whose GPUs are needed, by uid."""
         preemptible = [
             pod
             for pod in pods.values()
             if pod.enforced and pod.node is not None and read[pod.uid].preemptible and pod.finished_at is None
         ]
         needs = await uow.pod_endings.needed_cards({pod.node for pod in preemptible if pod.node}, self._rules.lead)
-        found = {}
+        reasons = {}
         for need in needs:
             here = [pod for pod in preemptible if pod.node == need.node]
             for uid in victims(_need(need, pods, here), [_preemptible(pod) for pod in here]):
-                found[uid] = needed_by(min(need.needed.values()))
-        return found
+                reasons[uid] = needed_by(min(need.needed.values()))
+        return reasons
 
     async def _overbooked(
         self,
@@ -177,20 +177,20 @@ class PodEnder:
         bookings: Mapping[str, BookedTime],
         now: datetime,
     ) -> dict[str, str]:
-        """Why those go that use more together than their booking has, by uid."""
+        """Why pods end that together use more than their booking has, by uid."""
         by_booking: dict[str, list[Occupant]] = {}
         for pod in pods:
             booking = bookings.get(read[pod.uid].booking_id or "")
             if booking is None or not _uses(pod, booking, read[pod.uid], now):
                 continue
             by_booking.setdefault(booking.booking_id, []).append(_occupant(pod, read[pod.uid]))
-        found = {}
-        for card in await uow.pod_endings.booked_cards(by_booking):
-            for uid in too_many(card.cards, [*card.jobs, *by_booking[card.booking_id]]):
-                found[uid] = overbooked(card.booking_id, card.cards)
-        return found
+        reasons = {}
+        for use in await uow.pod_endings.booked_cards(by_booking):
+            for uid in too_many(use.cards, [*use.jobs, *by_booking[use.booking_id]]):
+                reasons[uid] = overbooked(use.booking_id, use.cards)
+        return reasons
 
-    def _tell(self, due: _Due) -> None:
+    def _notify(self, due: _Due) -> None:
         end = due.ending
         if end.warn and end.end is not None:
             note = f"This pod will be ended at {end.end:%Y-%m-%d %H:%M} UTC: {end.why} Save your work."
@@ -207,18 +207,17 @@ class PodEnder:
         async with gate:
             for due_pod in of_namespace:
                 try:
-                    assert due_pod.ending.end is not None  # noqa: S101 - there is nothing to mark without
+                    assert due_pod.ending.end is not None  # noqa: S101 - marked endings have an end
                     await self._pods.mark_end(due_pod.pod, due_pod.ending.end)
                 except ClusterUnavailableError as problem:
                     failed += 1
-                    _log.warning("an end could not be marked; trying again", pod=str(due_pod.pod), why=str(problem))
+                    _log.warning("could not mark a pod's end; trying again", pod=str(due_pod.pod), why=str(problem))
         return [], failed
 
     async def _end(self, of_namespace: Sequence[_Due], gate: asyncio.Semaphore) -> tuple[list[Memory], int]:
-        """One after the other; answers those that a budget kept, and how many could not be asked.
+        """End a namespace's pods one after the other; those that a budget kept, and the number of failures.
 
-        A cluster that does not answer is not asked about the others: the next look decides anew, and not on what was
-        decided long ago.
+        When the cluster does not answer, the rest is left to the next run, which decides again.
         """
         kept, failed = [], 0
         async with gate:
@@ -232,15 +231,15 @@ class PodEnder:
                     kept.append(due_pod.ending.after)
                 except EndRefusedError as problem:
                     failed += 1
-                    _log.warning("a pod could not be ended; trying again", pod=str(due_pod.pod), why=str(problem))
+                    _log.warning("could not end a pod; trying again", pod=str(due_pod.pod), why=str(problem))
                 except ClusterUnavailableError as problem:
                     failed += 1
-                    _log.warning("the cluster does not end pods now; trying again", why=str(problem))
+                    _log.warning("the cluster ends no pods now; trying again", why=str(problem))
                     break
         return kept, failed
 
     async def _note_kept(self, kept: Sequence[Memory]) -> None:
-        """Since when their budgets keep them."""
+        """Store since when disruption budgets keep pods."""
         async with self._uow() as uow:
             await uow.pod_endings.take_turn()
             now = await uow.now()
@@ -252,23 +251,23 @@ class PodEnder:
 
 
 def _need(need: NeededCards, pods: Mapping[str, GuardedPod], candidates: Collection[GuardedPod]) -> NodeNeed:
-    """What others of the node have is taken, but for those whose booking's cards there are needed anyway."""
-    ours = {pod.uid for pod in candidates}
-    theirs = set(need.needed.values())
+    """The need of a node, with GPUs of other pods as taken, unless they use a booking that needs GPUs there."""
+    candidate_uids = {pod.uid for pod in candidates}
+    booking_ids = set(need.needed.values())
     taken = sum(
         pod.gpus
         for pod in pods.values()
         if pod.node == need.node
-        and pod.uid not in ours
+        and pod.uid not in candidate_uids
         and pod.cards is None
         and pod.finished_at is None
-        and pod.booking_id not in theirs
+        and pod.booking_id not in booking_ids
     )
     return NodeNeed(need.cards, frozenset(need.needed), need.types, taken)
 
 
 def _uses(pod: GuardedPod, booking: BookedTime, memory: Memory, now: datetime) -> bool:
-    """Whether it is on cards of its booking now, and goes on to be."""
+    """Whether a pod uses GPUs of its booking and is not leaving."""
     running = pod.node is not None and pod.gpus > 0 and pod.finished_at is None and not pod.leaving
     held = booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and booking.begins <= now < booking.ends
     return running and held and booking.user == memory.owner and not memory.preemptible
@@ -280,24 +279,29 @@ def _occupant(pod: GuardedPod, memory: Memory) -> Occupant:
 
 
 def _preemptible(pod: GuardedPod) -> Preemptible:
-    """A pod that is leaving anyway is counted on first."""
+    """A pod as a victim; one that is leaving anyway is chosen first."""
     cards = None if pod.cards is None else frozenset(pod.cards)
     priority, began = (_LEAST, None) if pod.leaving else (pod.priority, pod.began)
     return Preemptible(pod.uid, pod.gpus, priority, began, cards, pod.gpu_type)
 
 
 def _by_namespace(due: Sequence[_Due]) -> list[list[_Due]]:
-    return [list(due_pods) for _, due_pods in groupby(due, lambda one: one.pod.namespace)]
+    return [list(due_pods) for _, due_pods in groupby(due, lambda due_pod: due_pod.pod.namespace)]
 
 
 def _records(due: Sequence[_Due], bookings: Collection[str]) -> list[EndingRecord]:
-    """A line for each pod that is asked to go or kept, and one for all of a booking that are warned together."""
+    """An event for every pod that is asked to end or kept, and one for all warned pods of a booking."""
     records: dict[tuple[str, str, str], EndingRecord] = {}
     for due_pod in due:
         pod, end = due_pod.pod, due_pod.ending
         booking_id = end.after.booking_id if end.after.booking_id in bookings else None
-        said = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "gpus": pod.gpus}
-        data: dict[str, object] = {**said, "owner": end.after.owner}
+        data: dict[str, object] = {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "gpus": pod.gpus,
+            "owner": end.after.owner,
+        }
         if end.end is not None:
             data["ends_at"] = end.end.isoformat()
         for kind, happened in (

@@ -1,4 +1,4 @@
-"""Pods of namespaces where bookings are enforced, reported as use of their bookings, and their ends."""
+"""Report pods of namespaces with enforced bookings, and their ends, as use of their bookings."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,12 +17,12 @@ _MORE_THAN_ANY_BOOKING = 2**20
 
 
 class PodReporter:
-    """Reports each pod when it begins, when it ends, and now and then between: it may go on in another booking."""
+    """Reports a pod at its start, at its end and regularly in between, as it may continue in another booking."""
 
     def __init__(self) -> None:
         self._reported: dict[str, tuple[bool, int]] = {}
         self._written: dict[str, tuple[bool, int]] = {}
-        self._looks = 0
+        self._runs = 0
 
     async def report(
         self,
@@ -31,8 +31,8 @@ class PodReporter:
         memories: Mapping[str, Memory],
         gone: Sequence[Memory],
     ) -> None:
-        """Report what has changed since the last look that was `committed`; the first reports everything."""
-        self._looks += 1
+        """Report changes since the last `committed` run; the first run reports everything."""
+        self._runs += 1
         now = await uow.now()
         reports = [_of_gone(memory, memory.owner, now) for memory in gone if memory.owner is not None]
         self._written = {pod.uid: self._reported[pod.uid] for pod in pods if pod.uid in self._reported}
@@ -48,14 +48,14 @@ class PodReporter:
                 continue
             ended = pod.finished_at is not None
             last = self._reported.get(pod.uid)
-            if last is None or last[0] != ended or (not ended and self._looks - last[1] >= _AGAIN_AFTER):
-                self._written[pod.uid] = ended, self._looks
+            if last is None or last[0] != ended or (not ended and self._runs - last[1] >= _AGAIN_AFTER):
+                self._written[pod.uid] = ended, self._runs
                 reports.append(_of_pod(pod, owner, memories.get(pod.uid)))
         for start in range(0, len(reports), _BATCH):
             await report_pods(uow, _REPORTER, reports[start : start + _BATCH])
 
     def committed(self) -> None:
-        """The transaction of the last report has committed."""
+        """Confirm that the transaction of the last report has committed."""
         self._reported = self._written
 
 
@@ -86,7 +86,7 @@ def _of_pod(pod: GuardedPod, owner: str, memory: Memory | None) -> PodReport:
 
 
 def _of_gone(memory: Memory, owner: str, now: datetime) -> PodReport:
-    """It ended unseen, just now as far as is known. Its cards fit no booking: nothing is begun by this."""
+    """The end, now, of a pod that has vanished. Its number of GPUs fits no booking, so the report begins no use."""
     return PodReport(
         user=owner,
         namespace=memory.namespace,

@@ -1,4 +1,4 @@
-"""Pods of others that use bookings: taken in from what watches a cluster, so that they count as use."""
+"""Take in reports about foreign pods, so that they count as use of bookings."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from reservation_core.usecases.pods.schedulability import require_service
 
 
 async def report_pods(uow: UnitOfWork, principal: Principal, reports: Sequence[PodReport]) -> list[Judged]:
-    """Take reports in, and say what each has come to; the same reports again change nothing.
+    """Take reports in, and return the verdict of every report; idempotent.
 
-    A booking that is being given up is waited for, and what is reported first keeps it. Raises ForbiddenError for
-    anybody but a service or an administrator.
+    Concurrent changes of the bookings are waited for. Raises ForbiddenError unless the caller is a service or an
+    administrator.
     """
     require_service(principal)
     if not reports:
@@ -21,7 +21,7 @@ async def report_pods(uow: UnitOfWork, principal: Principal, reports: Sequence[P
     bookings = await uow.admissions.hold(reports, await uow.now())
     slots = await uow.admissions.slots(bookings)
     known = await uow.admissions.of_pods(sorted({report.uid for report in reports}))
-    # After the locks: what is judged by it can't be older than what they were waited for.
+    # Read after the locks, so that it is not before the changes that were waited for.
     now = await uow.now()
     register = Register(slots, known, now)
     judged = [register.report(report) for report in reports]

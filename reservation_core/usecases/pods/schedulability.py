@@ -1,4 +1,4 @@
-"""Whether a user may use GPUs now, and until when: for what enforces bookings in clusters."""
+"""Whether a user may use GPUs now, and until when; for the enforcement of bookings in clusters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _NOW = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class UserVerdict:
-    """Whether, and by what.
+    """The verdict and its reason.
 
-    `until`: the end of the booking; without one, when so many GPUs are not free any more by the calendar (None: that
-    is not in sight). `gpus` None: as many as there are. `nodes`: where the booking's cards are, in a question about a
-    pod those where it has room for it, those with the most of it where there are too many; None without a booking.
+    `until`: the end of the booking; without one, until when the calendar has so many free GPUs (None: no end known).
+    `gpus` None: no limit. `nodes`: the nodes of the booking, for a pod those with enough unused GPUs, and of too many
+    those with the most; None without a booking.
     """
 
     schedulable: bool
@@ -36,14 +36,14 @@ class UserVerdict:
 
 
 def require_service(principal: Principal) -> None:
-    """Raises ForbiddenError for anybody but a service or an administrator."""
+    """Raises ForbiddenError unless the caller is a service or an administrator."""
     if principal.role is not Role.SERVICE and not principal.is_admin:
         raise ForbiddenError("Only services and administrators ask this. An administrator can make a service's token.")
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPod:
-    """The pod that a question is about; `uid` None: it is not there yet."""
+    """The pod in question; `uid` None: it does not exist yet."""
 
     uid: str | None = None
 
@@ -59,9 +59,9 @@ async def schedulability(
 ) -> UserVerdict:
     """Whether `user` may use so many GPUs of a type (None: any) now.
 
-    A booking whose slot it is says yes; so does a policy that asks for no booking, within its quotas and where so many
-    are free. In a question about a `pod`, what else runs in the booking is not free. Raises ForbiddenError for anybody
-    but a service or an administrator.
+    Allowed during a booking's slot, and by a policy that requires no booking, within quotas and if enough GPUs are
+    free. For a `pod`, GPUs of the booking that are in use don't count. Raises ForbiddenError unless the caller is a
+    service or an administrator.
     """
     require_service(principal)
     record = await uow.identities.user(user)
@@ -82,11 +82,12 @@ async def schedulability(
 
 
 async def _by_booking(uow: UnitOfWork, able: Sequence[Entitlement], gpus: int, pod: JudgedPod | None) -> UserVerdict:
-    """By the first booking with a node for the pod; by the first at all where none has one, or nobody asks for that."""
+    """The verdict by the first booking with a node for the pod, or by the first booking."""
     chosen, nodes = able[0], list[NodeOfBooking]()
     for booking in able:
-        found = await uow.entitlements.nodes_of(booking.booking_id, booking.gpu_type, None if pod is None else pod.uid)
-        fitting = [node for node in found if pod is None or node.unused >= gpus]
+        uid = None if pod is None else pod.uid
+        all_nodes = await uow.entitlements.nodes_of(booking.booking_id, booking.gpu_type, uid)
+        fitting = [node for node in all_nodes if pod is None or node.unused >= gpus]
         if fitting:
             chosen, nodes = booking, fitting
             break
@@ -110,7 +111,7 @@ async def _without_booking(
     if not types:
         return UserVerdict(False, f"There are no {what} that get new work. GET /v1/gpus shows what there is.")
     policy = (await uow.policies.current()).policy
-    # Without a type asked for it may be any: whichever it is must be allowed, and last for so long.
+    # Without a requested type, every type must be allowed, as the pod may get any.
     limits = {availability.gpu_type: policy.limits(user.name, None, availability.gpu_type) for availability in types}
     if any(limit.booking_required is None or limit.booking_required.value for limit in limits.values()):
         if booked:

@@ -1,4 +1,4 @@
-"""The policy: administrators change it, everybody sees what is said of them; every change is on record."""
+"""The policy: administrators change it, users see the rules that concern them; the audit log has every change."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -17,7 +17,7 @@ FILE = "policy file"
 
 
 async def visible(uow: UnitOfWork, principal: Principal) -> list[StoredRule]:
-    """The rules that bear on the caller, the least specific first; for administrators all."""
+    """The rules that concern the caller, the least specific first; for administrators all."""
     stored = await uow.policies.rules()
     if principal.is_admin:
         return stored
@@ -28,7 +28,7 @@ async def visible(uow: UnitOfWork, principal: Principal) -> list[StoredRule]:
 
 
 async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRule:
-    """One scope's rules. Raises NotFoundError, also for what is said of others."""
+    """The rules of a scope. Raises NotFoundError, also for rules about other users."""
     for rule in await visible(uow, principal):
         if rule.rule.scope == scope:
             return rule
@@ -38,10 +38,7 @@ async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRul
 async def put(
     uow: UnitOfWork, principal: Principal, scope: Scope, rules: Rules, expected_version: int | None, now: datetime
 ) -> StoredRule:
-    """Replace what a scope says.
-
-    Raises ForbiddenError, StaleVersionError, or NotFoundError for a scope of a user or project that there is not.
-    """
+    """Replace the rules of a scope. Raises ForbiddenError, StaleVersionError, NotFoundError for its user or project."""
     require_admin(principal)
     if rules.is_empty:
         raise ForbiddenError("These rules say nothing. Set a field, or DELETE the scope's rules.")
@@ -59,7 +56,7 @@ async def put(
 async def delete(
     uow: UnitOfWork, principal: Principal, scope: Scope, expected_version: int | None, now: datetime
 ) -> StoredRule:
-    """Say nothing of a scope any more. Raises ForbiddenError, NotFoundError, StaleVersionError."""
+    """Delete all rules of a scope. Raises ForbiddenError, NotFoundError, StaleVersionError."""
     require_admin(principal)
     before = await uow.policies.lock_rule(scope)
     if before is None:
@@ -71,10 +68,10 @@ async def delete(
 
 
 async def apply_file(uow: UnitOfWork, rules: Iterable[PolicyRule], digest: bytes, now: datetime) -> int | None:
-    """Make the policy say what a file says, if it is another file than the last one; returns how many scopes changed.
+    """Apply a policy file unless it is the last one; returns the number of changed scopes.
 
-    Scopes that an earlier file named and this one does not are dropped; what administrators set for other scopes stays.
-    None: this very file was applied before, and what was changed since stays changed.
+    Scopes of an earlier file that this one lacks are deleted; rules of administrators for other scopes stay. None: this
+    file was the last one, and later changes stay.
     """
     if await uow.policies.lock_file() == digest:
         return None
@@ -87,24 +84,24 @@ async def apply_file(uow: UnitOfWork, rules: Iterable[PolicyRule], digest: bytes
         for scope in gone:
             await _record(uow, FILE, scope, before[scope].rule.rules, None, now)
             changed += 1
-    for scope, said in wanted.items():
+    for scope, new in wanted.items():
         old = before.get(scope)
-        if old is not None and old.rule.rules == said and old.from_file:
+        if old is not None and old.rule.rules == new and old.from_file:
             continue
-        await uow.policies.put_rule(scope, said, by=FILE, from_file=True, now=now)
-        if old is None or old.rule.rules != said:
-            await _record(uow, FILE, scope, None if old is None else old.rule.rules, said, now)
+        await uow.policies.put_rule(scope, new, by=FILE, from_file=True, now=now)
+        if old is None or old.rule.rules != new:
+            await _record(uow, FILE, scope, None if old is None else old.rule.rules, new, now)
             changed += 1
     await uow.policies.keep_file(digest)
     return changed
 
 
 async def forget_project(uow: UnitOfWork, actor: str, project: str, now: datetime) -> None:
-    """Drop the rules of a project that is gone."""
-    theirs = [rule for rule in await uow.policies.rules() if rule.rule.scope.project == project]
-    if theirs:
-        await uow.policies.delete_rules([rule.rule.scope for rule in theirs])
-        for rule in theirs:
+    """Delete the rules of a deleted project."""
+    rules = [rule for rule in await uow.policies.rules() if rule.rule.scope.project == project]
+    if rules:
+        await uow.policies.delete_rules([rule.rule.scope for rule in rules])
+        for rule in rules:
             await _record(uow, actor, rule.rule.scope, rule.rule.rules, None, now)
 
 
@@ -116,30 +113,31 @@ async def _record(
         kind=SystemEventKind.POLICY_CHANGED,
         at=now,
         subject=f"policy:{scope}",
-        data={"before": _told(before), "after": _told(after)},
+        data={"before": _described(before), "after": _described(after)},
     )
 
 
-def _told(rules: Rules | None) -> dict[str, Any] | None:
+def _described(rules: Rules | None) -> dict[str, Any] | None:
     if rules is None:
         return None
-    found: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     for field in fields(rules):
         value = getattr(rules, field.name)
         match value:
             case None:
                 continue
             case Unlimited():
-                found[field.name] = value.value
+                described[field.name] = value.value
             case timedelta():
-                found[field.name] = value.total_seconds()
+                described[field.name] = value.total_seconds()
             case tuple():
-                found[field.name] = [
-                    {"within": one.starts_within.total_seconds(), "lifts": sorted(one.lifts)} for one in value
+                described[field.name] = [
+                    {"within": relaxation.starts_within.total_seconds(), "lifts": sorted(relaxation.lifts)}
+                    for relaxation in value
                 ]
             case _:
-                found[field.name] = value
-    return found
+                described[field.name] = value
+    return described
 
 
 def _check_version(stored: StoredRule | None, expected: int | None, scope: Scope) -> None:

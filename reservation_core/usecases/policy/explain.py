@@ -1,4 +1,4 @@
-"""May I, and if not, why, and when? The whole answer to a request that is not made."""
+"""Explain whether the policy permits a request, and if not, why and from when on, without making it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ from reservation_core.ports.people.identities import Principal
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Every rule that is broken, from which start on none would be, and every limit that concerns the request.
+    """All broken rules, the earliest start that breaks none, and all limits that concern the request.
 
-    Of a request that names no type these are of the type on which the fewest rules are broken.
+    Without a type, these are for the type with the fewest broken rules.
     """
 
     broken: Sequence[RuleBreach]
@@ -32,7 +32,7 @@ class Explained:
 
 
 async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, now: datetime) -> Explained:
-    """Hold a request of the caller's, or (administrators) of `request.user`, against the policy.
+    """Check a request of the caller, or as administrator of `request.user`, against the policy.
 
     Raises ForbiddenError, NotFoundError for an unknown user.
     """
@@ -47,7 +47,7 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
     project = request.project
     foreign = project is not None and project not in await uow.projects.of_user(user_id)
     if foreign:
-        # What it allows and holds is not theirs to know.
+        # Rules and usage of a foreign project are not shown.
         request = replace(request, project=None)
     policy = (await uow.policies.current()).policy
     types = {gpu_type for gpu_type, _, _ in await uow.inventory.gpu_counts()} if request.gpu_type is None else set()
@@ -71,8 +71,8 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
         broken = [not_in_project(project, f"{request.user} is"), *broken]
         earliest = None
     if principal.budget_id is not None and user_id == principal.user_id:
-        asked = request.gpus * length_micros(request.duration)
-        beyond = refused(await uow.budgets.view(principal.budget_id), asked, now)
+        charge = request.gpus * length_micros(request.duration)
+        beyond = refused(await uow.budgets.view(principal.budget_id), charge, now)
         if beyond is not None:
             broken, earliest = [*broken, beyond], None
     request = replace(request, gpu_type=verdict.gpu_type)

@@ -1,4 +1,4 @@
-"""Preview the effects of a change of the policy, before it is made."""
+"""Preview the effects of a policy change."""
 
 import asyncio
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from reservation_core.usecases.rehearse import rehearse
 
 @dataclass(frozen=True, slots=True)
 class PolicyPreview:
-    """The rule as it would be, and what of that which is there would break it."""
+    """The changed rule, and the jobs and bookings that would break it."""
 
     stored: StoredRule
     affected: tuple[AffectedByPolicy, ...]
@@ -40,7 +40,7 @@ async def preview(
     expected_version: int | None,
     now: datetime,
 ) -> PolicyPreview:
-    """What `change_policy.put` would do, which is not done, and to whom. Raises what that raises."""
+    """The effects of `change_policy.put`, without the change. Raises what that raises."""
 
     async def act(uow: UnitOfWork) -> _Read:
         before = (await uow.policies.current()).policy
@@ -51,6 +51,6 @@ async def preview(
         return _Read(stored, before, after, await uow.policies.open_reservations(), (*held, *spent))
 
     read = await rehearse(uow_factory, act)
-    # With thousands of bookings this takes a while: others are answered meanwhile.
-    found = await asyncio.to_thread(affected_by, read.before, read.after, read.opened, read.holdings, now)
-    return PolicyPreview(read.stored, tuple(found))
+    # In a thread, as it takes long with thousands of bookings.
+    affected = await asyncio.to_thread(affected_by, read.before, read.after, read.opened, read.holdings, now)
+    return PolicyPreview(read.stored, tuple(affected))

@@ -1,4 +1,4 @@
-"""Projects: administrators make them and say who is in them; members see them."""
+"""Projects: administrators create them and manage their members; members see them."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from reservation_core.usecases.policy.change_policy import forget_project
 
 
 async def create(uow: UnitOfWork, principal: Principal, name: str, title: str | None, now: datetime) -> Project:
-    """Make a project without members. Raises ForbiddenError, NameTakenError."""
+    """Create a project without members. Raises ForbiddenError, NameTakenError."""
     require_admin(principal)
     project = await uow.projects.create(name, title, now)
     await uow.events.append(
@@ -22,7 +22,7 @@ async def create(uow: UnitOfWork, principal: Principal, name: str, title: str | 
 
 
 async def find(uow: UnitOfWork, principal: Principal, name: str) -> Project:
-    """A project that the caller is in; for administrators any. Raises NotFoundError."""
+    """A project of the caller; for administrators any. Raises NotFoundError."""
     project = await uow.projects.get(name)
     if project is None or not (principal.is_admin or principal.user in project.members):
         raise _unknown(name)
@@ -35,10 +35,7 @@ async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limi
 
 
 async def delete(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> Project:
-    """End a project, and with it its rules; what was held for it stays on record under its name.
-
-    Raises ForbiddenError, NotFoundError.
-    """
+    """Delete a project with its rules; its usage stays under its name. Raises ForbiddenError, NotFoundError."""
     require_admin(principal)
     project = await find(uow, principal, name)
     await uow.projects.delete(name)
@@ -54,7 +51,7 @@ async def delete(uow: UnitOfWork, principal: Principal, name: str, now: datetime
 
 
 async def add_member(uow: UnitOfWork, principal: Principal, name: str, user: str, now: datetime) -> Project:
-    """Take a user in; a second time changes nothing. Raises ForbiddenError, NotFoundError."""
+    """Add a member; idempotent. Raises ForbiddenError, NotFoundError."""
     require_admin(principal)
     await find(uow, principal, name)
     if await uow.projects.add_member(name, (await _user(uow, user)).id):
@@ -63,7 +60,7 @@ async def add_member(uow: UnitOfWork, principal: Principal, name: str, user: str
 
 
 async def remove_member(uow: UnitOfWork, principal: Principal, name: str, user: str, now: datetime) -> Project:
-    """Take a user out; what they hold for the project goes on. Raises ForbiddenError, NotFoundError."""
+    """Remove a member, whose jobs for the project go on. Raises ForbiddenError, NotFoundError."""
     require_admin(principal)
     await find(uow, principal, name)
     if not await uow.projects.remove_member(name, (await _user(uow, user)).id):

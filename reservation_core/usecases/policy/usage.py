@@ -1,4 +1,4 @@
-"""Past holders of GPUs: reports, one's own or for administrators everybody's; fair share, and sums."""
+"""Usage of GPUs: reports of the caller's usage, or for administrators of all users; fair shares; sums."""
 
 from datetime import datetime, timedelta
 
@@ -11,13 +11,13 @@ from reservation_core.usecases.jobs.visible_jobs import visible_user
 _SUMMED_AT_ONCE = 20_000
 _RESERVATIONS_AT_ONCE = 1_000
 _HOURS_AT_ONCE = 50_000
-"""Of cards. What one transaction sums is bounded by this as well: 64 cards booked for a month are as much."""
+"""GPU-hours that one transaction sums up at most, as many as 64 GPUs for a month."""
 
 
 async def report(
     uow: UnitOfWork, principal: Principal, by: UsageBy, start: datetime, end: datetime, now: datetime
 ) -> UsageReport:
-    """What the caller held in [start, end) and before now; for administrators what everybody held."""
+    """The caller's usage in [start, end) before now; for administrators that of all users."""
     return await uow.usage.report(by, start, end, visible_user(principal), now)
 
 
@@ -30,19 +30,19 @@ async def series(
     step: timedelta,
     now: datetime,
 ) -> UsageSeries:
-    """The same step by step."""
+    """The same in steps."""
     return await uow.usage.series(by, start, end, step, visible_user(principal), now)
 
 
 async def share_ranks(uow_factory: UnitOfWorkFactory, half_life: timedelta, now: datetime) -> dict[int, int]:
-    """Bring everybody's decayed usage up to now; who goes first among equals (see `fair_share.ranks`)."""
+    """Update the decayed usage of all users, and return their ranks (see `fair_share.ranks`)."""
     async with uow_factory() as uow:
         await uow.usage.bring_shares_up(half_life, now)
         return ranks(await uow.usage.shares())
 
 
 async def sum_up_given_back(uow_factory: UnitOfWorkFactory) -> int:
-    """Add what was given back a while ago to the sums by week that quotas on GPU-hours read; returns how many rows."""
+    """Add old ended holdings to the weekly sums for quotas on GPU-hours; returns their number."""
     summed = 0
     while True:
         async with uow_factory() as uow:
@@ -53,12 +53,12 @@ async def sum_up_given_back(uow_factory: UnitOfWorkFactory) -> int:
 
 
 async def sum_up_usage(uow_factory: UnitOfWorkFactory) -> int:
-    """Add reservations that were over a while ago to the sums that reports read; returns how many they were."""
+    """Add old ended reservations to the sums for reports; returns their number."""
     summed = 0
     while True:
         async with uow_factory() as uow:
             before = await uow.now() - SUMMED_AFTER
-            found = await uow.usage.sum_up_usage(before, _RESERVATIONS_AT_ONCE, _HOURS_AT_ONCE)
-        if not found:
+            count = await uow.usage.sum_up_usage(before, _RESERVATIONS_AT_ONCE, _HOURS_AT_ONCE)
+        if not count:
             return summed
-        summed += found
+        summed += count

@@ -1,9 +1,8 @@
-"""Pods that no live row accounts for: what is left over is removed, what the ledger forgot is taken up again, and what
-nobody knows is reported and left alone.
+"""Pods that no live row accounts for: remove orphans, adopt pods that the ledger forgot, and report unknown pods.
 
-A pod is ended only when its row is known to be over or past its attempt. One that the ledger has never heard of may be
-somebody's work (a ledger from an old backup knows less than the cluster), so it ends by an administrator's word or by
-the operators' policy, and its cards are not given out while it is there.
+A pod is ended only when its row has ended or is past its attempt. A pod that the ledger does not know may be a user's
+work (an old backup knows less than the cluster): an administrator or the operators' policy ends it, and its GPUs are
+not assigned while it exists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class AccountRules:
-    """The grace of pods that are ended, and whether unknown ones are ended without anybody's word."""
+    """The grace of pods that are ended, and whether unknown pods are ended automatically."""
 
     grace: timedelta
     end_unknown: bool
@@ -41,7 +40,7 @@ class AccountRules:
 
 @dataclass(slots=True)
 class AccountReport:
-    """How many pods were removed as left over, ended as unknown, and newly reported; and those taken up again."""
+    """The numbers of removed orphans, of ended and of newly reported unknown pods, and the adopted pods."""
 
     removed: int = 0
     ended: int = 0
@@ -51,7 +50,7 @@ class AccountReport:
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """A pod that nobody accounts for, and why; `may_be_known_yet`: the ledger may come to know it by itself."""
+    """An unknown pod, and why; `may_be_known_yet`: the ledger may still adopt it."""
 
     pod: PodStatus
     why: str
@@ -60,7 +59,7 @@ class _Unknown:
 
 @dataclass(slots=True)
 class _Verdict:
-    """One reservation's pods, by what they are. `adoption` is what `forgotten` ones come to, `to_end` what must go."""
+    """One reservation's pods by their standing; `adoption` is the event that adopts the `forgotten` ones."""
 
     left_over: list[PodStatus] = field(default_factory=list)
     forgotten: list[PodStatus] = field(default_factory=list)
@@ -72,7 +71,7 @@ class _Verdict:
 
 
 class Accounts:
-    """Accounts for pods again and again; remembers only whose removal it has recorded."""
+    """Accounts for pods repeatedly; remembers only the orphans whose removal is recorded."""
 
     def __init__(self, uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: AccountRules) -> None:
         self._uow = uow_factory
@@ -82,11 +81,10 @@ class Accounts:
         self._recorded: set[str] = set()
 
     async def settle(self, there: Sequence[PodStatus], unaccounted: Sequence[PodStatus]) -> AccountReport:
-        """Account for pods once. `there` are all that exist, `unaccounted` those that no live row seems to want.
+        """Account for pods once. `there` are all pods, `unaccounted` those that no live row seems to want.
 
-        Nothing of a reservation is concluded but under its pod lock, after looking at its row and its pods again. A
-        reservation whose pod lock is taken is left for the next time.
-        Raises ClusterUnavailableError; what was settled before it stays settled.
+        A reservation's pods are judged under its pod lock, after reading its row and pods again; a locked reservation
+        is left to the next run. Raises ClusterUnavailableError; earlier results stay.
         """
         self._recorded &= {str(pod.name) for pod in there}
         report = AccountReport()
@@ -109,7 +107,7 @@ class Accounts:
         return report
 
     async def _reported_before(self) -> set[str]:
-        """The reservations of all that was unknown so far: it may be gone by now, or be known."""
+        """The reservations of all unknown pods so far, which may be gone or known by now."""
         ids: set[str] = set()
         after: str | None = None
         while True:
@@ -121,16 +119,15 @@ class Accounts:
             after = page[-1].name
 
     async def _judge(self, reservation_id: str, named: Sequence[PodName], *, refused: str | None) -> _Verdict:
-        """Say what a reservation's pods are, and write it down. `refused` is why the ledger can't take them up.
+        """Judge a reservation's pods, and write the result. `refused` is why the ledger can't adopt them.
 
-        `named` are those of its pods that were there just now.
-
-        Raises CalendarConflictError or UnknownCardError, with nothing written, when that turns out only now.
+        `named` are its pods in the last list. Raises CalendarConflictError or UnknownCardError, with nothing written,
+        when the ledger refuses an adoption.
         """
         now = self._clock.now()
         async with self._uow.hold_pods([reservation_id]) as held:
             if not held.ids:
-                # Somebody is making or finalising its pods this very moment, and may take long: look again next time.
+                # Another process creates or finalises its pods, which may take long: try again in the next run.
                 return _Verdict()
             pods = await self._cluster.find_pods(reservation_id, named)
             async with held.work() as uow:
@@ -183,7 +180,7 @@ class Accounts:
             uow.wake(Channel.GPU_JOBS)
 
     async def _end(self, verdict: _Verdict) -> None:
-        """No create can bring them back: their row is final, at another attempt, or not there."""
+        """Delete pods that no create can bring back: their row is final, at another attempt, or missing."""
         for name in (str(pod.name) for pod in (*verdict.left_over, *verdict.ended)):
             if name in verdict.powerless:
                 await self._cluster.forget_pod(name)
@@ -210,11 +207,11 @@ def _verdict(
             case _:
                 assert_never(what)
     if verdict.forgotten and row is not None:
-        found = _adoption(row, verdict.forgotten, pods, known, refused)
-        if isinstance(found, Adopted):
-            verdict.adoption = found
+        adoption = _adoption(row, verdict.forgotten, pods, known, refused)
+        if isinstance(adoption, Adopted):
+            verdict.adoption = adoption
         else:
-            verdict.unknown += [_Unknown(pod, found, may_be_known_yet=True) for pod in verdict.forgotten]
+            verdict.unknown += [_Unknown(pod, adoption, may_be_known_yet=True) for pod in verdict.forgotten]
     return verdict
 
 
@@ -225,15 +222,15 @@ def _adoption(
     known: Mapping[str, UnknownPod],
     refused: str | None,
 ) -> Adopted | str:
-    """What takes the forgotten pods up again, or why that can't be (now)."""
+    """The event that adopts the forgotten pods, or why they can't be adopted now."""
     if any(str(pod.name) in known and known[str(pod.name)].end_requested_at is not None for pod in forgotten):
         return "Its end was asked for."
     if any(pod not in forgotten and pod.phase is not PodPhase.FINISHED for pod in pods):
         return "A pod of another attempt of its reservation is there, too."
     if refused is not None:
         return refused
-    found = adoption_of(row, forgotten)
-    return found if isinstance(found, Adopted) else found.detail
+    adoption = adoption_of(row, forgotten)
+    return adoption if isinstance(adoption, Adopted) else adoption.detail
 
 
 async def _reported(uow: UnitOfWork, unknown: _Unknown, now: datetime) -> UnknownPod:
@@ -250,9 +247,9 @@ async def _reported(uow: UnitOfWork, unknown: _Unknown, now: datetime) -> Unknow
 
 
 async def _claimed(uow: UnitOfWork, pod: PodStatus) -> tuple[str | None, tuple[int, ...] | None, str]:
-    """The node and the cards that are not given out while an unknown pod is there, and what there is to say of them."""
+    """The node and GPUs that are blocked while an unknown pod exists, and an explanation."""
     if pod.phase is PodPhase.FINISHED:
-        return None, None, "It has finished."  # and holds no card any more
+        return None, None, "It has finished."  # and holds no GPU any more
     if pod.holding is not None:
         return pod.holding.node, pod.holding.gpu_indices, ""
     if pod.place is None:

@@ -1,8 +1,7 @@
-"""Creating the pods of many reservations at once: their rows are read together and their locks taken together.
+"""Create the pods of many reservations at once, with common reads and locks.
 
-Only what is plain is done so; whatever is not (a gang, a refusal, a cluster that does not answer, a lock that somebody
-holds) is left to `perform_pod_operations.perform`, which comes to the right end by itself, also after a create that was
-done here.
+All other cases (gangs, refusals, a cluster that does not answer, a taken lock) are left to
+`perform_pod_operations.perform`, which also handles pods that were created here.
 """
 
 from collections import Counter
@@ -27,10 +26,7 @@ async def create_together(
     clock: Clock,
     rules: LaunchRules,
 ) -> set[str]:
-    """The ids of the reservations whose one pod exists now; everything else is as it was, and still to be done.
-
-    Under the pod locks of all of them, as far as they are free: what was read holds until they are given back.
-    """
+    """Create pods under all free pod locks; returns the ids of the reservations whose pod exists now."""
     named = Counter(operation.id for operation in operations)
     attempts = {op.id: op.attempt for op in operations if op.op == "create" and named[op.id] == 1}
     if len(attempts) < 2:
@@ -39,7 +35,7 @@ async def create_together(
         if not held.ids:
             return set()
         free = sorted(held.ids)
-        # Only now: what is read before its lock was taken may be out of date.
+        # Read under the locks: earlier reads may be stale.
         async with held.work(one_statement=True) as uow:
             rows = await uow.reservations.get(free)
             allocations = await uow.reservations.allocations(free)
@@ -62,7 +58,7 @@ async def _create_each(
         try:
             await creation.create(spec)
         except (PodRefusedError, ClusterUnavailableError):
-            return  # asked again by itself, where that has its consequences
+            return  # `perform` tries again and handles the failure
         done.add(reservation_id)
 
     await creation.all([partial(create, *spec) for spec in specs.items()])

@@ -1,7 +1,7 @@
-"""Ending what is due, warning before, repairing what is stuck. Level-triggered: a missed run is made up by the next.
+"""End due jobs, warn before, and repair stuck ones. Level-triggered: the next run makes up for a missed one.
 
-The leading processor does this as soon as something is due, and `reservation_expiry` from a timer behind it: both may
-look at the same time, since each row is decided under its lock from what it is then.
+The leading processor runs this as soon as a job is due, and `reservation_expiry` by a timer as a backup. Both may run
+at the same time, since every row is decided under its lock.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ EventOf = Callable[[Reservation, datetime], Event | None]
 
 @dataclass(frozen=True, slots=True)
 class RepairRules:
-    """How long starts and ends may take, and how often a start is tried."""
+    """How long starts and ends may take, and the number of start attempts."""
 
     start_allowance: timedelta
     max_starts: int
@@ -34,7 +34,7 @@ class RepairRules:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRules:
-    """When to warn (seconds before the end), how long things may take, and how often a start is tried."""
+    """When to warn (seconds before the end), how long starts and ends may take, and the number of start attempts."""
 
     warn_before_s: Sequence[int]
     start_allowance: timedelta
@@ -43,13 +43,12 @@ class ExpiryRules:
 
     @property
     def repair(self) -> RepairRules:
-        """The part about what is stuck."""
         return RepairRules(self.start_allowance, self.max_starts, self.ending_patience)
 
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """What one look at the clock did; `next_end` is when the next running job has to end, None without one."""
+    """The result of `end_due`; `next_end` is the end of the next running job, None without one."""
 
     ended: int
     warned: int
@@ -61,7 +60,7 @@ class EndReport:
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What one repair did. `unknown` starts are late, and the cluster could not be asked about them."""
+    """The result of a repair. `unknown`: late starts about which the cluster could not be asked."""
 
     timed_out: int
     unknown: int
@@ -73,7 +72,7 @@ class RepairReport:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryReport:
-    """What one run did. `unknown` starts are late, and the cluster could not be asked about them."""
+    """The result of a run. `unknown`: late starts about which the cluster could not be asked."""
 
     ended: int
     warned: int
@@ -85,10 +84,10 @@ class ExpiryReport:
 async def expire(
     uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules, asked: AskedAgain | None = None
 ) -> ExpiryReport:
-    """Look once at everything that has a time, and act on what is due.
+    """End, warn and repair all due jobs once.
 
-    The cluster is asked before a start is given up, for its silence says nothing about a pod. Repeated callers pass the
-    same `asked` each time, so that pods that do not end are not asked for at every look.
+    A start is given up only if the cluster answers. Repeated callers pass the same `asked`, so that delete messages for
+    pods that do not end are not repeated in every run.
     """
     asked = asked or AskedAgain(rules.ending_patience)
     ends = await end_due(uow_factory, clock, rules.warn_before_s)
@@ -97,7 +96,7 @@ async def expire(
 
 
 async def end_due(uow_factory: UnitOfWorkFactory, clock: Clock, warn_before_s: Sequence[int]) -> EndReport:
-    """End every job whose end has come, and warn those whose end is near (`warn_before_s`: seconds before it)."""
+    """End due jobs, and warn jobs whose end is near (`warn_before_s`: seconds before it)."""
     ended = await _each_batch(uow_factory, clock, _due, lambda _row, _now: EndReached())
     warned = await _each_batch(uow_factory, clock, _warnable(warn_before_s), _warning(sorted(warn_before_s)))
     async with uow_factory(one_statement=True) as uow:
@@ -117,7 +116,7 @@ def _warnable(thresholds: Sequence[int]) -> Finder:
 
 def _warning(thresholds: Sequence[int]) -> EventOf:
     def event(row: Reservation, now: datetime) -> Event | None:
-        """The nearest warning that is due; a warning longer than the whole job would say nothing."""
+        """The nearest due warning that is shorter than the whole job."""
         if row.ends_at is None:
             return None
         left = (row.ends_at - now).total_seconds()
@@ -142,7 +141,7 @@ async def _each_batch(uow_factory: UnitOfWorkFactory, clock: Clock, find: Finder
                     changes.append(change)
             await carry_out(uow, changes)
         done += len(changes)
-        # A batch without any change would be found again and again.
+        # A batch without any change would be read again and again.
         if len(ids) < _BATCH or not changes:
             return done
 
@@ -150,7 +149,7 @@ async def _each_batch(uow_factory: UnitOfWorkFactory, clock: Clock, find: Finder
 async def repair_stuck(
     uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: RepairRules, asked: AskedAgain
 ) -> RepairReport:
-    """Give up starts that take too long, and ask again for the end of pods that don't end (see `expire`)."""
+    """Give up late starts, and repeat delete messages for pods that don't end (see `expire`)."""
     now = clock.now()
     async with uow_factory() as uow:
         ids = await uow.reservations.stuck(
@@ -167,15 +166,15 @@ async def repair_stuck(
     try:
         listing = await cluster.list_pods()
     except ClusterUnavailableError:
-        # Their pods may run since long ago: only nobody could see it. They are looked at again in the next run.
+        # Their pods may have been running unseen; the next run checks again.
         return RepairReport(0, len(late), resent)
     since = now - rules.start_allowance
     timed_out = {row.id: row.version for row in late if _has_had_its_time(row, listing.pods, since)}
     if not timed_out:
         return RepairReport(0, 0, resent)
     event = StartTimedOut(rules.start_allowance, rules.max_starts)
-    # While a create is under way its pod may come to be at any moment; it is left to the next run. And one that was
-    # carried out since the list above is seen in this one: none comes to be while its lock is held here.
+    # Reservations with a pending create hold their pod lock, and are left to the next run. Under the locks no pod can
+    # appear, so a second list shows pods that were created since the first.
     async with uow_factory.hold_pods(sorted(timed_out)) as held:
         try:
             pods = (await cluster.list_pods()).pods if held.ids else ()
@@ -195,9 +194,9 @@ async def repair_stuck(
 
 
 def _has_had_its_time(row: Reservation, pods: Sequence[PodStatus], since: datetime) -> bool:
-    """Whether a late start is over: its pods have not all begun, and none of them was made only after `since`.
+    """Whether a late start has failed: its pods have not all begun, and none was created after `since`.
 
-    While the cluster was silent no pod could be made: what was made as soon as it spoke again has its own time.
+    Pods that were created late, after an outage of the cluster, have the whole start allowance.
     """
     young = any(
         pod.created_at is not None and pod.created_at > since
@@ -208,7 +207,7 @@ def _has_had_its_time(row: Reservation, pods: Sequence[PodStatus], since: dateti
 
 
 def _all_begun(row: Reservation, pods: Iterable[PodStatus]) -> bool:
-    """Whether all pods of a starting reservation run or have run, which only was not observed yet."""
+    """Whether all pods of a starting reservation run or have run, even if that was not observed yet."""
     begun = {
         pod.name.rank
         for pod in pods

@@ -1,6 +1,6 @@
-"""Keeping the last lines of pods that are about to be removed, where the cluster forgets a log with its pod.
+"""Keep the last lines of pods that are about to be removed, if the cluster loses a log with its pod.
 
-GPUs never wait for a log: what can't be read within a few seconds is given up, with an event that says so.
+GPUs never wait for a log: one that can't be read within a few seconds is given up, with an event.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ _AT_ONCE = 8
 async def keep_tails(
     held: HeldPods, cluster: Cluster, pods: Sequence[PodStatus], clock: Clock, *, lines: int, patience: timedelta
 ) -> None:
-    """Keep the last `lines` lines of pods that ran, if nobody else does and it was not done before.
+    """Keep the last `lines` lines of pods that ran, unless the cluster keeps logs or they are kept already.
 
-    Of a pod that still runs they are read once; when it has finished, once more.
+    A running pod's log is read once, and once more when the pod has finished.
     """
     ran = [pod for pod in pods if pod.phase in (PodPhase.RUNNING, PodPhase.FINISHED)]
     if not ran or not lines or not cluster.forgets_logs:
@@ -35,12 +35,12 @@ async def keep_tails(
     until = asyncio.get_running_loop().time() + patience.total_seconds()
     lost: list[PodName] = []
     for first in range(0, len(wanted), _AT_ONCE):
-        some = wanted[first : first + _AT_ONCE]
-        tails = await asyncio.gather(*(_tail(cluster, pod.name, lines, until) for pod in some))
-        lost += [pod.name for pod, tail in zip(some, tails, strict=True) if tail is None]
+        batch = wanted[first : first + _AT_ONCE]
+        tails = await asyncio.gather(*(_tail(cluster, pod.name, lines, until) for pod in batch))
+        lost += [pod.name for pod, tail in zip(batch, tails, strict=True) if tail is None]
         logs = [
             KeptLog(pod.name, tail or b"", complete=pod.phase is PodPhase.FINISHED)
-            for pod, tail in zip(some, tails, strict=True)
+            for pod, tail in zip(batch, tails, strict=True)
         ]
         async with held.work(one_statement=True) as uow:
             await uow.pod_logs.keep(logs, clock.now())
@@ -53,7 +53,7 @@ async def keep_tails(
 
 
 async def _tail(cluster: Cluster, name: PodName, lines: int, until: float) -> bytes | None:
-    """The end of a pod's log; None when it could not be read before `until` (the event loop's time)."""
+    """The tail of a pod's log; None when it could not be read before `until` (the event loop's time)."""
     kept = bytearray()
     cut = False
     try:
@@ -70,6 +70,6 @@ async def _tail(cluster: Cluster, name: PodName, lines: int, until: float) -> by
         return None
     if cut or len(kept) > LONGEST_TAIL:
         del kept[:-LONGEST_TAIL]
-        # Not with the end of a line, unless there is only one.
+        # Begin with a whole line, unless there is only one.
         del kept[: kept.find(b"\n", 0, -1) + 1]
     return bytes(kept)

@@ -1,7 +1,7 @@
-"""Following pods: what the cluster reports becomes lifecycle events, many in one transaction.
+"""Observe pods: apply the cluster's reports as lifecycle events, many in one transaction.
 
-Most observations say all by themselves. For the rest the cluster is asked, between two transactions: what it answers is
-only applied to rows that are still as they were before.
+For reports that are not conclusive by themselves the cluster is asked, between two transactions: its answer is only
+applied to rows that have not changed.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LOOKS_AT_ONCE = 8
 
 
 class NotLookedAtError(ClusterUnavailableError):
-    """The cluster could not be asked about `statuses`, which are to be observed again; all else was applied."""
+    """The cluster could not be asked about `statuses`, which must be observed again; all others were applied."""
 
     def __init__(self, cause: ClusterUnavailableError, statuses: Sequence[PodStatus]) -> None:
         super().__init__(str(cause))
@@ -34,8 +34,8 @@ class NotLookedAtError(ClusterUnavailableError):
 
 
 @dataclass(slots=True)
-class _Told:
-    """What was told of one reservation and is not applied yet; once it was looked at, its row then and its pods."""
+class _Report:
+    """Unapplied statuses of one reservation; after a look at the cluster, its row then and its pods."""
 
     statuses: list[PodStatus]
     row: Reservation | None = None
@@ -63,34 +63,33 @@ async def observe(
     max_starts: int,
     turnaround: timedelta = timedelta(0),
 ) -> list[PodStatus]:
-    """Apply observations, in the order they were made. Returns those that have to be looked at again soon.
+    """Apply observations in their order. Returns those that must be observed again soon.
 
-    An observation of a former attempt, or one that says nothing new, changes nothing. `max_starts` is how often a
-    reservation whose pods can't start is tried, `turnaround` how long its pods may need to go after its end. Raises
-    NotLookedAtError.
+    Observations of a former attempt, or without news, change nothing. `max_starts` is the number of start attempts,
+    `turnaround` how long pods may need to end. Raises NotLookedAtError.
     """
     rules = _Rules(max_starts, turnaround)
-    told: dict[str, _Told] = {}
+    reports: dict[str, _Report] = {}
     for status in statuses:
         if status.phase is PodPhase.PENDING and status.reason is None:
-            continue  # as every pod begins: nobody has to learn it
-        told.setdefault(status.name.reservation_id, _Told([])).statuses.extend(told_whole(status))
-    if not told:
+            continue  # the state in which every pod begins
+        reports.setdefault(status.name.reservation_id, _Report([])).statuses.extend(told_whole(status))
+    if not reports:
         return []
     async with uow_factory() as uow:
-        left = await _apply(uow, told, clock, rules)
-    return await _look(uow_factory, cluster, left, clock, rules) if left else []
+        left = await _apply(uow, reports, clock, rules)
+    return await _look_and_apply(uow_factory, cluster, left, clock, rules) if left else []
 
 
-async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, rules: _Rules) -> dict[str, _Told]:
-    """Apply what can be; what is left needs a look, or a newer one."""
-    rows = await uow.reservations.lock(sorted(told))
-    left: dict[str, _Told] = {}
-    to_end = [(row, report) for i, report in told.items() if (row := rows.get(i)) and row.status is JobStatus.ENDING]
+async def _apply(uow: UnitOfWork, reports: Mapping[str, _Report], clock: Clock, rules: _Rules) -> dict[str, _Report]:
+    """Apply conclusive reports; the returned rest needs a look at the cluster, or a newer one."""
+    rows = await uow.reservations.lock(sorted(reports))
+    left: dict[str, _Report] = {}
+    to_end = [(row, report) for i, report in reports.items() if (row := rows.get(i)) and row.status is JobStatus.ENDING]
     over = [row.id for row, report in to_end if _is_over(row, report)]
     late = [row for row, report in to_end if _came_late(row, report)]
-    going: dict[str, _Told] = {}
-    for reservation_id, report in told.items():
+    going: dict[str, _Report] = {}
+    for reservation_id, report in reports.items():
         row = rows.get(reservation_id)
         if row is None:
             continue
@@ -105,8 +104,8 @@ async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, rules
             status = report.statuses[0]
             if status.name.attempt == row.attempt:
                 if report.pods is None and needs_look(row, status):
-                    # And so all that was told after it waits.
-                    left[reservation_id] = _Told(report.statuses, row)
+                    # Later statuses wait for this one.
+                    left[reservation_id] = _Report(report.statuses, row)
                     del going[reservation_id]
                     continue
                 event = event_of(row, status, report.pods or (), clock.now(), rules.max_starts)
@@ -125,44 +124,44 @@ async def _apply(uow: UnitOfWork, told: Mapping[str, _Told], clock: Clock, rules
 
 
 async def _delete_again(uow: UnitOfWork, over: Sequence[str], late: Sequence[Reservation]) -> None:
-    """Pods that have ended are let go of, and their logs kept; those that came late are told to end."""
+    """Send delete messages, for ended pods, whose logs are then kept, and for pods that came late."""
     if over and await uow.reservations.resend(sorted(over)):
         uow.wake(Channel.POD_OPERATIONS)
     if late:
-        # The delete that waits for them in the queue looks again in some seconds only: this one does now.
+        # The queued delete message for them is retried only in some seconds; this one acts now.
         deletes = [PodOperation(op="delete", id=row.id, attempt=row.attempt).model_dump() for row in late]
         await uow.queue.send(QueueName.POD_OPERATIONS, deletes)
         uow.wake(Channel.POD_OPERATIONS)
 
 
-def _is_over(row: Reservation, told: _Told) -> bool:
-    """Whether nothing but the removal of its finished pods is missing to its end, as far as was looked."""
-    if told.says_gone:
+def _is_over(row: Reservation, report: _Report) -> bool:
+    """Whether all pods have finished, so that only their removal is missing to the end."""
+    if report.says_gone:
         return False
-    if not any(s.phase is PodPhase.FINISHED and s.name.attempt == row.attempt for s in told.statuses):
+    if not any(s.phase is PodPhase.FINISHED and s.name.attempt == row.attempt for s in report.statuses):
         return False
-    return row.nodes == 1 if told.pods is None else all(pod.phase is PodPhase.FINISHED for pod in told.pods)
+    return row.nodes == 1 if report.pods is None else all(pod.phase is PodPhase.FINISHED for pod in report.pods)
 
 
-def _came_late(row: Reservation, told: _Told) -> bool:
-    """Whether a create without an answer was carried out after the end was decided: nobody has ended that pod yet."""
+def _came_late(row: Reservation, report: _Report) -> bool:
+    """Whether an unanswered create was carried out after the end was decided, so that its pod still has to end."""
     return row.unsettled_until is not None and any(
-        s.phase is PodPhase.RUNNING and s.reason is None and s.name.attempt == row.attempt for s in told.statuses
+        s.phase is PodPhase.RUNNING and s.reason is None and s.name.attempt == row.attempt for s in report.statuses
     )
 
 
-async def _look(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, left: Mapping[str, _Told], clock: Clock, rules: _Rules
+async def _look_and_apply(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, left: Mapping[str, _Report], clock: Clock, rules: _Rules
 ) -> list[PodStatus]:
-    """Look at the pods of these reservations and apply what was told of them; answers what is left even then.
+    """Read the pods of these reservations and apply their reports; returns the statuses that are left.
 
-    What seems to be gone is looked for under its pod lock, when no create is under way that a list could miss.
+    Pods that seem to be gone are read under their pod lock, as a list could miss a pending create.
     """
     gone = [reservation_id for reservation_id, report in left.items() if report.says_gone]
     async with uow_factory.hold_pods(gone) as held:
         free = {i: report for i, report in left.items() if not report.says_gone or i in held.ids}
         turns = asyncio.Semaphore(_LOOKS_AT_ONCE)
-        await asyncio.gather(*(_look_at(cluster, report, turns) for report in free.values()))
+        await asyncio.gather(*(_read_pods(cluster, report, turns) for report in free.values()))
         seen = {i: report for i, report in free.items() if report.pods is not None}
         again = [report for i, report in left.items() if i not in free]
         if seen:
@@ -174,16 +173,16 @@ async def _look(
     return _statuses(again)
 
 
-async def _look_at(cluster: Cluster, told: _Told, turns: asyncio.Semaphore) -> None:
-    row = told.row
+async def _read_pods(cluster: Cluster, report: _Report, turns: asyncio.Semaphore) -> None:
+    row = report.row
     if row is None:
         return
     async with turns:
         try:
-            told.pods = await cluster.find_pods(row.id, pod_names(row))
+            report.pods = await cluster.find_pods(row.id, pod_names(row))
         except ClusterUnavailableError as unavailable:
-            told.unavailable = unavailable
+            report.unavailable = unavailable
 
 
-def _statuses(some: Iterable[_Told]) -> list[PodStatus]:
-    return [status for report in some for status in report.statuses]
+def _statuses(reports: Iterable[_Report]) -> list[PodStatus]:
+    return [status for report in reports for status in report.statuses]

@@ -1,8 +1,8 @@
-"""Carrying out pod operations: the row says what should be, the message only says to look.
+"""Carry out pod operations. The row decides what to do; the message is only a trigger.
 
-Creating and finalising one reservation's pods exclude each other by its pod lock: a create that read `starting` before
-a cancel is waited for by the delete, and a create that comes after it reads `ending` and does nothing. The lock is held
-while the cluster is asked and told; transactions are short and come between.
+The pod lock excludes creating and finalising a reservation's pods at the same time: a delete waits for a create that
+read `starting` before the cancel, and a later create reads `ending` and does nothing. The lock is held during calls to
+the cluster, with short transactions in between.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from reservation_core.usecases.running.keep_log_tails import keep_tails
 from reservation_core.usecases.running.pod_calls import call_all
 from reservation_core.usecases.running.pod_creation import PodCreation
 
-# A ledger from a backup may give out cards that pods hold which it has forgotten.
+# A restored ledger may assign GPUs that are held by pods which it does not know.
 _CLAIMED = Reason(
     ReasonCode.START_FAILED,
     "A pod that the ledger does not know holds some of its GPUs; operators see it with `gpu-dev pods`.",
@@ -36,7 +36,7 @@ _UNREAD = Reason(
     "Its variables are sealed with a key that the server does not have: an administrator has to put it back into the"
     " file of GPU_DEV_SEAL_KEY_FILE. The job waits for that.",
 )
-# Pods that are made when their range is over would be ended at once, as if they had had their time.
+# Pods that are created after the end of their range would be ended at once, as if they had run.
 _RANGE_OVER = Reason(
     ReasonCode.START_TIMEOUT,
     "Its pods could not be made before its time was over; operators see why in the processor's log.",
@@ -45,13 +45,13 @@ _RANGE_OVER = Reason(
 
 @dataclass(frozen=True, slots=True)
 class LaunchRules:
-    """How pods are started and ended. `belt` is how much later than its range the cluster ends a pod by itself.
+    """How pods are started and ended. The cluster ends a pod by itself `belt` after its range.
 
-    `log_lines` of a pod's log are kept before it is removed, if they can be had within `log_patience`. `max_starts` is
-    how often a reservation is tried. A create that was not answered may be carried out for `late` after it was begun;
-    one that takes longer than `slow_after` is written down. A pod lock that somebody holds is waited for with
-    `lock_patience`, and tried again after `busy_pause`; so is a pod that the cluster does not take yet, after
-    `not_now_pause`, and the end of one that may still come to be, after `unsettled_pause`.
+    `log_lines` of a log are kept before the pod is removed, if they can be read within `log_patience`. `max_starts` is
+    the number of start attempts. An unanswered create may be carried out until `late` after its begin; one that takes
+    longer than `slow_after` is stored. A taken pod lock is waited for during `lock_patience` and retried after
+    `busy_pause`; a pod that the cluster can't take now is retried after `not_now_pause`, and the end of a pod that may
+    still appear after `unsettled_pause`.
     """
 
     grace: timedelta
@@ -70,9 +70,9 @@ class LaunchRules:
 async def perform(
     uow_factory: UnitOfWorkFactory, cluster: Cluster, operation: PodOperation, clock: Clock, rules: LaunchRules
 ) -> None:
-    """Bring the cluster to what the row says. Stale, doubled and late operations do nothing.
+    """Carry out an operation as its row requires. Stale, repeated and late operations do nothing.
 
-    Raises ClusterUnavailableError when the cluster can't be asked: try again; NotYetError says when.
+    Raises ClusterUnavailableError when the cluster does not answer, and NotYetError with the time of the next attempt.
     """
     async with uow_factory.hold_pods([operation.id], patience=rules.lock_patience) as held:
         if not held.ids:
@@ -91,17 +91,17 @@ async def perform(
 
 
 async def _finalise(held: HeldPods, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
-    """Close a reservation whose pods are known to be gone. Raises NotYetError while one may still come to be."""
+    """Close a reservation whose pods are gone. Raises NotYetError while one may still appear."""
     left = _unsettled_for(reservation, clock)
     if left > timedelta(0):
-        # Looked at again and again till then: what comes is to be ended at once.
+        # Checked regularly until then, so that a pod that appears is ended at once.
         pause = min(left, rules.unsettled_pause)
         raise NotYetError(f"a pod of {reservation.id} that was asked for may still come to be", pause)
     await _change(held, reservation.id, PodsGone(), clock)
 
 
 def _unsettled_for(reservation: Reservation, clock: Clock) -> timedelta:
-    """For how long from now a pod may come to be that was asked for without an answer."""
+    """How long from now a pod may still appear after an unanswered create."""
     until = reservation.unsettled_until
     return timedelta(0) if until is None else max(timedelta(0), until - clock.now())
 
@@ -124,11 +124,11 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
     creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)
-    # The others wait for rank 0 to meet them, so it comes last: it has not begun to work when one of them is refused.
+    # Rank 0 comes last, as the others wait for it: when one is refused, no work has begun.
     others = [spec for spec in specs if spec.name.rank]
     try:
-        for some in (others, [spec for spec in specs if not spec.name.rank]):
-            await creation.all([partial(creation.create, spec) for spec in some])
+        for group in (others, [spec for spec in specs if not spec.name.rank]):
+            await creation.all([partial(creation.create, spec) for spec in group])
     except PodRefusedError as refusal:
         await _change(held, reservation.id, StartRefused(refusal.reason), clock)
     except PodNotNowError as refusal:
@@ -153,7 +153,7 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         await keep_tails(held, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
         async with held.work(one_statement=True) as uow:
             powerless = await without_power(uow, reservation, pods)
-        # While a create may still be carried out, what has finished stays: its name is taken, and so it runs once only.
+        # While a create may still be carried out, finished pods stay: a taken name can't run a second time.
         unsettled = _unsettled_for(reservation, clock) > timedelta(0)
         deletes = [
             partial(cluster.forget_pod, name)
@@ -164,7 +164,7 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         await call_all(deletes)
         await _note_late_start(held, reservation, pods, clock)
         pods = await cluster.find_pods(reservation.id, pod_names(reservation))
-    # What has finished holds no card any more, whatever keeps its object there; its removal was asked for.
+    # Finished pods hold no GPU, even if their deleted objects still exist.
     if all(pod.phase is PodPhase.FINISHED for pod in pods):
         await _finalise(held, reservation, clock, rules)
 
@@ -172,7 +172,7 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
 async def _note_exit(
     held: HeldPods, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock, rules: LaunchRules
 ) -> None:
-    """How a pod ended is told before it is removed: if it was over before its end came, nobody may have looked yet."""
+    """Record how a finished pod ended before it is removed, in case its end was not observed yet."""
     if reservation.exit_code is not None or reservation.outcome is JobStatus.QUEUED:
         return
     for pod in pods:
@@ -184,7 +184,7 @@ async def _note_exit(
 
 
 async def _note_late_start(held: HeldPods, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock) -> None:
-    """What was taken back because it did not start may have started since: then it must not be run once more."""
+    """Record a start after the start was given up, so that the job is not requeued."""
     begun = [
         pod
         for pod in pods

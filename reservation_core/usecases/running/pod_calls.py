@@ -1,4 +1,4 @@
-"""Calling the cluster for many pods, several at once, while their pod locks are held."""
+"""Call the cluster for many pods, several at once, while their pod locks are held."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,11 +17,10 @@ async def call_all(
     slow_after: timedelta | None = None,
     while_slow: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Make every call, or none after the first that fails; returns or raises when all that were begun have ended.
+    """Make all calls, but begin none after a failure; returns or raises when all begun calls have ended.
 
-    A call that is given up may still be carried out: while one is under way, nobody else may look at these pods. As
-    long as that lasts, `while_slow` is awaited beside them, every `slow_after`. Raises PodRefusedError where there is
-    one, else ClusterUnavailableError.
+    A pending call may still be carried out, so no other process may act on these pods meanwhile. During the calls
+    `while_slow` is awaited every `slow_after`. Raises PodRefusedError if any call did, else ClusterUnavailableError.
     """
     left = iter(calls)
     failures: list[PodRefusedError | ClusterUnavailableError] = []

@@ -1,9 +1,8 @@
-"""Creating pods so that none comes to be behind our back.
+"""Create pods such that no pod appears unnoticed later.
 
-A create that was not answered may still be carried out: by a slow server, or from a network that delivers late. Its row
-remembers until when, and its cards are not let go before that (see `lifecycle`), whatever a look at the cluster says
-meanwhile. That is written down only where it matters, and before its pod lock is let go: for a create that takes long,
-while it does, so that the death of this process changes nothing; for one that was given up, at its end.
+An unanswered create may still be carried out, by a slow server or a slow network. Its row stores until when, and its
+GPUs are not freed before that (see `lifecycle`), whatever the cluster shows. The time is stored before the pod lock is
+released: during a slow create, so that the process may be killed, and after a create that was given up.
 """
 
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ from reservation_core.usecases.running.pod_calls import PodCall, call_all
 
 
 class PodCreation:
-    """Creates under held pod locks. `late` is how long after it was begun a create may still be carried out at most.
+    """Creates pods under held pod locks. `late` is how long after its begin a create may still be carried out.
 
-    Zero means that nothing is carried out once it was given up.
+    Zero means that a create is never carried out after it was given up.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class PodCreation:
         self._late = late
         self._slow_after = slow_after
         self._unanswered: set[PodName] = set()
-        self._former: dict[str, datetime | None] = {}  # what the rows said before we noted anything
+        self._former: dict[str, datetime | None] = {}  # the rows' values before our changes
 
     async def create(self, spec: PodSpec) -> None:
         """Create one pod, as a part of `all`. Raises PodRefusedError, PodNotNowError, ClusterUnavailableError."""
@@ -40,23 +39,23 @@ class PodCreation:
         try:
             await self._cluster.create_pod(spec, lambda: lost.append(True))
         except (PodRefusedError, PodNotNowError):
-            self._answered(spec.name, lost)
+            self._note_answer(spec.name, lost)
             raise
-        self._answered(spec.name, lost)
+        self._note_answer(spec.name, lost)
 
     async def all(self, calls: Sequence[PodCall]) -> None:
-        """Make calls that create, as `call_all` does, and write down which were not answered."""
+        """Make creating calls as `call_all` does, and store which were not answered."""
         try:
-            await call_all(calls, slow_after=self._slow_after, while_slow=self._note)
+            await call_all(calls, slow_after=self._slow_after, while_slow=self._store_unanswered)
         finally:
             await self._settle()
 
-    def _answered(self, name: PodName, lost: Sequence[bool]) -> None:
-        # Of several tries, the one that was answered may not be the last that is carried out.
+    def _note_answer(self, name: PodName, lost: Sequence[bool]) -> None:
+        # After several attempts, an unanswered one may still be carried out after the answered one.
         if not lost:
             self._unanswered.discard(name)
 
-    async def _note(self) -> None:
+    async def _store_unanswered(self) -> None:
         if not self._late:
             return
         waiting = {name.reservation_id for name in self._unanswered}
@@ -66,7 +65,7 @@ class PodCreation:
             self._former = {**former, **self._former}
 
     async def _settle(self) -> None:
-        await self._note()
+        await self._store_unanswered()
         waiting = {name.reservation_id for name in self._unanswered}
         answered = {
             reservation_id: former for reservation_id, former in self._former.items() if reservation_id not in waiting

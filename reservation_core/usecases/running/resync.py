@@ -1,7 +1,7 @@
-"""The periodic comparison of the ledger's reservations with the cluster's pods: it repairs what any lost message left.
+"""Compare the ledger's reservations with the cluster's pods regularly, to repair the effects of lost messages.
 
-Rows are read before pods are listed, so a pod that is missing from the list was missing after its row said that it
-should exist. Pods that no live row wants are accounted for in `adopt`; what holds cards of fenced nodes is ended.
+Rows are read before pods are listed, so a pod that the list lacks was missing after its row required it. `adopt`
+accounts for pods that no live row wants; reservations on fenced nodes are ended.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from reservation_core.usecases.running.observe import observe
 
 OBSERVED_AT_ONCE = 200
 
-# What can be news to a row of this status; the rest is as it should be, and not worth locking the row.
+# The phases that change a row of this status; others are expected, and not worth locking the row.
 _NEWS = {
     JobStatus.STARTING: (PodPhase.RUNNING, PodPhase.FINISHED),
     JobStatus.RUNNING: (PodPhase.FINISHED,),
@@ -29,10 +29,9 @@ _NEWS = {
 
 @dataclass(frozen=True, slots=True)
 class ResyncRules:
-    """How long a row may stay behind before its operation is sent again, the grace for orphans, and the belt.
+    """How long a row may lag before its operation is sent again, the grace for orphans, and the belt.
 
-    `max_starts` is how often a reservation whose pods can't start is tried, `end_unknown` whether pods that the ledger
-    doesn't know are ended without anybody's word.
+    `max_starts` is the number of start attempts, `end_unknown` whether unknown pods are ended automatically.
     """
 
     starting_patience: timedelta
@@ -45,7 +44,7 @@ class ResyncRules:
 
 @dataclass(frozen=True, slots=True)
 class ResyncReport:
-    """What was out of step."""
+    """The numbers of repairs."""
 
     resent: int = 0
     orphans: int = 0
@@ -56,7 +55,7 @@ class ResyncReport:
 
 
 class Resync:
-    """Compares again and again; remembers only which deadlines it has told the cluster."""
+    """Compares repeatedly; remembers only the deadlines that it has sent to the cluster."""
 
     def __init__(self, uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ResyncRules) -> None:
         self._uow = uow_factory
@@ -67,18 +66,18 @@ class Resync:
         self._deadlines: dict[str, datetime] = {}
 
     async def account(self) -> ResyncReport:
-        """Only account for pods that no live row wants: what a planner has to know before its first plan.
+        """Account for pods that no live row wants, before a planner's first plan.
 
-        A ledger from a backup may take cards for free that pods hold. Raises ClusterUnavailableError.
+        A restored ledger may show GPUs as free that pods hold. Raises ClusterUnavailableError.
         """
         async with self._uow() as uow:
             live = {row.id: row for row in await uow.reservations.live()}
         there = (await self._cluster.list_pods()).pods
-        found = await self._account(live, there, besides=(PodStanding.KNOWN, PodStanding.LEFT_OVER))
-        return _report(found, ResyncReport())
+        accounted = await self._account(live, there, besides=(PodStanding.KNOWN, PodStanding.LEFT_OVER))
+        return _report(accounted, ResyncReport())
 
     async def once(self) -> ResyncReport:
-        """Compare once and repair. Raises ClusterUnavailableError without having concluded anything from it."""
+        """Compare once and repair. Raises ClusterUnavailableError."""
         now = self._clock.now()
         cut_off = await end_cut_off(self._uow, self._clock, self._rules.max_starts)
         async with self._uow() as uow:
@@ -102,21 +101,21 @@ class Resync:
             async with self._uow() as uow:
                 resent = await uow.reservations.resend(resend)
                 uow.wake(Channel.POD_OPERATIONS)
-        await self._tell_deadlines(live.values())
-        found = await self._account(live, listing.pods, besides=(PodStanding.KNOWN,))
-        return _report(found, ResyncReport(resent=resent, observed=len(seen), cut_off=cut_off))
+        await self._send_deadlines(live.values())
+        accounted = await self._account(live, listing.pods, besides=(PodStanding.KNOWN,))
+        return _report(accounted, ResyncReport(resent=resent, observed=len(seen), cut_off=cut_off))
 
     async def _account(
         self, live: Mapping[str, Reservation], there: Sequence[PodStatus], *, besides: Collection[PodStanding]
     ) -> AccountReport:
-        """Account for all pods `besides` those of these standings."""
+        """Account for all pods except those with the standings `besides`."""
         unaccounted = [
             pod
             for pod in there
             if (row := live.get(pod.name.reservation_id)) is None or row.attempt != pod.name.attempt
         ]
         if unaccounted:
-            # Most have come since the rows were read: one look at the rows as they are now spares a look at each.
+            # Most were created since the rows were read: reading the rows again together avoids judging these pods.
             async with self._uow() as uow:
                 rows = await uow.reservations.get(sorted({pod.name.reservation_id for pod in unaccounted}))
             unaccounted = [
@@ -124,46 +123,47 @@ class Resync:
                 for pod in unaccounted
                 if standing(rows.get(pod.name.reservation_id), pod.name.attempt) not in besides
             ]
-        found = await self._accounts.settle(there, unaccounted)
-        # They were taken up as starting; what has become of them since is the next thing to know.
-        await self._observe(found.adopted)
-        return found
+        accounted = await self._accounts.settle(there, unaccounted)
+        # Adopted pods count as starting; their current state is the next thing to observe.
+        await self._observe(accounted.adopted)
+        return accounted
 
     async def _observe(self, seen: Sequence[PodStatus]) -> None:
-        """A part at a time: what seems to be gone is locked while the cluster is asked about it, row after row."""
+        """Observe in parts: rows of missing pods stay locked while the cluster is asked about them."""
         for first in range(0, len(seen), OBSERVED_AT_ONCE):
             part = seen[first : first + OBSERVED_AT_ONCE]
             await observe(self._uow, self._cluster, part, self._clock, self._rules.max_starts, self._rules.grace)
 
-    async def _tell_deadlines(self, live: Iterable[Reservation]) -> None:
-        """The cluster's belts follow the rows, whatever became of the message that said so."""
+    async def _send_deadlines(self, live: Iterable[Reservation]) -> None:
+        """Send changed deadlines to the cluster, in case a message was lost."""
         running = {row.id: row for row in live if row.status is JobStatus.RUNNING}
-        self._deadlines = {row_id: told for row_id, told in self._deadlines.items() if row_id in running}
+        self._deadlines = {row_id: sent for row_id, sent in self._deadlines.items() if row_id in running}
         for row in running.values():
             if row.range_end is None or self._deadlines.get(row.id) == row.range_end:
                 continue
             for rank in range(row.nodes):
                 name = str(PodName(row.id, row.attempt, rank))
                 await self._cluster.extend_deadline(name, row.range_end + self._rules.belt)
-            # At once: after a cluster that falls silent between two of thousands, the next time goes on from here.
+            # Stored per row: after an outage in the middle of thousands, the next run continues from here.
             self._deadlines[row.id] = row.range_end
 
 
-def _report(found: AccountReport, rest: ResyncReport) -> ResyncReport:
-    return replace(rest, orphans=found.removed + found.ended, unknown=found.reported, adopted=len(found.adopted))
+def _report(accounted: AccountReport, rest: ResyncReport) -> ResyncReport:
+    orphans = accounted.removed + accounted.ended
+    return replace(rest, orphans=orphans, unknown=accounted.reported, adopted=len(accounted.adopted))
 
 
 def _compare(
     live: Iterable[Reservation], pods: Mapping[str, Sequence[PodStatus]], late: Collection[str]
 ) -> tuple[list[PodStatus], list[str]]:
-    """What there is to observe (a missing pod counts as seen gone), and whose operation has to be sent again."""
+    """Statuses to observe (a missing pod counts as gone), and reservations whose operation must be sent again."""
     seen: list[PodStatus] = []
     resend: list[str] = []
     for row in live:
         own = {p.name: p for p in pods.get(row.id, ()) if p.name.attempt == row.attempt}
         wanted = [PodName(row.id, row.attempt, rank) for rank in range(row.nodes)]
         missing = [name for name in wanted if name not in own]
-        # And whoever doesn't start, or is being taken away, says why.
+        # Pods that don't start or are being removed have a reason.
         seen += [
             p for p in own.values() if p.phase in (news := _NEWS.get(row.status, ())) or (p.reason is not None and news)
         ]

@@ -1,4 +1,4 @@
-"""Ending a pod that the ledger doesn't know, by an administrator's word."""
+"""End an unknown pod at an administrator's request."""
 
 from datetime import datetime
 
@@ -12,18 +12,15 @@ from reservation_core.usecases.people.users import require_admin
 
 
 async def end(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> UnknownPod:
-    """Note that a pod is to be ended; the processor does it. A repeated word changes nothing.
-
-    Raises ForbiddenError, NotFoundError.
-    """
+    """Request the end of a pod, which the processor carries out; idempotent. Raises ForbiddenError, NotFoundError."""
     require_admin(principal)
     before = (await uow.unknown_pods.of([name.rsplit("-", 2)[0]])).get(name)
-    found = await uow.unknown_pods.request_end(name, principal.user, now)
-    if found is None:
+    pod = await uow.unknown_pods.request_end(name, principal.user, now)
+    if pod is None:
         raise NotFoundError(f"There is no unknown pod {name!r}. GET /v1/pods/unknown lists those that there are.")
     if before is None or before.end_requested_at is None:
         await uow.events.append(
             actor=principal.user, kind=NodeEventKind.UNKNOWN_POD_END_REQUESTED, at=now, subject=name
         )
     uow.wake(Channel.RESYNC)
-    return found
+    return pod

@@ -186,7 +186,7 @@ async def test_what_commits_late_is_waited_for(
     seed: Any, uow: UnitOfWorkFactory, writers: list[asyncpg.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of three that draw ids, the first commits last and the second never does."""
-    monkeypatch.setattr(audit_chain, "_PATIENCE_LOOKS", 2)
+    monkeypatch.setattr(audit_chain, "_POLLS", 2)
     await record(seed, 2)
     late, never, soon = (writer.transaction() for writer in writers)
     for number, (writer, transaction) in enumerate(zip(writers, (late, never, soon), strict=True), 3):
@@ -197,7 +197,7 @@ async def test_what_commits_late_is_waited_for(
     assert await chain_events(uow) == 0
     await never.rollback()
     assert await chain_events(uow) == 0
-    monkeypatch.setattr(audit_chain, "_PATIENCE_LOOKS", 1000)
+    monkeypatch.setattr(audit_chain, "_POLLS", 1000)
     chaining = asyncio.create_task(chain_events(uow))
     await late.commit()
     assert await chaining == 2

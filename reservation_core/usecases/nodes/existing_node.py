@@ -1,0 +1,28 @@
+"""Lock or read an existing node for an administrator."""
+
+from typing import TypeVar
+
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.errors import NotFoundError
+from reservation_core.ports.nodes.inventory import NodeRecord, NodeView
+from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.people.users import require_admin
+
+T = TypeVar("T")
+
+
+async def lock_node(uow: UnitOfWork, principal: Principal, name: str) -> NodeRecord:
+    """Lock a node until the transaction ends. Raises ForbiddenError, NotFoundError."""
+    require_admin(principal)
+    return _found(await uow.inventory.lock_node(name), name)
+
+
+async def view_node(uow: UnitOfWork, name: str) -> NodeView:
+    """Read a node. Raises NotFoundError."""
+    return _found(await uow.inventory.node(name), name)
+
+
+def _found(node: T | None, name: str) -> T:
+    if node is None:
+        raise NotFoundError(f"There is no node {name!r}. GET /v1/nodes lists those that there are.")
+    return node
