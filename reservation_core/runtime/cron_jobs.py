@@ -1,4 +1,4 @@
-"""What Prometheus reads of the installation's CronJobs, whose own pods are gone before anybody can ask them."""
+"""Metrics of the installation's CronJobs, whose own pods are gone before Prometheus can scrape them."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,17 +14,17 @@ from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.error import SettingsError
 
-_LOOK_EVERY_S = 30.0
+_READ_EVERY_S = 30.0
 
 
 class CronJobCollector(Collector):
-    """Tells when each last ended well, as of the last look."""
+    """Exports when CronJobs last succeeded."""
 
     def __init__(self) -> None:
         self.succeeded: Mapping[str, datetime] = {}
 
     def collect(self) -> Iterator[Metric]:
-        """The times as of the last look."""
+        """The times of the last read."""
         family = GaugeMetricFamily(
             "gpu_dev_cron_job_succeeded_timestamp_seconds",
             "When a CronJob last ended well, in seconds since 1970; before the first time, when it was made.",
@@ -37,11 +37,11 @@ class CronJobCollector(Collector):
 
 @asynccontextmanager
 async def watched_cron_jobs(settings: ProcessorSettings, loops: Loops) -> AsyncIterator[tuple[Collector, ...]]:
-    """Look at those that the settings name as long as the block runs. Raises SettingsError."""
+    """Read the CronJobs of the settings regularly during the block. Raises SettingsError."""
     if not settings.cron_jobs:
         yield ()
         return
-    # Loaded only where it is wanted: the client's library takes 50 MB and half a second.
+    # Imported only if needed: the client library takes 50 MB and half a second.
     from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError  # noqa: PLC0415
     from reservation_core.adapters.kubernetes.other_objects.cron_jobs import last_successes  # noqa: PLC0415
     from reservation_core.runtime.kubernetes import open_transport  # noqa: PLC0415
@@ -54,9 +54,9 @@ async def watched_cron_jobs(settings: ProcessorSettings, loops: Loops) -> AsyncI
             raise SettingsError(str(error)) from error
         closing.push_async_callback(transport.close)
 
-        async def look() -> None:
+        async def read() -> None:
             collector.succeeded = await last_successes(transport, namespace, settings.cron_jobs)
 
-        looking = loops["cron_jobs"].repeat(look, rest_s=_LOOK_EVERY_S)
-        await closing.enter_async_context(beside(looking, name="cron jobs"))
+        reading = loops["cron_jobs"].repeat(read, rest_s=_READ_EVERY_S)
+        await closing.enter_async_context(beside(reading, name="cron jobs"))
         yield (collector,)

@@ -1,8 +1,7 @@
-"""`python -m reservation_core.runtime.database migrate|status|wait`: migrate the database, tell how far it is, or wait
-until it is as this program needs it.
+"""`python -m reservation_core.runtime.database migrate|status|wait`: migrate the database, show its revision, or wait
+for its migration.
 
-It works on GPU_DEV_DATABASE_URL or, without it, on the embedded server of GPU_DEV_HOME, which is started for the moment
-if it does not run.
+It uses GPU_DEV_DATABASE_URL or, without it, the embedded server of GPU_DEV_HOME, which is started temporarily.
 """
 
 import argparse
@@ -41,10 +40,9 @@ _LONGEST_S = 86_400.0
 
 @contextmanager
 def operators_database(settings: CommonSettings) -> Iterator[str]:
-    """The URL (for SQLAlchemy with asyncpg) of the database that these settings mean, while the block runs.
+    """The URL (for SQLAlchemy with asyncpg) of the settings' database, during the block.
 
-    An embedded server that does not run is started, and stopped afterwards. Raises EmbeddedPostgresError
-    and SettingsError.
+    An embedded server is started and stopped, unless it runs. Raises EmbeddedPostgresError and SettingsError.
     """
     if settings.database_url is not None:
         yield database_url_of(settings)
@@ -61,18 +59,18 @@ def operators_database(settings: CommonSettings) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program; returns its exit code: 0 fine, 1 failed, 3 there is something to migrate."""
+    """Run the program; returns its exit code: 0 fine, 1 failed, 3 migrations are pending."""
     chosen = _parser().parse_args(arguments)
     try:
-        # Before anything is changed: a file that can't be used is better known at once.
+        # Read first, so that an unusable file changes nothing.
         token = None if chosen.admin_token_file is None else read_token(chosen.admin_token_file)
         with operators_database(CommonSettings()) as url:
-            found = asyncio.run(_act(url, chosen, token, time.monotonic() + chosen.patience))
+            migration = asyncio.run(_act(url, chosen, token, time.monotonic() + chosen.patience))
     except (EmbeddedPostgresError, MigrationError, SettingsError, DatabaseUnavailableError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(_told(found))
-    return 3 if found.pending else 0
+    sys.stdout.write(_description(migration))
+    return 3 if migration.pending else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,17 +112,17 @@ async def _act(url: str, chosen: argparse.Namespace, token: str | None, deadline
                 if chosen.application_role is not None:
                     await let_work(url, chosen.application_role)
                 if token is not None:
-                    await _administrator(url, token)
-            found = await status(url)
-            if chosen.action != "wait" or not found.pending or time.monotonic() >= deadline:
-                return found
+                    await _ensure_administrator(url, token)
+            migration = await status(url)
+            if chosen.action != "wait" or not migration.pending or time.monotonic() >= deadline:
+                return migration
         except DatabaseAwayError:
             if time.monotonic() >= deadline:
                 raise
         await asyncio.sleep(_BETWEEN_S)
 
 
-async def _administrator(url: str, token: str) -> None:
+async def _ensure_administrator(url: str, token: str) -> None:
     engine = open_engine(url, pool=1, application="gpu-dev-migration")
     try:
         uow = UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(url, "gpu-dev-migration"))
@@ -134,11 +132,11 @@ async def _administrator(url: str, token: str) -> None:
         await engine.dispose()
 
 
-def _told(found: MigrationStatus) -> str:
-    if not found.pending:
-        return f"The database is up to date (revision {found.current}).\n"
-    lines = "".join(f"  {revision}\n" for revision in found.pending)
-    at = "empty" if found.current is None else f"at revision {found.current}"
+def _description(migration: MigrationStatus) -> str:
+    if not migration.pending:
+        return f"The database is up to date (revision {migration.current}).\n"
+    lines = "".join(f"  {revision}\n" for revision in migration.pending)
+    at = "empty" if migration.current is None else f"at revision {migration.current}"
     return f"The database is {at}. To be applied by `gpu-dev db migrate`:\n{lines}"
 
 

@@ -1,4 +1,4 @@
-"""The URLs of the database and of its replica, with the password that has a file of its own."""
+"""The URLs of the database and its replica, with a password from its own setting."""
 
 from pydantic import SecretStr
 from sqlalchemy.exc import ArgumentError
@@ -9,7 +9,7 @@ from reservation_core.runtime.settings.error import SettingsError
 
 
 def database_url_of(settings: CommonSettings) -> str:
-    """The database's URL. Raises SettingsError when there is none, or none that can be read."""
+    """The database's URL. Raises SettingsError for a missing or invalid one."""
     if settings.database_url is None:
         raise SettingsError(
             "GPU_DEV_DATABASE_URL is not set. Set it to a PostgreSQL URL, or run `make up`, which brings a server."
@@ -18,12 +18,12 @@ def database_url_of(settings: CommonSettings) -> str:
 
 
 def readable_url(setting: str, value: SecretStr, password: SecretStr | None) -> str:
-    """The URL that a setting holds, with `password` where it names none. Raises SettingsError when it is none."""
+    """The URL of a setting, with `password` if it has none. Raises SettingsError for an invalid URL."""
     url = value.get_secret_value()
     try:
         parts = engine_url(url)
     except (ArgumentError, ValueError):
-        # Without the parser's own words: they may hold the password.
+        # The parser's text is left out: it may quote the password.
         raise SettingsError(
             f"{setting} is not a URL. Write it like postgresql://user:password@host:5432/database."
         ) from None

@@ -1,4 +1,4 @@
-"""The first administrator of a database, with a token that somebody else has chosen and keeps."""
+"""The first administrator of a database, with a token chosen by the installer."""
 
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ _SHORTEST, _LONGEST = 32, 512
 
 
 def read_token(path: Path) -> str:
-    """The token in a file, without the line's end. Raises SettingsError for one that is none, never showing it."""
+    """Read the token in a file, without its newline. Raises SettingsError, without showing the token."""
     try:
         token = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -31,9 +31,9 @@ def read_token(path: Path) -> str:
 
 
 async def ensure_first_administrator(uow_factory: UnitOfWorkFactory, ids: IdSource, token: str, now: datetime) -> bool:
-    """Make the user `admin` with this token where there is no such user yet; returns whether it was made.
+    """Create the user `admin` with this token, unless the user exists; returns whether it was created.
 
-    A token that was revoked later stays revoked: whoever has been administrator decides from then on.
+    A token that was revoked later stays revoked.
     """
     async with uow_factory() as uow:
         if await uow.identities.user(ADMINISTRATOR) is not None:

@@ -1,4 +1,4 @@
-"""From settings to a Kubernetes cluster: a module of its own, as who has none need not load the client's library."""
+"""Create a Kubernetes cluster from settings; a separate module, so that other processes don't import the client."""
 
 import os
 from datetime import timedelta
@@ -16,22 +16,19 @@ from reservation_core.runtime.settings.components import CommonSettings
 
 
 def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster:
-    """The cluster that the settings name; nothing is asked of it yet.
-
-    Raises KubeconfigError and BadPodDefaultsError for files that can't be used.
-    """
+    """The cluster of the settings, without a request to it. Raises KubeconfigError and BadPodDefaultsError."""
     return KubernetesCluster(open_transport(settings), cluster_rules(settings), clock)
 
 
 def open_transport(settings: CommonSettings) -> Transport:
-    """The way to the API server. Raises KubeconfigError where the settings show none."""
+    """The transport to the API server. Raises KubeconfigError."""
     kubernetes = settings.kubernetes
     credentials = Credentials(kubernetes.kubeconfig, kubernetes.context, os.environ, server=kubernetes.server)
     return Transport(credentials, kubernetes.request_timeout_s, kubernetes.call_limit_s)
 
 
 def cluster_rules(settings: CommonSettings) -> ClusterRules:
-    """Our objects there. Raises BadPodDefaultsError for a file of pod defaults that can't be used."""
+    """The rules for our objects in the cluster. Raises BadPodDefaultsError."""
     gpu, kubernetes = settings.gpu, settings.kubernetes
     attach = GpuAttach(gpu.attach.value)
     defaults = read_pod_defaults(kubernetes.pod_defaults)

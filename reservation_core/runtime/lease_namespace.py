@@ -1,4 +1,4 @@
-"""In which namespace a process has its Lease."""
+"""The namespace of a process's Lease."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,9 @@ _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def lease_namespace(chosen: str | None) -> str:
-    """The one that is chosen, else the pod's own, else kube-system."""
-    said = chosen or os.environ.get("POD_NAMESPACE")
-    if said:
-        return said
+    """The chosen namespace, else the pod's own, else kube-system."""
+    if namespace := chosen or os.environ.get("POD_NAMESPACE"):
+        return namespace
     try:
         return _OWN_NAMESPACE.read_text().strip()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Removing what is old, by the settings; done by whoever leads, and by the expiry where nobody does."""
+"""Remove old history by the settings; run by the leader, or by the expiry without one."""
 
 import structlog
 
@@ -10,13 +10,13 @@ _log = structlog.get_logger(__name__)
 
 
 async def remove_old_once(runtime: Runtime, settings: KeepingSettings, walk: RetentionWalk) -> RetentionReport:
-    """Look once, and say what was removed."""
+    """Run once, and log the removals."""
     report = await remove_old(runtime.uow, runtime.cluster, settings.retention_rules, walk)
     if report.removed:
-        _log.info("removed what was old", **{kind.value: count for kind, count in report.removed.items()})
+        _log.info("removed old history", **{kind.value: count for kind, count in report.removed.items()})
     if report.put_off:
         _log.warning(
-            "the audit log is in use or not chained yet; its partitions are looked at again later",
+            "the audit log is in use or not chained yet; its partitions are tried again later",
             reasons=report.put_off,
         )
     return report

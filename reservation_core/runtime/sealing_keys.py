@@ -1,4 +1,4 @@
-"""The keys with which variables of jobs and addresses of hooks are sealed in the database: where they come from."""
+"""The keys that seal jobs' variables and notification addresses in the database."""
 
 import base64
 import binascii
@@ -16,9 +16,9 @@ _MOST_KEYS = 100
 
 
 def sealing_of(settings: CommonSettings) -> Sealing:
-    """With the keys of the file that the settings name, one a line; without a file nothing is sealed.
+    """Sealing with the keys of the settings' file, one a line; without a file nothing is sealed.
 
-    Raises SettingsError, which never holds anything of the file.
+    Raises SettingsError, which never quotes the file.
     """
     if settings.seal_key_file is None:
         return Sealing()
@@ -37,8 +37,7 @@ def sealing_of(settings: CommonSettings) -> Sealing:
 
 
 def ensure_key_file(home: Path) -> Path:
-    """The file with the key of a server that keeps its database in `home`, whose lock the caller has; made where there
-    is none, whole or not at all."""
+    """The key file of a server with its database in `home`, created atomically; the caller holds the home's lock."""
     path = home / "seal-key"
     if path.exists():
         return path

@@ -1,4 +1,4 @@
-"""Which adapters a process works with, opened and closed together."""
+"""The adapters of a process, opened and closed together."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
@@ -35,7 +35,7 @@ from reservation_core.runtime.settings.error import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The adapters behind the ports, ready for use."""
+    """The adapters of a process, ready for use."""
 
     uow: UnitOfWorkFactory
     wakeups: Wakeups
@@ -46,7 +46,7 @@ class Runtime:
     steps: SharedClock | None = None
 
     def leading(self, epoch: int) -> AbstractAsyncContextManager[None]:
-        """While the block runs, this process leads in `epoch` and makes up for steps of the database's clock.
+        """Lead in `epoch` during the block, and compensate steps of the database's clock.
 
         Raises DatabaseUnavailableError at its beginning.
         """
@@ -54,7 +54,7 @@ class Runtime:
 
 
 def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
-    """The cluster that the settings name. Raises SettingsError for settings that it can't work with."""
+    """The cluster of the settings. Raises SettingsError."""
     match settings.cluster:
         case ClusterKind.LOCAL:
             try:
@@ -75,7 +75,7 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
 
 
 def _open_kubernetes(settings: CommonSettings, clock: Clock) -> Cluster:
-    # Loaded only where it is wanted: the client's library takes 50 MB and half a second.
+    # Imported only if needed: the client library takes 50 MB and half a second.
     from reservation_core.adapters.kubernetes.api_server.credentials import KubeconfigError  # noqa: PLC0415
     from reservation_core.adapters.kubernetes.pods.pod_defaults import BadPodDefaultsError  # noqa: PLC0415
     from reservation_core.runtime.kubernetes import open_kubernetes  # noqa: PLC0415
@@ -101,11 +101,10 @@ async def open_runtime(
     application: str = "gpu-dev",
     wait_s: float | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Everything a process needs, while the block runs.
+    """All adapters of a process, during the block.
 
-    While the database is away or not migrated yet it is waited for, for `wait_s` seconds at most; then
-    DatabaseUnavailableError is raised. With None nothing waits for it: the process goes on, and does its work when the
-    database is there. It must have been migrated.
+    Waits at most `wait_s` seconds for a database that is away or not migrated, then raises DatabaseUnavailableError.
+    With None it does not wait: the process works when the database, which must be migrated, is available.
     """
     url = database_url or database_url_of(settings)
     sealing = sealing_of(settings)
@@ -113,11 +112,11 @@ async def open_runtime(
         engine = open_engine(url, pool=settings.database_pool, application=application)
         closing.push_async_callback(engine.dispose)
         clock = SharedClock(engine, SystemClock())
-        # First what only a person can mend: it is told also while the database is away.
+        # The cluster first: errors in its settings must show even while the database is away.
         cluster = open_cluster(settings, clock)
         closing.push_async_callback(cluster.close)
         if wait_s is None:
-            # Without a database there is nothing yet that could be due.
+            # Without a database nothing can be due.
             with suppress(DatabaseUnavailableError):
                 await clock.begin()
         else:

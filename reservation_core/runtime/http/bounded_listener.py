@@ -1,7 +1,7 @@
-"""Accepting connections within a server's bounds.
+"""Accept connections within a server's bounds.
 
-Neither asyncio nor uvloop lets a server choose what it accepts, and both count a connection only after its TLS
-handshake. So connections are accepted here, counted from the accept on, and then handed to the event loop.
+Neither asyncio nor uvloop lets a server refuse connections, and both count a connection only after its TLS handshake.
+So connections are accepted here, counted from the accept on, and then passed to the event loop.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from reservation_core.domain.network.http_limits import Refusal
 from reservation_core.runtime.http.bounded_protocol import BoundedProtocol, ServerBounds
 
 _AT_ONCE = 32
-"""So many connections are accepted before other work of the event loop has its turn."""
+"""Connections accepted in one turn of the event loop."""
 
 _PAUSE_S = 0.1
 _TLS_CLOSING_S = 5.0
@@ -25,7 +25,7 @@ _READ_BYTES = 64 * 1024
 
 
 class BoundedListener:
-    """Accepts from a bound socket. `tls` is None for plain HTTP; addresses of `proxies` are not bounded each."""
+    """Accepts from a bound socket. `tls` is None for plain HTTP; addresses of `proxies` have no bound of their own."""
 
     def __init__(
         self,
@@ -45,13 +45,12 @@ class BoundedListener:
         self._again: asyncio.TimerHandle | None = None
 
     def start(self, backlog: int) -> None:
-        """Listen and accept."""
         self._opened.setblocking(False)
         self._opened.listen(backlog)
         self._loop.add_reader(self._opened.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept no more; handshakes under way are given up."""
+        """Stop accepting, and cancel pending handshakes."""
         if self._again is not None:
             self._again.cancel()
         if self._opened.fileno() >= 0:
@@ -61,7 +60,7 @@ class BoundedListener:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait for the end of what `close` gave up."""
+        """Wait for the end of cancelled handshakes."""
         if self._connecting:
             await asyncio.wait(self._connecting)
 
@@ -72,7 +71,7 @@ class BoundedListener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Without descriptors the connection waits in the kernel; else it failed before it was accepted.
+                # Without descriptors the connection waits in the kernel; otherwise it failed before the accept.
                 if error.errno in _SHORT_OF:
                     self._bounds.refusals.add(Refusal.NO_DESCRIPTORS, None, self._loop.time())
                 self._loop.remove_reader(self._opened.fileno())
@@ -93,7 +92,7 @@ class BoundedListener:
             return
         if room.instead_of is not None:
             room.instead_of.displace()
-        with suppress(OSError):  # a client that is gone already is noticed at the first read
+        with suppress(OSError):  # a client that is gone shows at the first read
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         protocol = self._new_protocol()
         slots.enter(protocol, source)
@@ -122,6 +121,6 @@ class BoundedListener:
     def _refuse(self, accepted: socket.socket, peer: tuple[str, int], refusal: Refusal) -> None:
         self._bounds.refusals.add(refusal, peer, self._loop.time())
         with accepted, suppress(OSError):
-            if self._tls is None:  # within TLS nothing can be said before a handshake
+            if self._tls is None:  # TLS has no answer before a handshake
                 accepted.send(self._bounds.answers[refusal])
-                accepted.recv(_READ_BYTES)  # what was read does not turn the end into a reset
+                accepted.recv(_READ_BYTES)  # unread data would turn the close into a reset

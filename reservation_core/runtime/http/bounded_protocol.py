@@ -1,7 +1,7 @@
-"""HTTP/1.1 connections that are bounded before anybody is known: head, URL, fields, body's time and rate, reading.
+"""HTTP/1.1 connections with bounds before authentication: head, URL, fields, time and rate of the body, reading.
 
-uvicorn's protocol bounds none of them. This class counts and times what it feeds uvicorn's parser, answers what is too
-much (431, 414, 408, 400), and closes the connection.
+uvicorn's protocol bounds none of them. This class counts and times the input of uvicorn's parser, answers violations
+(431, 414, 408, 400), and closes the connection.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from reservation_core.domain.network.http_limits import HttpLimits, Refusal
 from reservation_core.runtime.http.refusals import Refusals, answers
 
 _PIECE = 16 * 1024
-"""So many bytes are parsed between two looks at the limits."""
+"""Bytes that are parsed between two checks of the limits."""
 
 _MOST_PIPELINED = 32
 _LINGER_S = 2.0
 _LINGER_BYTES = 16 * 2**20
-"""After a refusal so much is read and thrown away: a client that still sends would lose the response by a reset."""
+"""Bytes that are read and discarded after a refusal: a client that still sends would lose the response by a reset."""
 
-_LOOK_AT_BODY_S = 1.0
+_CHECK_BODY_EVERY_S = 1.0
 
 _AFTER_A_STALL_S = 0.1
-"""A client that is late gets so much more: if the event loop stood still, its bytes have come and are read by then."""
+"""Extra time for a late client: after a stall of the event loop, its bytes have arrived but are not read yet."""
 
 
 class _Stage(Enum):
-    """Where the parser is. OVER: nothing of this connection is read any more."""
+    """The state of the parser. OVER: the connection is no longer read."""
 
     BETWEEN = auto()
     HEAD = auto()
@@ -40,16 +40,16 @@ class _Stage(Enum):
     OVER = auto()
 
 
-_BETWEEN, _HEAD, _BODY, _OVER = _Stage  # looking a member up in its class costs as much as a call
+_BETWEEN, _HEAD, _BODY, _OVER = _Stage  # a lookup in the class costs as much as a call
 
 
 class _RefusedError(Exception):
-    """Ends the parser's turn; why is in the protocol."""
+    """Stops the parser; the protocol has the reason."""
 
 
 @dataclass(slots=True)
 class ServerBounds:
-    """What the connections of one server share."""
+    """Common limits and counts of a server's connections."""
 
     limits: HttpLimits
     slots: "ConnectionSlots[BoundedProtocol]" = field(init=False)
@@ -62,7 +62,7 @@ class ServerBounds:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection within the bounds of its server. It counts from its accept on, before it has a transport."""
+    """A connection within its server's bounds, counted from the accept on, before it has a transport."""
 
     def __init__(self, bounds: ServerBounds, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -71,32 +71,32 @@ class BoundedProtocol(HttpToolsProtocol):
         self.connecting: asyncio.Task[None] | None = None
         self._connected = False
         self._stage = _BETWEEN
-        self._moved = False  # the piece that is fed began or ended a message
-        self._begun = False  # the head that is read began in the piece that is fed
+        self._moved = False  # the current piece began or ended a message
+        self._begun = False  # the current head began in the current piece
         self._refused = Refusal.MALFORMED
         self._stranger = True
-        self._client: dict[object, object] | None = None  # what its certificate says, which was verified
-        self._unframed_bytes = 0  # of the head so far, or of a body's framing without any of the body
+        self._client: dict[object, object] | None = None  # from its verified certificate
+        self._unframed_bytes = 0  # of the head so far, or of a body's framing
         self._body_bytes = 0
         self._body_began = 0.0
         self._overdue = False
-        self._throw_away_bytes = _LINGER_BYTES
+        self._discard_bytes = _LINGER_BYTES
         self._late: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._unread_bytes = 0
 
-    # --- What the server's slots ask.
+    # --- For the server's slots.
 
     @property
     def busy(self) -> bool:
-        """Whether a request is under way."""
+        """Whether a request is pending."""
         cycle: Any = self.cycle
         if cycle is not None and not cycle.response_complete:
             return not cycle.disconnected
         return self._stage is _BODY
 
     def displace(self) -> None:
-        """Close the connection for another one."""
+        """Close the connection in favour of another one."""
         self.bounds.refusals.add(Refusal.DISPLACED, self.client, self.loop.time())
         self._stage = _OVER
         if self._connected:
@@ -106,25 +106,25 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def between_messages(self) -> bool:
-        """Whether the parser is at the end of a request, or at the connection's beginning."""
+        """Whether the parser is between two requests, or at the connection's beginning."""
         return self._stage is _BETWEEN and not self._unframed_bytes
 
-    # --- The transport's side.
+    # --- Called by the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The first head is awaited from now on."""
+        """Wait for the first head."""
         super().connection_made(transport)
         self._connected = True
         if shown := transport.get_extra_info("peercert"):
-            said = ", ".join(f"{name}={value}" for ((name, value), *_) in shown["subject"])
-            self._client = {"client_cert_name": said}
+            name = ", ".join(f"{name}={value}" for ((name, value), *_) in shown["subject"])
+            self._client = {"client_cert_name": name}
         if self._stage is _OVER:
             transport.abort()
         else:
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is awaited any more."""
+        """Cancel all timers."""
         self._stage = _OVER
         self._stop_waiting()
         if self._unread is not None:
@@ -134,9 +134,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, as far as it is within the limits."""
+        """Parse input within the limits."""
         if self._stage is _OVER:
-            self._throw_away(len(data))
+            self._discard(len(data))
             return
         self._unset_keepalive_if_required()
         if len(data) <= _PIECE:
@@ -148,34 +148,33 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than the response comes."""
+        """Bound the time of a client that reads too slowly."""
         super().pause_writing()
         self._await_reader()
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Cancel the bound: the client has read."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def timeout_keep_alive_handler(self) -> None:
-        """The connection has been idle for long."""
+        """Close a connection that has been idle for too long."""
         super().timeout_keep_alive_handler()
         self._await_reader()
 
-    # --- The parser's side.
+    # --- Called by the parser.
 
     def on_message_begin(self) -> None:
-        """A head begins."""
         self._stage = _HEAD
         self._moved = self._begun = True
         super().on_message_begin()
         if self._client is not None:
-            self.scope["extensions"] = {"tls": self._client}  # as ASGI's TLS extension has it
+            self.scope["extensions"] = {"tls": self._client}  # ASGI's TLS extension
 
     def on_headers_complete(self) -> None:
-        """A head is over. Raises to end the parser's turn when it is beyond the limits."""
+        """Check a complete head. Raises to stop the parser when it is beyond the limits."""
         limits = self.bounds.limits
         if len(self.url) > limits.url_bytes:
             self._refuse_inside(Refusal.URL_TOO_LONG)
@@ -188,20 +187,18 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _MOST_PIPELINED:
             self._refuse_inside(Refusal.TOO_MANY_PIPELINED)
         self._unframed_bytes = self._body_bytes = 0
-        self._throw_away_bytes = _LINGER_BYTES
+        self._discard_bytes = _LINGER_BYTES
         self._head_came()
         super().on_headers_complete()
-        self._stage = _BODY  # not before: the parser may refuse this head, and `cycle` is the request before it
-        self.headers = []  # trailers are no headers: the application has its list already
+        self._stage = _BODY  # last, as the parser may refuse this head, and `cycle` is the previous request
+        self.headers = []  # the application has its list; trailers must not be added to it
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body."""
         self._unframed_bytes = 0
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request is complete."""
         self._stage = _BETWEEN
         self._moved = True
         self._unframed_bytes = 0
@@ -214,7 +211,7 @@ class BoundedProtocol(HttpToolsProtocol):
             )
 
     def on_response_complete(self) -> None:
-        """A response is written; what is left of its request's body is read only for a moment."""
+        """Read the rest of the request's body only for a moment after the response."""
         self.used_at = self.loop.time()
         super().on_response_complete()
         if self.transport.is_closing():
@@ -226,12 +223,12 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- Limits.
 
     def _feed(self, piece: "bytes | memoryview") -> bool:
-        """Parse a piece; whether more is to be parsed."""
+        """Parse a piece; whether to parse more."""
         self._moved = self._begun = False
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            # No protocol is changed to here. The parser reads nothing more, so the response is the last one.
+            # Upgrades are not supported. The parser reads nothing more, so the response is the last one.
             self._stage = _OVER
             self.cycle.keep_alive = False
             return False
@@ -240,13 +237,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(refused)
             return False
         if self._stage is _BETWEEN:
-            # A piece in which no message began or ended holds empty lines before one, which the parser skips.
+            # A piece without the begin or end of a message has empty lines, which the parser skips.
             return self._moved or self._count_head(len(piece))
         return self._count_head(len(piece)) if self._stage is _HEAD else self._count_body(len(piece))
 
     def _count_head(self, size: int) -> bool:
         """Count bytes of an unfinished head; whether it is within the limits."""
-        # In the piece in which the head begins stands what was before, too: there only what the parser gave counts.
+        # The piece with the head's beginning also has earlier bytes, so only the parser's output counts there.
         self._unframed_bytes = self._head_bytes() if self._begun else self._unframed_bytes + size
         if self._unframed_bytes > self.bounds.limits.head_bytes:
             long_url = self._stage is _HEAD and not self.headers and len(self.url) > self.bounds.limits.url_bytes
@@ -259,7 +256,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _count_body(self, size: int) -> bool:
         """Count bytes of an unfinished body; whether it is within the limits."""
         if self.cycle.response_complete:
-            self._throw_away(size)
+            self._discard(size)
             return True
         self._unframed_bytes += size
         if self._unframed_bytes > max(self.bounds.limits.head_bytes, 2 * _PIECE):
@@ -268,13 +265,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._late is None:
             self._body_began = self.loop.time()
             self._overdue = False
-            self._late = self.loop.call_later(_LOOK_AT_BODY_S, self._look_at_body)
+            self._late = self.loop.call_later(_CHECK_BODY_EVERY_S, self._check_body)
         return True
 
-    def _look_at_body(self) -> None:
+    def _check_body(self) -> None:
         limits, now = self.bounds.limits, self.loop.time()
         if self.flow.read_paused:
-            self._body_began += _LOOK_AT_BODY_S  # the application makes the client wait
+            self._body_began += _CHECK_BODY_EVERY_S  # the application makes the client wait
             late = False
         else:
             late = limits.body_is_late(self._body_bytes, now - self._body_began)
@@ -283,7 +280,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(Refusal.BODY_TOO_SLOW)
             return
         self._overdue = late
-        self._late = self.loop.call_later(_AFTER_A_STALL_S if late else _LOOK_AT_BODY_S, self._look_at_body)
+        self._late = self.loop.call_later(_AFTER_A_STALL_S if late else _CHECK_BODY_EVERY_S, self._check_body)
 
     def _head_bytes(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -299,7 +296,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._late = self.loop.call_later(self.bounds.limits.head_s, self._head_is_late)
 
     def _head_came(self) -> None:
-        """A request's head is complete. For a class that reads heads by itself, too."""
+        """Stop waiting for a head, which is complete."""
         self.used_at = self.loop.time()
         if self._late is not None:
             self._stop_waiting()
@@ -310,19 +307,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def _head_is_late(self) -> None:
         self._late = None
         if self.flow.read_paused:
-            self._await_head()  # what is not read can't come
+            self._await_head()  # the server does not read
         elif not self._overdue:
             self._overdue = True
             self._late = self.loop.call_later(_AFTER_A_STALL_S, self._head_is_late)
         elif self._stage is _BETWEEN and not self._unframed_bytes:
-            # Nothing was sent, so nothing is answered; browsers open connections that they may need later.
+            # No bytes, so no answer: browsers open connections in advance.
             self.bounds.refusals.add(Refusal.HEAD_TOO_SLOW, self.client, self.loop.time())
             self.transport.close()
         else:
             self._refuse(Refusal.HEAD_TOO_SLOW)
 
     def _await_reader(self) -> None:
-        """Disconnect the client unless it takes what is written."""
+        """Disconnect the client unless it reads the response."""
         self._unread_bytes = self.transport.get_write_buffer_size()
         if self._unread is None and self._unread_bytes:
             self._unread = self.loop.call_later(self.bounds.limits.reader_s, self._reader_is_late)
@@ -331,7 +328,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread = None
         limits = self.bounds.limits
         if self._unread_bytes - self.transport.get_write_buffer_size() >= limits.body_bytes_per_s * limits.reader_s:
-            self._await_reader()  # slow, and honest
+            self._await_reader()  # slow, but within the limits
             return
         self.bounds.refusals.add(Refusal.READER_TOO_SLOW, self.client, self.loop.time())
         self.transport.abort()
@@ -344,12 +341,12 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- Refusing.
 
     def _refuse_inside(self, refusal: Refusal) -> None:
-        """From a callback of the parser, which must not go on."""
+        """Refuse within a callback of the parser, which must stop."""
         self._refused = refusal
         raise _RefusedError(refusal.value)
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer what is beyond the limits, where an answer is possible, and close."""
+        """Answer a violation, if an answer is possible, and close."""
         self.bounds.refusals.add(refusal, self.client, self.loop.time())
         in_body = self._stage is _BODY
         self._stage = _OVER
@@ -357,7 +354,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         if cycle is not None and not cycle.response_complete:
             if not in_body:
-                # Earlier requests are answered first; the last of these responses ends the connection.
+                # Earlier requests are answered first; the last response closes the connection.
                 cycle.keep_alive = False
                 self.flow.pause_reading()
                 return
@@ -383,7 +380,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
         self._await_reader()
 
-    def _throw_away(self, size: int) -> None:
-        self._throw_away_bytes -= size
-        if self._throw_away_bytes < 0 and not self.flow.read_paused:
+    def _discard(self, size: int) -> None:
+        self._discard_bytes -= size
+        if self._discard_bytes < 0 and not self.flow.read_paused:
             self.flow.pause_reading()

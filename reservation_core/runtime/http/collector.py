@@ -1,4 +1,4 @@
-"""What Prometheus reads of an HTTP server's bounds."""
+"""Metrics of an HTTP server's bounds."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ from reservation_core.runtime.http.bounded_protocol import ServerBounds
 
 
 class HttpCollector(Collector):
-    """The connections of a server, and its refusals by reason."""
+    """Exports a server's connections, and its refusals by reason."""
 
     def __init__(self, bounds: ServerBounds) -> None:
         self._bounds = bounds
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers as they are now."""
+        """The current numbers."""
         yield GaugeMetricFamily("gpu_dev_http_connections", "Connections that are open.", len(self._bounds.slots))
         yield GaugeMetricFamily(
             "gpu_dev_http_connections_limit", "Connections that may be open.", self._bounds.limits.connections

@@ -1,4 +1,4 @@
-"""What a program without an API answers about itself, for those who watch over its process."""
+"""Health and metrics of programs without an API."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _ANSWER_S = 3
 
 
 def create_app(uow_factory: UnitOfWorkFactory, loops: Loops, collectors: Sequence[Collector] = ()) -> FastAPI:
-    """The ASGI application. `loops` are those of the process; `collectors` are what else it counts."""
+    """The ASGI application for the process's `loops` and further `collectors`."""
     app = FastAPI(title="GPU Dev Server: health", docs_url=None, redoc_url=None, openapi_url=None)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -33,14 +33,14 @@ def create_app(uow_factory: UnitOfWorkFactory, loops: Loops, collectors: Sequenc
 
     @app.get("/healthz")
     async def healthz() -> Response:
-        """A process whose event loop hangs does not answer."""
+        """A process with a blocked event loop does not answer."""
         return PlainTextResponse("alive\n")
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Ready while the database answers and no loop has failed for PATIENCE_S; every loop that fails is named.
+        """Ready while the database answers and no loop has failed for PATIENCE_S; failing loops are named.
 
-        Leadership does not matter: a process that stands by is as ready.
+        Standby processes are ready, too.
         """
         failing = [str(loop) for loop in loops.failing()]
         try:
@@ -70,6 +70,6 @@ async def serve_health(
     http: HttpSettings,
     collectors: Sequence[Collector] = (),
 ) -> None:
-    """Answer until cancelled. Raises ListenError."""
+    """Serve until cancelled. Raises ListenError."""
     app = create_app(uow_factory, loops, collectors)
     await serve_beside(app, open_socket(listen, "GPU_DEV_HEALTH_LISTEN"), "health", http)

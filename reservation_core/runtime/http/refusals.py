@@ -1,4 +1,4 @@
-"""What refused clients are answered, and how refusals are counted and logged."""
+"""Answers to refused clients, and the count and log of refusals."""
 
 import json
 from http import HTTPStatus
@@ -14,14 +14,14 @@ _log = structlog.get_logger(__name__)
 
 
 class Refusals:
-    """Counts the refusals of one server. Each reason is logged once a minute at most, with how often it occurred."""
+    """Counts a server's refusals. A reason is logged at most once a minute, with its number of occurrences."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(Refusal, 0)
         self._logged: dict[Refusal, tuple[float, int]] = {}
 
     def add(self, refusal: Refusal, client: object, now: float) -> None:
-        """Count a refusal of a client's address; `now` is a monotonic clock's, in seconds."""
+        """Count a refusal of a client's address; `now` is in seconds of a monotonic clock."""
         self.counts[refusal] += 1
         at, count = self._logged.get(refusal, (-_LOG_EVERY_S, 0))
         if now - at >= _LOG_EVERY_S:
@@ -31,15 +31,15 @@ class Refusals:
 
 
 def answers(limits: HttpLimits) -> dict[Refusal, bytes]:
-    """Whole HTTP responses (RFC 9457 problems) by reason, empty where the connection is closed without a word."""
+    """Whole HTTP responses (RFC 9457 problems) by reason, empty where the connection is closed without an answer."""
     return {refusal: _answer(refusal, limits) for refusal in Refusal}
 
 
 def _answer(refusal: Refusal, limits: HttpLimits) -> bytes:
-    said = _status_and_detail(refusal, limits)
-    if said is None:
+    answer = _status_and_detail(refusal, limits)
+    if answer is None:
         return b""
-    status, detail = said
+    status, detail = answer
     problem = {
         "type": f"urn:gpu-dev:problem:{refusal.value}",
         "title": status.phrase,

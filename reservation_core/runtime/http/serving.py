@@ -1,4 +1,4 @@
-"""Serving HTTP inside a program that has its own event loop and its own signals: the listening socket, the server."""
+"""Serve HTTP in a program with its own event loop and signals: listening sockets and servers."""
 
 import asyncio
 import socket
@@ -22,13 +22,13 @@ _log = structlog.get_logger(__name__)
 
 
 class ListenError(SettingsError):
-    """The address can't be listened on; the text says why and what to do."""
+    """A server can't listen on the address; the text says why and what to do."""
 
 
 def quiet_config(app: Any, *, stop_patience_s: int, **more: Any) -> uvicorn.Config:
-    """How every program of ours serves: it logs by itself, and says and believes nothing about who is in between.
+    """The configuration of all our servers: own logs, no server header, no trust in proxy headers.
 
-    `more` are uvicorn's own settings.
+    `more` are further settings of uvicorn.
     """
     return uvicorn.Config(
         app,
@@ -44,10 +44,10 @@ def quiet_config(app: Any, *, stop_patience_s: int, **more: Any) -> uvicorn.Conf
 
 
 class QuietServer(uvicorn.Server):
-    """Leaves signals to the program that it runs in, says when it accepts connections, and keeps them within bounds.
+    """A server that leaves signals to its program, reports when it is ready, and bounds its connections.
 
-    `protocol` makes a connection of the bounds and of what uvicorn gives. Connections from `proxies` are bounded only
-    in all.
+    `protocol` creates a connection from the bounds and uvicorn's arguments. Connections from `proxies` are bounded only
+    in total.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class QuietServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """No signal handlers."""
+        """Install no signal handlers."""
         yield
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to end, or cancelled: then nothing is accepted any more, and no connection stays open."""
+        """Serve until stopped or cancelled, then close all connections."""
         try:
             await super().serve(sockets)
         finally:
@@ -79,14 +79,14 @@ class QuietServer(uvicorn.Server):
                 listener.close()
             for connection in [*self.server_state.connections]:
                 connection.transport.abort()
-            await asyncio.sleep(0)  # in which they are closed
+            await asyncio.sleep(0)  # lets the aborted connections close
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the application; then accept connections from the sockets, and tell."""
+        """Start the application, then accept connections from the sockets and report that."""
         try:
             await super().startup([])
         except SystemExit as ended:
-            # What goes wrong in one application ends no process that has others.
+            # A failed application must not end a process with others.
             raise RuntimeError("The application could not start; its log says why.") from ended
         if not self.started:
             return
@@ -96,7 +96,7 @@ class QuietServer(uvicorn.Server):
         ]
         for listener in listeners:
             listener.start(self.config.backlog)
-        self.servers = listeners  # type: ignore[assignment]  # they are closed, and their end is awaited
+        self.servers = listeners  # type: ignore[assignment]  # uvicorn calls close and wait_closed
         self._ready()
 
     def _new_protocol(self) -> BoundedProtocol:
@@ -110,9 +110,9 @@ class QuietServer(uvicorn.Server):
 
 
 def open_socket(listen: str, said_by: str = "GPU_DEV_LISTEN") -> socket.socket:
-    """A listening address such as `127.0.0.1:8080` or `[::1]:0` (0: any free port). Raises ListenError.
+    """Bind a socket to an address such as `127.0.0.1:8080` or `[::1]:0` (0: any free port). Raises ListenError.
 
-    `said_by` is the setting or the argument that it came from.
+    `said_by` is the setting or argument with the address.
     """
     host, separator, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -142,7 +142,7 @@ def address_of(opened: socket.socket, scheme: str = "http") -> str:
 
 
 async def serve_beside(app: ASGIApp, opened: socket.socket, name: str, http: HttpSettings) -> None:
-    """Answer at a port of its own, without TLS, until cancelled; then close it. `name` says in the log what it is."""
+    """Serve an application on its own port, without TLS, until cancelled. `name` is for the log."""
     try:
         config = quiet_config(app, stop_patience_s=_BESIDE_STOP_PATIENCE_S, lifespan="off")
         server = QuietServer(

@@ -1,7 +1,7 @@
-"""The certificate that a server shows, taken from files anew whenever they change.
+"""A server's certificate, reloaded when its files change.
 
-Connections that are open stay as they are; new handshakes get the new certificate. Files that are half written, or
-don't belong together, change nothing: the one before is served on.
+Open connections stay; new handshakes get the new certificate. While files are half written or don't match, the previous
+certificate is served.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ _log = structlog.get_logger(__name__)
 
 
 class ServingCertificate:
-    """A TLS context for a server. `taken` is called with the end (UTC) of each certificate taken into use.
+    """A TLS context for a server. `taken` is called with the end (UTC) of every loaded certificate.
 
-    `client_authority`: a file with whoever signs the certificates that clients may show. Those that show none are let
-    in nevertheless; the application sees which did (`scope["extensions"]["tls"]`).
+    `client_authority`: a file with the authorities of client certificates, which are optional; the application sees
+    them in `scope["extensions"]["tls"]`.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class ServingCertificate:
         return self._current is not None
 
     def shown(self) -> dict[str, Any]:
-        """uvicorn's settings for a server that shows it."""
+        """uvicorn's settings for a server with this certificate."""
         return {"ssl_context_factory": lambda _config, _default: self.context}
 
     def look(self) -> None:
-        """Take the files' certificate into use if they have changed since the last look."""
+        """Load the files if they have changed since the last check."""
         try:
             content = self._certificate.read_bytes()
             others = [path.read_bytes() for path in (self._key, self._client_authority) if path is not None]
@@ -60,20 +60,20 @@ class ServingCertificate:
                 fresh.load_verify_locations(self._client_authority)
             ends_at = x509.load_pem_x509_certificate(content).not_valid_after_utc
         except (OSError, ValueError) as problem:  # ssl.SSLError is an OSError
-            self._refused(problem)
+            self._log_unusable(problem)
             return
         self._seen, self._current = seen, fresh
         self._taken(ends_at)
         _log.info("certificate_taken", file=str(self._certificate), ends_at=ends_at.isoformat())
 
     async def watch(self, every_s: float) -> None:
-        """Look again and again."""
+        """Check the files regularly."""
         while True:
             await asyncio.sleep(every_s)
             self.look()
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
-        """Called in every handshake, whether the client names a host or not."""
+        """Choose the current certificate in every handshake, with or without a host name."""
         if self._current is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._current
@@ -83,15 +83,15 @@ class ServingCertificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._client_authority is not None:
-            # Asked for in each handshake, but by health checks none is shown.
+            # Optional, as health checks have no certificate.
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    def _refused(self, problem: Exception) -> None:
-        # Said once for each thing that is wrong, however often it is looked at.
-        told = f"{type(problem).__name__}: {problem}".encode()
-        if told != self._seen:
-            self._seen = told
+    def _log_unusable(self, problem: Exception) -> None:
+        # Every problem is logged once, however often the files are checked.
+        description = f"{type(problem).__name__}: {problem}".encode()
+        if description != self._seen:
+            self._seen = description
             _log.warning(
                 "certificate_unusable",
                 file=str(self._certificate),

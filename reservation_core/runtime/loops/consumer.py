@@ -1,9 +1,8 @@
-"""The consumer loop: read a batch, commit, then handle each message, several at once.
+"""The consumer loop: read a batch, commit, then handle its messages, several at once.
 
-What a handler does is its own to make whole, in as many transactions as it takes, and right to do twice: delivery is at
-least once. While a message is being handled it is kept hidden, however long that takes. One that fails is tried again
-after a growing pause; after `max_reads` tries it moves, with its error, to the dead letters. Trouble of the database or
-the cluster is nobody's fault: it buries nothing, and brings no message nearer to that.
+Delivery is at least once, so handlers must be idempotent; they use as many transactions as they need. A message stays
+hidden while it is handled. A failed message is retried after a growing pause; after `max_reads` attempts it moves, with
+its error, to the dead letters. Failures of the database or the cluster do not count as attempts.
 """
 
 import asyncio
@@ -23,20 +22,20 @@ from reservation_core.runtime.loops.messages_in_hand import MessagesInHand
 from reservation_core.runtime.loops.token_bucket import TokenBucket
 
 _log = structlog.get_logger(__name__)
-_GROUPS = 4  # while some wait for what they do, others are read and committed
-_NEXT_GROUPS = 1  # read before there is room for it, so that nothing waits for reading between one and the next
+_GROUPS = 4  # while some wait, others are read and committed
+_NEXT_GROUPS = 1  # read in advance, so that a finished group is replaced at once
 
 Handler = Callable[[QueuedMessage], Awaitable[None]]
 TogetherHandler = Callable[[Sequence[QueuedMessage]], Awaitable[Sequence[QueuedMessage]]]
-"""Handles those of many messages that it can at once, and answers which; the rest is handled one by one."""
+"""Handles many messages together and returns the handled ones; the rest is handled one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRules:
-    """How a queue is consumed. `parallel` messages are handled at once, each by itself.
+    """How a queue is consumed. `parallel` messages are handled at once, one by one.
 
-    Where many can be handled together, four groups of up to `together` messages are tried before that. A message is
-    hidden for `visibility` at a time: so much later another process takes it when this one dies.
+    With a handler for groups, four groups of up to `together` messages come first. A message is hidden for `visibility`
+    at a time: that is how late another process takes it over when this one dies.
     """
 
     parallel: int
@@ -47,7 +46,7 @@ class ConsumerRules:
 
 
 class Consumer:
-    """Consumes one queue until told to stop; what is under way then is finished."""
+    """Consumes one queue until stopped; pending messages are then finished."""
 
     def __init__(
         self,
@@ -65,15 +64,14 @@ class Consumer:
         self._rules = rules
         self._pace = pace
         self._together = together
-        self._running: dict[asyncio.Task[None], int] = {}  # with how many messages each is about
-        self._turns = asyncio.Semaphore(rules.parallel)  # each turn holds a connection
-        self._groups = asyncio.Semaphore(_GROUPS)  # and so does each group, however few its messages are
+        self._running: dict[asyncio.Task[None], int] = {}  # with their numbers of messages
+        self._turns = asyncio.Semaphore(rules.parallel)  # a turn holds a database connection
+        self._groups = asyncio.Semaphore(_GROUPS)  # and so does a group
         loops = Loops() if loops is None else loops
         self._loop = loops[queue.value]
         self._messages = MessagesInHand(uow_factory, queue, rules.visibility, loops)
 
     async def run(self, wakeups: Wakeups, channel: Channel, stop: asyncio.Event) -> None:
-        """Consume until `stop`."""
         async with wakeups.subscribe(channel) as subscription, self._messages.cared_for(), asyncio.TaskGroup() as group:
 
             async def once() -> None:
@@ -84,7 +82,7 @@ class Consumer:
             await self._loop.repeat(once, stop=stop)
 
     async def _fill(self, group: asyncio.TaskGroup) -> bool:
-        """Start what there is room for; false when the queue had nothing."""
+        """Start as many messages as there is room for; false when the queue was empty."""
         most = self._rules.parallel if self._together is None else (_GROUPS + _NEXT_GROUPS) * self._rules.together
         room = most - sum(self._running.values())
         if room <= 0:
@@ -96,11 +94,11 @@ class Consumer:
                 await self._pace.take()
                 self._start_each(group, [message])
         else:
-            # Never all in one: while some are under way, the next are read.
+            # In several groups, so that the next ones are read while some are pending.
             for first in range(0, len(messages), self._rules.together):
-                some = messages[first : first + self._rules.together]
-                await self._pace.take(len(some))
-                self._start(group, self._handle_some(group, some, self._together), len(some))
+                batch = messages[first : first + self._rules.together]
+                await self._pace.take(len(batch))
+                self._start(group, self._handle_batch(group, batch, self._together), len(batch))
         return bool(messages)
 
     def _start_each(self, group: asyncio.TaskGroup, messages: Iterable[QueuedMessage]) -> None:
@@ -121,7 +119,7 @@ class Consumer:
             waiting.cancel()
             stopping.cancel()
 
-    async def _handle_some(
+    async def _handle_batch(
         self, group: asyncio.TaskGroup, messages: Sequence[QueuedMessage], together: TogetherHandler
     ) -> None:
         done: set[int] = set()
@@ -131,7 +129,7 @@ class Consumer:
                     done = {message.id for message in await together(messages)}
             except (DatabaseUnavailableError, ClusterUnavailableError) as error:
                 _log.warning("a batch is postponed", queue=self._queue.value, error=str(error))
-            except Exception:  # noqa: BLE001 - it is logged; which message is to blame shows when each is by itself
+            except Exception:  # noqa: BLE001 - logged; the faulty message shows when they are handled one by one
                 _log.exception("a batch of messages failed", queue=self._queue.value)
         self._messages.handled(done)
         self._start_each(group, (message for message in messages if message.id not in done))
@@ -141,7 +139,7 @@ class Consumer:
             async with self._turns:
                 await self._handle(message)
         except (DatabaseUnavailableError, ClusterUnavailableError) as error:
-            # It becomes visible again by itself, as if this had not been tried.
+            # It becomes visible again by itself, without counting the attempt.
             _log.warning("a message is postponed", queue=self._queue.value, message=message.id, error=str(error))
             await self._messages.give_back(message)
         except NotYetError as reason:
@@ -155,7 +153,7 @@ class Consumer:
                 "a message failed; trying again", queue=self._queue.value, message=message.id, reason=str(error)
             )
             await self._set_aside(message, str(error), error.after)
-        except Exception as error:  # noqa: BLE001 - it is logged and kept with the message
+        except Exception as error:  # noqa: BLE001 - logged, and kept with the message
             _log.exception("a message's handler crashed; trying again", queue=self._queue.value, message=message.id)
             pause = timedelta(seconds=min(60, 2 ** (message.read_count - 1)))
             await self._set_aside(message, f"{type(error).__name__}: {error}", pause)

@@ -1,4 +1,4 @@
-"""What Prometheus reads of a process's loops."""
+"""Metrics of a process's loops."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ from reservation_core.runtime.loops.loops import Loops
 
 
 class LoopCollector(Collector):
-    """Tells of each loop how often it has failed, and for how long it has been failing."""
+    """Exports how often loops have failed, and for how long they have been failing."""
 
     def __init__(self, loops: Loops) -> None:
         self._loops = loops
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers as they are now."""
+        """The current numbers."""
         failures = CounterMetricFamily(
             "gpu_dev_loop_failures", "Failed steps of a loop of this process; each was tried again.", labels=["loop"]
         )

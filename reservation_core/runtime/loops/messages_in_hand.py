@@ -1,7 +1,7 @@
-"""Messages that a process has taken from a queue: hidden while it is about them, forgotten when they were handled.
+"""Messages that a process has taken from a queue: kept hidden while they are handled, deleted afterwards.
 
-What takes longer than a message's visibility (a slow cluster, a queue of other work before it) would be taken by
-another process meanwhile and be done twice at once. That is harmless, but it doubles the load on what is slow already.
+A message that takes longer than its visibility would be taken by another process, too. That is harmless, but doubles
+the load on a slow system.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loops import Loops
 
 _log = structlog.get_logger(__name__)
-_BEATS = 3  # in the time that a message is hidden: two may fail
+_BEATS = 3  # per visibility, so that two may fail
 
 
 class MessagesInHand:
-    """One queue's. What can't be done now is logged; then messages come again, as if nothing had happened."""
+    """The messages of one queue. Failed changes are logged; the messages then become visible again."""
 
     def __init__(self, uow_factory: UnitOfWorkFactory, queue: QueueName, visibility: timedelta, loops: Loops) -> None:
         self._uow = uow_factory
@@ -34,7 +34,7 @@ class MessagesInHand:
         self._forgetting = loops[f"{queue.value}_forgotten"]
 
     async def take(self, limit: int) -> list[QueuedMessage]:
-        """Up to `limit` messages. Raises DatabaseUnavailableError."""
+        """Take up to `limit` messages. Raises DatabaseUnavailableError."""
         at = asyncio.get_running_loop().time()
         async with self._uow(one_statement=True) as uow:
             messages = await uow.queue.read(self._queue, visibility=self._visibility, limit=limit)
@@ -42,30 +42,30 @@ class MessagesInHand:
         return messages
 
     def handled(self, ids: Iterable[int]) -> None:
-        """Forget these, many at a time and soon: until that has happened they may come once more."""
+        """Queue handled messages for deletion in batches; until then they may be delivered again."""
         self._handled += ids
         if self._handled:
             self._some_handled.set()
 
     async def give_back(self, message: QueuedMessage, after: timedelta | None = None) -> None:
-        """As if it had not been taken: again `after` so long, or else when it becomes visible by itself."""
+        """Undo the read; the message comes again `after` a time, or else when it becomes visible by itself."""
 
         async def unread(uow: UnitOfWork) -> None:
             await uow.queue.unread(self._queue, [message.id])
             if after is not None:
                 await uow.queue.postpone(self._queue, [message.id], max(after, timedelta(seconds=1)))
 
-        await self._let_go(message, "given back", unread)
+        await self._change(message, "given back", unread)
 
     async def put_off(self, message: QueuedMessage, pause: timedelta) -> None:
-        """Again after a pause."""
-        await self._let_go(message, "postponed", lambda uow: uow.queue.postpone(self._queue, [message.id], pause))
+        """Postpone a message."""
+        await self._change(message, "postponed", lambda uow: uow.queue.postpone(self._queue, [message.id], pause))
 
     async def bury(self, message: QueuedMessage, error: str) -> None:
-        """To the dead letters, with its error."""
-        await self._let_go(message, "buried", lambda uow: uow.queue.bury(self._queue, message, error))
+        """Move a message with its error to the dead letters."""
+        await self._change(message, "buried", lambda uow: uow.queue.bury(self._queue, message, error))
 
-    async def _let_go(self, message: QueuedMessage, how: str, act: Callable[[UnitOfWork], Awaitable[object]]) -> None:
+    async def _change(self, message: QueuedMessage, how: str, act: Callable[[UnitOfWork], Awaitable[object]]) -> None:
         """Change a message in the queue; after any failure it becomes visible again by itself."""
         self._hidden_at.pop(message.id, None)
         try:
@@ -75,12 +75,12 @@ class MessagesInHand:
             _log.warning(
                 f"a message could not be {how} now", queue=self._queue.value, message=message.id, error=str(error)
             )
-        except Exception:  # noqa: BLE001 - it is logged; no other message has to suffer for it
+        except Exception:  # noqa: BLE001 - logged; other messages are not affected
             _log.exception(f"a message could not be {how}", queue=self._queue.value, message=message.id)
 
     @asynccontextmanager
     async def cared_for(self) -> AsyncIterator[None]:
-        """While the block runs, messages in hand stay hidden and handled ones are forgotten; at its end, the last."""
+        """Keep messages in hand hidden and delete handled ones during the block; delete the last at its end."""
         beat_s = self._visibility.total_seconds() / _BEATS
         hiding = self._hiding.repeat(
             lambda: self._keep_hidden(beat_s), rest_s=beat_s, rests_first=True, longest_s=beat_s
@@ -94,7 +94,7 @@ class MessagesInHand:
             await asyncio.gather(*tasks, return_exceptions=True)
             try:
                 await self._forget_handled()
-            except Exception as error:  # noqa: BLE001 - they come once more, which is harmless
+            except Exception as error:  # noqa: BLE001 - they are delivered again, which is harmless
                 _log.warning(
                     "handled messages were not deleted at the end", queue=self._queue.value, error=type(error).__name__
                 )
@@ -113,7 +113,7 @@ class MessagesInHand:
         await self._forget_handled()
 
     async def _forget_handled(self) -> None:
-        """Delete what was handled; what could not be deleted is deleted next time."""
+        """Delete handled messages; after a failure, the next call tries again."""
         self._some_handled.clear()
         ids, self._handled = self._handled, []
         if not ids:

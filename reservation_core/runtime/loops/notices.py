@@ -1,4 +1,4 @@
-"""What carries notices, as the settings say."""
+"""Create the senders of notifications from settings."""
 
 import ssl
 
@@ -13,8 +13,8 @@ from reservation_core.runtime.settings.notices import NoticeSettings
 
 
 def notice_senders(settings: ProcessorSettings, clock: Clock) -> NoticeSenders:
-    """A sender for each channel that is set up. Raises SettingsError for settings that no notice could be sent with."""
-    # Loaded only by who delivers.
+    """A sender for every configured channel. Raises SettingsError."""
+    # Imported only by processes that deliver.
     from reservation_core.adapters.notices.webhooks import PostRules, SlackSender, WebhookSender  # noqa: PLC0415
 
     notices = settings.notices

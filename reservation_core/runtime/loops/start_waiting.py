@@ -1,8 +1,7 @@
-"""Waiting, at the start of a program, for a database or a cluster that does not answer yet."""
+"""Wait, at the start of a program, for a database or a cluster that does not answer yet."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TypeVar
 
 import structlog
@@ -10,7 +9,7 @@ import structlog
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.loops.backoff import Backoff
+from reservation_core.runtime.loops.backoff import Backoff, pause
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 2.0
@@ -22,16 +21,16 @@ T = TypeVar("T")
 
 
 class StopAskedError(Exception):
-    """The program was asked to end before it had started."""
+    """The program was stopped before it had started."""
 
 
 async def once_there(
     act: Callable[[], Awaitable[T]], *, stop: asyncio.Event | None = None, longest_s: float | None = None
 ) -> T:
-    """Do `act` as soon as the database and the cluster let it, and answer what it answers.
+    """Repeat `act` until the database and the cluster answer, and return its result.
 
     Logs at the beginning of the wait, every LOGGED_AGAIN_S seconds, and at its end. Raises StopAskedError once `stop`
-    is set, and what `act` raised last after `longest_s` seconds.
+    is set, and the last error of `act` after `longest_s` seconds.
     """
     clock = asyncio.get_running_loop().time
     begun, since = clock(), SystemClock().now()
@@ -52,13 +51,4 @@ async def once_there(
             if log_at > begun:
                 _log.info("the start goes on", waited_s=round(clock() - begun, 1))
             return answer
-        await _pause(backoff.next(), stop)
-
-
-async def _pause(seconds: float, stop: asyncio.Event | None) -> None:
-    if stop is None:
-        await asyncio.sleep(seconds)
-        return
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
+        await pause(backoff.next(), stop)

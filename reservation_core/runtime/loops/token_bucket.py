@@ -1,10 +1,10 @@
-"""A token bucket: so many operations a second in the long run, a short burst at once."""
+"""A token bucket: a rate of operations in the long run, with short bursts."""
 
 import asyncio
 
 
 class TokenBucket:
-    """Lets `rate` operations a second through, and up to `burst` at once after a rest."""
+    """Limits operations to `rate` a second, with bursts of up to `burst` after a rest."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate = rate
@@ -13,13 +13,13 @@ class TokenBucket:
         self._filled_at: float | None = None
 
     async def take(self, count: int = 1) -> None:
-        """Wait until each of so many, which begin together, has a token: as long as the last would wait by itself."""
+        """Wait until `count` operations, which begin together, have their tokens."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._filled_at is not None:
             self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
-        # Going below zero reserves later tokens; whoever comes next waits behind.
+        # A negative number reserves later tokens, so that later callers wait longer.
         self._tokens -= count
         if self._tokens < 0:
             await asyncio.sleep(-self._tokens / self._rate)

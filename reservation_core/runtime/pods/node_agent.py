@@ -1,4 +1,4 @@
-"""From settings to a running node agent."""
+"""Run a node agent from settings."""
 
 import asyncio
 
@@ -13,13 +13,13 @@ from reservation_core.runtime.settings.error import SettingsError
 
 
 async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
-    """Write this node's cards into its Node object: once, or again and again until SIGTERM.
+    """Write this node's GPUs to its Node object: once, or regularly until SIGTERM.
 
-    Raises SettingsError for what somebody has to change (no cards, no such node, a missing permission) and
-    ClusterUnavailableError when the driver or the API server does not answer; in the loop only at its first look.
+    Raises SettingsError without GPUs, node or permission, and ClusterUnavailableError when the driver or the API server
+    does not answer; in the loop only the first time.
     """
     try:
-        # Simulated cards are called after the node, as far as its name goes: the pod's own changes with every restart.
+        # Simulated GPUs are named after the node, as the pod's own name changes with every restart.
         inventory = LocalInventory(settings.local_gpus, settings.node_name[:63].strip("-."))
         transport = open_transport(settings)
         try:
@@ -36,7 +36,7 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
 
 
 async def keep_looking(agent: NodeAgent, stop: asyncio.Event, every_s: float) -> None:
-    """Look every `every_s` seconds until `stop`. Raises only what is wrong at the first look."""
+    """Update the annotations every `every_s` seconds until `stop`. Raises errors of the first update alone."""
     await agent.look()
     loop = Loops()["node_cards"]
     await loop.repeat(agent.look_again, rest_s=every_s, rests_first=True, longest_s=every_s, stop=stop)

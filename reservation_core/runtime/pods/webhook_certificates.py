@@ -1,8 +1,8 @@
-"""From arguments to a webhook's certificates: in a Secret and webhook configurations, or as files."""
+"""Keep a webhook's certificates in a Secret and webhook configurations, or write them to files."""
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KeptSecret:
-    """Which Secret holds the certificates, and the names of the webhook configurations that trust them."""
+    """The Secret with the certificates, and the names of the webhook configurations that trust them."""
 
     namespace: str
     name: str
@@ -49,9 +49,9 @@ class KeptSecret:
 async def keep_secret(
     settings: CommonSettings, secret: KeptSecret, rules: RenewalRules, stop: asyncio.Event | None, every_s: float
 ) -> None:
-    """Bring the Secret and the configurations up to date: once, or until `stop` every `every_s` seconds.
+    """Update the Secret and the configurations: once, or until `stop` every `every_s` seconds.
 
-    Raises SettingsError for a kubeconfig that can't be used, and ClusterUnavailableError where one look was asked for.
+    Raises SettingsError for an unusable kubeconfig, and without `stop` also ClusterUnavailableError.
     """
     try:
         transport = open_transport(settings)
@@ -82,7 +82,7 @@ async def _once(store: SecretCertificates, rules: RenewalRules, clock: SystemClo
         try:
             await keep_certificates(store, rules, clock.now())
         except ChangedMeanwhileError as problem:
-            _log.info("somebody else changes the webhook's certificates, too", why=str(problem))
+            _log.info("another process changes the webhook's certificates, too", why=str(problem))
             await asyncio.sleep(0.2)
             continue
         return
@@ -90,9 +90,9 @@ async def _once(store: SecretCertificates, rules: RenewalRules, clock: SystemClo
 
 
 def write_files(folder: Path, namespace: str, secret: str, names: frozenset[str], valid_for: timedelta) -> None:
-    """Write `ca.crt`, `tls.crt`, `tls.key` and a Secret's manifest into a folder.
+    """Write `ca.crt`, `tls.crt`, `tls.key` and a Secret's manifest to a folder.
 
-    What holds the key can be read by its owner only. Raises FileExistsError rather than write over one of them.
+    Only the owner can read files with the key. Raises FileExistsError if one of the files exists.
     """
     folder.mkdir(parents=True, exist_ok=True)
     pair = make_pair(names, valid_for, SystemClock().now())
@@ -102,17 +102,13 @@ def write_files(folder: Path, namespace: str, secret: str, names: frozenset[str]
         KEY: (pair.key, 0o600),
         MANIFEST: (_manifest(namespace, secret, pair), 0o600),
     }
-    _none_exists(folder, files)
+    existing = [name for name in files if (folder / name).exists()]
+    if existing:
+        raise FileExistsError(f"{folder} holds {', '.join(existing)} already; remove them, or name another folder")
     for name, (content, mode) in files.items():
         handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-
-
-def _none_exists(folder: Path, files: Mapping[str, object]) -> None:
-    there = [name for name in files if (folder / name).exists()]
-    if there:
-        raise FileExistsError(f"{folder} holds {', '.join(there)} already; remove them, or name another folder")
 
 
 def _manifest(namespace: str, secret: str, pair: Pair) -> bytes:

@@ -1,4 +1,4 @@
-"""A task that runs beside a block of code, and takes the block with it when it fails."""
+"""Run a task beside a block of code, which ends when the task fails."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -8,10 +8,10 @@ from typing import Any
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
-    """Run `work` as a task while the block runs, and cancel it afterwards.
+    """Run `work` as a task during the block, and cancel it afterwards.
 
-    When the work fails first, the block is cancelled and the work's error raised: as it is and not in a group, unlike a
-    TaskGroup's, and the block's own errors stay as they are too.
+    When the work fails first, the block is cancelled and the work's error raised. Unlike with a TaskGroup, errors are
+    not wrapped in a group.
     """
     block = asyncio.current_task()
     assert block is not None  # noqa: S101 - a coroutine always runs in one
@@ -31,11 +31,11 @@ async def beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator
             raise
         ended_block = False
         if block.uncancel() > 0:
-            raise  # somebody else wants it to end as well
+            raise  # another caller has cancelled it as well
     finally:
         inside = False
         if ended_block:
-            # The block has ended by itself meanwhile: the cancellation is still on its way and is ours to take.
+            # The block has ended by itself meanwhile, so our pending cancellation must be absorbed.
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
             block.uncancel()

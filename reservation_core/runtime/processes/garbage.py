@@ -1,13 +1,13 @@
-"""Python's garbage collector, calmed: full collections over all that was loaded are what slow answers come from."""
+"""Tune Python's garbage collector: full collections over all loaded objects cause slow answers."""
 
 import gc
 
 
 def calm_garbage_collector(*, in_small_parts: bool = False) -> None:
-    """Leave what is loaded by now alone for good, and collect the rest less often. Call it once, when all is set up.
+    """Exempt all loaded objects, and collect the rest less often. Call it once, after the set-up.
 
-    `in_small_parts` is for who keeps most of what it makes, as a planner its picture: seldom would mean long there
-    (measured: 45 ms at a time), and all that is kept is looked through once or twice anyway.
+    `in_small_parts` is for processes that keep most of their new objects, as a planner its snapshot: rare collections
+    would be long there (measured: 45 ms).
     """
     gc.collect()
     gc.freeze()

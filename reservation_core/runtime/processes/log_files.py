@@ -1,4 +1,4 @@
-"""Where the lines of the log go: standard error, all or only from a severity on, and files in a folder."""
+"""Log destinations: standard error, for all lines or from a severity on, and files in a folder."""
 
 import logging
 import sys
@@ -24,16 +24,16 @@ _SEVERITIES = {
 
 @dataclass(frozen=True, slots=True)
 class LogPlaces:
-    """`folder`: files are written there. `stderr_from` counts where not everything goes to standard error."""
+    """`folder`: for log files. `stderr_from` applies unless everything goes to standard error."""
 
     folder: Path | None = None
     everything_to_stderr: bool = True
     stderr_from: Literal["INFO", "WARNING", "ERROR", "FATAL"] = "ERROR"
 
     def open(self, program: str) -> list[logging.Handler]:
-        """The handlers to log through. Raises SettingsError where no file can be written.
+        """Open the log handlers. Raises SettingsError when no file can be written.
 
-        A file has 100 MiB at most, and nine before it are kept as `PROGRAM.log.1` and so on.
+        A file has at most 100 MiB; nine older ones are kept as `PROGRAM.log.1` and so on.
         """
         stderr = logging.StreamHandler(sys.stderr)
         if not self.everything_to_stderr:
@@ -54,29 +54,24 @@ class LogPlaces:
 
 
 class HandlerLogger:
-    """What structlog writes finished lines through when there are more places than one: each handler's level counts."""
+    """Writes structlog's finished lines to several handlers, by their levels."""
 
     def __init__(self, handlers: Sequence[logging.Handler]) -> None:
         self._handlers = tuple(handlers)
 
     def debug(self, line: str) -> None:
-        """Write a line of that level; so do the others."""
         self._write(logging.DEBUG, line)
 
     def info(self, line: str) -> None:
-        """See debug."""
         self._write(logging.INFO, line)
 
     def warning(self, line: str) -> None:
-        """See debug."""
         self._write(logging.WARNING, line)
 
     def error(self, line: str) -> None:
-        """See debug."""
         self._write(logging.ERROR, line)
 
     def critical(self, line: str) -> None:
-        """See debug."""
         self._write(logging.CRITICAL, line)
 
     msg = log = info
@@ -93,8 +88,7 @@ class HandlerLogger:
 
 
 class FinishedOrForeign(ProcessorFormatter):
-    """Leaves lines that are finished as they are; what libraries log gets the form of ours."""
+    """Keeps finished lines, and gives lines of libraries the form of ours."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         return str(record.msg) if getattr(record, "finished", False) else super().format(record)

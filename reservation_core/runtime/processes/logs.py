@@ -1,7 +1,7 @@
 """Logging of every process: structlog to stderr, one JSON object a line (or text, with `GPU_DEV_LOG_JSON=false`).
 
-Libraries that log by the standard library come out in the same form. Nothing is redacted here because secrets are
-never passed to a log call: what holds one has a type without it in its repr.
+Lines of libraries that use the standard library get the same form. Nothing is redacted here, as secrets are never
+logged: types that hold one hide it in their repr.
 """
 
 import logging
@@ -19,7 +19,7 @@ _LEVELS = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARNING": logging.WARN
 
 
 def configure(settings: CommonSettings, handlers: Sequence[logging.Handler] = ()) -> None:
-    """Set up logging for this process, once, before anything logs: to stderr, or through these handlers."""
+    """Set up logging for this process, once, before the first line: to stderr, or to these handlers."""
     level = _LEVELS[settings.log_level]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -53,7 +53,7 @@ def configure(settings: CommonSettings, handlers: Sequence[logging.Handler] = ()
                 processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
             )
         )
-    # Libraries speak up only when something is wrong; our own words come through structlog.
+    # Libraries log warnings and errors only; our own lines come through structlog.
     root.setLevel(max(level, logging.WARNING))
 
 

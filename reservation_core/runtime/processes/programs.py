@@ -1,4 +1,4 @@
-"""Running a component as a program: `--help`, settings from the environment, logging, the event loop, exit codes."""
+"""Run a component as a program: `--help`, settings from the environment, logging, the event loop, exit codes."""
 
 import argparse
 import sys
@@ -20,8 +20,8 @@ from reservation_core.runtime.settings.error import SettingsError
 
 S = TypeVar("S", bound=CommonSettings)
 
-_TOLD = (SettingsError, DatabaseUnavailableError, ClusterUnavailableError)
-"""What a person can do something about; everything else is a mistake of ours and shows its traceback."""
+_EXPECTED = (SettingsError, DatabaseUnavailableError, ClusterUnavailableError)
+"""Errors that the operator can fix; all others are bugs and show their traceback."""
 
 
 def run_program(
@@ -41,9 +41,9 @@ def run_with_settings(
     changed: Callable[[S], S] | None = None,
     logs: LogPlaces | None = None,
 ) -> int:
-    """The same for a program that reads arguments of its own, with `settings_told` as its parser's epilog.
+    """The same for a program with its own arguments, with `settings_told` as its parser's epilog.
 
-    `changed` puts what these arguments say in the place of what the environment says, and may raise SettingsError.
+    `changed` overrides settings with arguments, and may raise SettingsError.
     """
     try:
         settings = settings_type()
@@ -54,38 +54,39 @@ def run_with_settings(
         for problem in error.errors(include_url=False, include_input=False):
             variable = "GPU_DEV_" + "__".join(str(part) for part in problem["loc"]).upper()
             unknown = problem["type"] == "extra_forbidden"
-            said = "There is no such setting; correct its name, or take it away." if unknown else problem["msg"]
-            sys.stderr.write(f"{name}: {variable}: {said}\n")
+            text = "There is no such setting; correct its name, or take it away." if unknown else problem["msg"]
+            sys.stderr.write(f"{name}: {variable}: {text}\n")
         return 2
     except pydantic_settings.SettingsError as error:
-        # A source of settings that can't be read at all, such as GPU_DEV_SECRETS_DIR naming a file.
+        # An unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
         sys.stderr.write(f"{name}: {error}. Correct the environment and start again.\n")
         return 2
     except SettingsError as error:
-        return _told(name, error)
+        return _report(name, error)
     configure(settings, handlers)
     raise_open_files()
     try:
         uvloop.run(_awaited(main, settings))
     except StopAskedError:
         return 0
-    except _TOLD as error:
-        return _told(name, error)
+    except _EXPECTED as error:
+        return _report(name, error)
     except ExceptionGroup as group:
-        told, mistakes = group.split(_TOLD)
-        if told is None or mistakes is not None:
+        expected, bugs = group.split(_EXPECTED)
+        if expected is None or bugs is not None:
             raise
-        return _told(name, _first(told.subgroup(SettingsError) or told))
+        return _report(name, _first(expected.subgroup(SettingsError) or expected))
     return 0
 
 
 def settings_told(settings_type: type[CommonSettings]) -> str:
-    """Where the settings come from, for `--help`."""
-    return "Settings come from the environment: " + ", ".join(_variables(settings_type)) + "."
+    """The names of the settings' variables, for `--help`."""
+    variables = sorted(f"GPU_DEV_{field.upper()}" for field in settings_type.model_fields)
+    return "Settings come from the environment: " + ", ".join(variables) + "."
 
 
-def _told(name: str, error: Exception) -> int:
-    """Say what is wrong in one line; returns the exit code."""
+def _report(name: str, error: Exception) -> int:
+    """Print an error in one line; returns the exit code."""
     if isinstance(error, SettingsError):
         sys.stderr.write(f"{name}: {error}\n")
         return 2
@@ -94,13 +95,9 @@ def _told(name: str, error: Exception) -> int:
 
 
 def _first(error: Exception) -> Exception:
-    """The first error of a group that holds no group."""
+    """The first error in a group, which is not a group itself."""
     return _first(error.exceptions[0]) if isinstance(error, ExceptionGroup) else error
 
 
 async def _awaited(main: Callable[[S], Awaitable[None]], settings: S) -> None:
     await main(settings)
-
-
-def _variables(settings_type: type[CommonSettings]) -> list[str]:
-    return sorted(f"GPU_DEV_{field.upper()}" for field in settings_type.model_fields)

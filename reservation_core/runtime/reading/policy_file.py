@@ -1,4 +1,4 @@
-"""The policy file: rules by scope in TOML, taken over at the start when its content has changed.
+"""The policy file: rules by scope in TOML, applied at the start when its content has changed.
 
     [default]
     max_gpus = 8
@@ -42,9 +42,9 @@ _log = structlog.get_logger(__name__)
 
 
 async def take_over(runtime: Runtime, path: Path | None) -> None:
-    """Make the database's policy say what the file says, if there is one that was not taken over before.
+    """Apply the policy file, if any, unless it was the last applied one.
 
-    Raises SettingsError, which names the line's key, for a file that can't be read or says what no policy can.
+    Raises SettingsError, which names the faulty key.
     """
     if path is None:
         return
@@ -60,11 +60,11 @@ async def take_over(runtime: Runtime, path: Path | None) -> None:
     async with runtime.uow() as uow:
         changed = await apply_file(uow, rules, hashlib.sha256(raw).digest(), runtime.clock.now())
     if changed is not None:
-        _log.info("the policy file was taken over", file=str(path), scopes_changed=changed)
+        _log.info("applied the policy file", file=str(path), scopes_changed=changed)
 
 
 def parse(raw: bytes, source: str) -> list[PolicyRule]:
-    """The rules in a file's content. Raises SettingsError; `source` names the file in its text."""
+    """Parse a file's content. Raises SettingsError; `source` names the file in its text."""
     try:
         content = tomllib.loads(raw.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -76,7 +76,7 @@ def parse(raw: bytes, source: str) -> list[PolicyRule]:
 
 
 class _NoPolicyError(Exception):
-    """What no policy can say; the text names the key."""
+    """An invalid policy; the text names the key."""
 
 
 def _rules(content: Mapping[str, Any]) -> Iterator[PolicyRule]:
@@ -109,12 +109,12 @@ def _rule(scope: Scope, fields: Mapping[str, Any], where: str) -> PolicyRule:
     try:
         return PolicyRule(scope, RulesIn.model_validate(fields).rules())
     except pydantic.ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join([where, *(str(part) for part in found["loc"][:1])])
-        if found["type"] == "extra_forbidden":
+        problem = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join([where, *(str(part) for part in problem["loc"][:1])])
+        if problem["type"] == "extra_forbidden":
             known = ", ".join(RulesIn.model_fields)
             raise _NoPolicyError(f"{key}: unknown; the fields are {known}.") from error
-        raise _NoPolicyError(f"{key}: {found['msg']}.") from error
+        raise _NoPolicyError(f"{key}: {problem['msg']}.") from error
 
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:

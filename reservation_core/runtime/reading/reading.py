@@ -1,8 +1,7 @@
-"""Where work that only reads is done: at the primary, or at a replica that shows all that the primary has.
+"""Reads on the primary, or on a replica that has caught up with the primary.
 
-Before each such work the primary is asked how far it is, which costs it next to nothing, and the replica is waited for
-until it is as far. Nothing that was answered before is missed then, by whichever process: who has just written reads
-what they wrote. Whatever is wrong with the replica, the primary does the work.
+Before each read the primary is asked for its position, which is cheap, and the replica is waited for until it has
+reached that position. So a read sees all earlier writes of any process. If the replica fails, the primary is read.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ from reservation_core.runtime.wiring import Runtime
 
 LOOK_EVERY_S = 1.0
 LOOK_LIMIT_S = 2.0
-"""A replica that does not answer for so long is away, and what it was to do is done by the primary."""
+"""A replica that does not answer within this time counts as away, and the primary is read."""
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.02
 _CLOSE_S = 5.0
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 class PassedOver(StrEnum):
-    """Why the primary did what the replica could have done."""
+    """Why the primary was read instead of the replica."""
 
     NOT_IN_USE = "not_in_use"
     UNKNOWN = "unknown"
@@ -51,7 +50,7 @@ class PassedOver(StrEnum):
 
 @dataclass(slots=True)
 class ReplicaUse:
-    """What became of reads so far, and how the replica is: `in_use` and `lag_s` as of the last look."""
+    """The counts of reads, and the replica's state at the last check."""
 
     in_use: bool = False
     lag_s: float = 0.0
@@ -60,42 +59,41 @@ class ReplicaUse:
 
 
 class Reads(Protocol):
-    """Does work that only reads, wherever that is as good as at the primary."""
+    """Runs read-only work on an up-to-date server."""
 
     async def __call__(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-        """Do it in a transaction that sees all that was committed before this call, and answer what it answers.
+        """Return the result of `work` in a transaction that sees all earlier commits.
 
-        The work must write nothing and keep nothing of the transaction; it may be begun several times, and only the
-        last of these ends. Raises what the work raises, and DatabaseUnavailableError.
+        The work must write nothing and keep nothing of the transaction; it may be begun several times, but ends once.
+        Raises what the work raises, and DatabaseUnavailableError.
         """
 
 
 class PrimaryReads:
-    """See Reads: there is nothing but the primary."""
+    """See Reads: on the primary alone."""
 
     def __init__(self, uow: UnitOfWorkFactory) -> None:
         self._uow = uow
 
     async def __call__(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-        """Do it there."""
         async with self._uow() as uow:
             return await work(uow)
 
 
 class _BehindError(Exception):
-    """The replica did not come as far in time."""
+    """The replica did not catch up in time."""
 
 
 class _UnknownError(Exception):
-    """Nobody can say how far the replica has to be."""
+    """The primary's position is unknown."""
 
 
 class _OtherError(Exception):
-    """It is no replica of this primary."""
+    """The server is not a replica of this primary."""
 
 
 class ReplicaReads:
-    """See Reads. `keep` must be running: until it has seen the replica, the primary does it all."""
+    """See Reads. `keep` must be running: until it has found the replica usable, the primary is read."""
 
     def __init__(
         self, primary: UnitOfWorkFactory, replica: UnitOfWorkFactory, wait: timedelta, *, every_s: float = LOOK_EVERY_S
@@ -108,36 +106,36 @@ class ReplicaReads:
         self._lag = ReplicationLag()
         self._gone = asyncio.Event()
         self._given_up: set[asyncio.Future[Any]] = set()
-        self._told = False
+        self._logged = False
         self.use = ReplicaUse()
 
     async def __call__(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-        """Do it at the replica; where that can't be or fails, at the primary."""
+        """Read the replica, or the primary if that is impossible or fails."""
         why = PassedOver.NOT_IN_USE
         if self.use.in_use:
-            asked = asyncio.get_running_loop().time()
+            asked_at = asyncio.get_running_loop().time()
             try:
-                answer = await self._unless_gone(self._at_replica(work, await self._ahead(), asked))
+                answer = await self._unless_gone(self._read_replica(work, await self._primary_position(), asked_at))
             except _UnknownError:
-                # A connection of before a failover, say: the next one may do.
+                # Perhaps a connection from before a failover: the next one may work.
                 why = PassedOver.UNKNOWN
             except DomainError:
-                # What the work says of what it has read is as good from here.
+                # An error of the work itself, which the primary would raise, too.
                 self.use.used += 1
                 raise
             except _BehindError:
                 why = PassedOver.BEHIND
             except TransactionLostError:
-                # It went on replaying, which what was read here stood in the way of.
+                # The replay of the primary's changes cancelled the read.
                 why = PassedOver.FAILED
             except StatementRefusedError as error:
-                # It is there, and others' reads may go well.
+                # The replica answers, and other reads may succeed.
                 why = PassedOver.FAILED
                 _log.warning("replica_failed", error=str(error), exc_info=error)
             except (DatabaseUnavailableError, _OtherError) as error:
                 why = PassedOver.FAILED
-                self._leave(error)
-            except Exception as error:  # noqa: BLE001 - whatever it is: if it is the work's fault, the primary says so
+                self._stop_using(error)
+            except Exception as error:  # noqa: BLE001 - an error of the work is raised on the primary again
                 why = PassedOver.FAILED
                 _log.warning("replica_failed", error=type(error).__name__, exc_info=error)
             else:
@@ -147,78 +145,80 @@ class ReplicaReads:
         return await self._at_primary(work)
 
     async def keep(self, loop: Loop) -> None:
-        """Look whether the replica can be used, once a second, for ever. `loop` is this look's."""
-        await loop.repeat(self._look, rest_s=self._every_s)
+        """Check every second whether the replica is usable. `loop` is the loop of these checks."""
+        await loop.repeat(self._check, rest_s=self._every_s)
 
     async def close(self) -> None:
-        """Wait until what was given up has let go of its connections. Begin nothing afterwards."""
+        """Wait until abandoned reads have released their connections. Begin nothing afterwards."""
         if self._given_up:
             await asyncio.wait(self._given_up, timeout=_CLOSE_S)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         loop = asyncio.get_running_loop()
-        asked = loop.time()
+        asked_at = loop.time()
         try:
-            ahead = await self._ahead()
+            ahead = await self._primary_position()
         except _UnknownError:
-            # Nothing is known then, and no work gets as far as to use it.
+            # Without the primary, reads fail before they use the replica.
             return
-        except Exception as error:  # noqa: BLE001 - a primary that can't say how far it is
-            self._leave(error)
+        except Exception as error:  # noqa: BLE001 - the primary can't tell its position
+            self._stop_using(error)
             return
-        self._lag.primary_seen(ahead, asked)
+        self._lag.primary_seen(ahead, asked_at)
         try:
-            await self._within_limit(self._catches_up(ahead, asked))
+            await self._within_limit(self._check_replica(ahead, asked_at))
         except _BehindError as error:
-            self._leave(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is: the primary does the work until it is over
-            self._leave(error)
+            self._stop_using(error)
+        except Exception as error:  # noqa: BLE001 - after any error the primary is read
+            self._stop_using(error)
             self._gone.set()
         else:
             if not self.use.in_use:
                 self._gone.clear()
                 self.use.in_use = True
-                self._told = False
+                self._logged = False
                 _log.info("replica_in_use")
         self.use.lag_s = self._lag.seconds(loop.time())
 
-    async def _catches_up(self, ahead: ServerProgress, asked: float) -> None:
+    async def _check_replica(self, ahead: ServerProgress, asked_at: float) -> None:
         async with self._replica(one_statement=True) as uow:
-            await self._comes_as_far(uow, ahead, asked)
+            await self._wait_until_caught_up(uow, ahead, asked_at)
 
-    def _leave(self, error: Exception) -> None:
+    def _stop_using(self, error: Exception) -> None:
         self.use.in_use = False
-        if not self._told:
-            self._told = True
+        if not self._logged:
+            self._logged = True
             _log.warning("replica_not_in_use", why=str(error) or type(error).__name__)
 
-    async def _ahead(self) -> ServerProgress:
+    async def _primary_position(self) -> ServerProgress:
         try:
             async with self._primary(one_statement=True) as uow:
                 return await uow.progress()
         except DatabaseUnavailableError as error:
             raise _UnknownError("the primary does not answer") from error
 
-    async def _at_replica(self, work: Callable[[UnitOfWork], Awaitable[T]], ahead: ServerProgress, asked: float) -> T:
+    async def _read_replica(
+        self, work: Callable[[UnitOfWork], Awaitable[T]], ahead: ServerProgress, asked_at: float
+    ) -> T:
         async with self._replica() as uow:
-            await self._comes_as_far(uow, ahead, asked)
+            await self._wait_until_caught_up(uow, ahead, asked_at)
             return await work(uow)
 
-    async def _comes_as_far(self, uow: UnitOfWork, ahead: ServerProgress, asked: float) -> None:
-        """Wait until the replica is as far as the primary was. Raises _BehindError, _OtherError."""
+    async def _wait_until_caught_up(self, uow: UnitOfWork, ahead: ServerProgress, asked_at: float) -> None:
+        """Wait until the replica has reached the primary's position. Raises _BehindError, _OtherError."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._wait_s
         pause = _FIRST_PAUSE_S
         while True:
-            found = await uow.progress()
-            match standing(found, ahead, timedelta(seconds=loop.time() - asked)):
+            progress = await uow.progress()
+            match standing(progress, ahead, timedelta(seconds=loop.time() - asked_at)):
                 case ReplicaStanding.WHOLE:
                     self._lag.replica_seen(ahead.position or 0)
                     return
                 case ReplicaStanding.OTHER:
                     raise _OtherError("it follows nobody or another server, or its clock is off")
                 case ReplicaStanding.BEHIND:
-                    self._lag.replica_seen(found.position or 0)
+                    self._lag.replica_seen(progress.position or 0)
                 case _ as never:
                     assert_never(never)
             if loop.time() + pause > deadline:
@@ -237,7 +237,7 @@ class ReplicaReads:
             self._give_up(trying)
 
     async def _unless_gone(self, attempt: Awaitable[T]) -> T:
-        """Await it, unless a look finds the replica away meanwhile: what waits for an answer from there is given up."""
+        """Await a read, but abandon it when a check finds the replica away."""
         trying = asyncio.ensure_future(attempt)
         gone = asyncio.ensure_future(self._gone.wait())
         try:
@@ -250,7 +250,7 @@ class ReplicaReads:
             self._give_up(trying)
 
     def _give_up(self, trying: "asyncio.Future[Any]") -> None:
-        """End it if it has not ended. Its connection may take long to give way, and nobody has to wait for that."""
+        """Cancel an unfinished read, without waiting for its connection, which may take long."""
         if not trying.done():
             trying.cancel()
             self._given_up.add(trying)
@@ -259,17 +259,17 @@ class ReplicaReads:
     def _let_go(self, trying: "asyncio.Future[Any]") -> None:
         self._given_up.discard(trying)
         if not trying.cancelled():
-            trying.exception()  # nobody asks for it any more
+            trying.exception()  # marks it as retrieved
 
 
 def units_for_requests(uow: UnitOfWorkFactory, settings: ApiSettings) -> UnitOfWorkFactory:
-    """Units of work for which a request waits no longer than the settings say."""
+    """Units of work with the settings' time limits for requests."""
     patience = timedelta(seconds=settings.database_patience_s)
     return uow.bounded(connection=patience, statement=patience)
 
 
 def units_for_reads(uow: UnitOfWorkFactory, settings: ApiSettings) -> UnitOfWorkFactory:
-    """The same for what reads much: its statements may take longer."""
+    """Units of work with the settings' time limits for heavy reads."""
     return uow.bounded(
         connection=timedelta(seconds=settings.database_patience_s),
         statement=timedelta(seconds=settings.database_read_patience_s),
@@ -278,7 +278,7 @@ def units_for_reads(uow: UnitOfWorkFactory, settings: ApiSettings) -> UnitOfWork
 
 @asynccontextmanager
 async def open_reads(settings: ApiSettings, runtime: Runtime, *, application: str = "gpu-dev") -> AsyncIterator[Reads]:
-    """What the settings say, while the block runs. Raises SettingsError for a URL that can't be read."""
+    """The reads of the settings, during the block. Raises SettingsError for an invalid URL."""
     if settings.database_replica_url is None:
         yield PrimaryReads(units_for_reads(runtime.uow, settings))
         return

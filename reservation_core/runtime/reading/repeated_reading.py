@@ -1,4 +1,4 @@
-"""Something of the database's, read again and again for who decides without asking it each time."""
+"""Data of the database that is read regularly, for decisions without a query."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,15 +11,12 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loops import Loop
 
 LEDGER_STATEMENT_S = 10.0
-"""For a statement of these readings: what takes longer is asked again, on another connection where need be."""
+"""The time limit of a statement; after it, the read is repeated, if needed on another connection."""
 T = TypeVar("T")
 
 
 class RepeatedReading(Generic[T]):
-    """Reads every `every_s` seconds; what is older than `patience_s` is no knowledge any more.
-
-    `what` names it in errors.
-    """
+    """Reads every `every_s` seconds; data older than `patience_s` counts as unknown. `what` names it in errors."""
 
     def __init__(
         self,
@@ -37,25 +34,25 @@ class RepeatedReading(Generic[T]):
         self._read_at: float | None = None
 
     def known(self) -> bool:
-        """Whether it is known. Nothing may be placed while it is not."""
+        """Whether the data is known. While it is not, nothing may be placed."""
         return self._read_at is not None and asyncio.get_running_loop().time() - self._read_at < self._patience_s
 
     async def keep(self, loop: Loop, tell: Callable[[T], None], known_again: Callable[[], None]) -> None:
-        """Read and tell, for ever; `known_again` whenever it was not known before. `loop` is this reading's."""
+        """Read for ever and pass the data to `tell`; call `known_again` when it was unknown before."""
 
         async def once() -> None:
             begun = asyncio.get_running_loop().time()
-            found = await self._read()
-            known = self.known()
+            data = await self._read()
+            was_known = self.known()
             self._read_at = begun
-            tell(found)
-            if not known:
+            tell(data)
+            if not was_known:
                 known_again()
 
         await loop.repeat(once, rest_s=self._every_s, longest_s=self._every_s)
 
     async def _read(self) -> T:
-        # A connection may be dead without anybody being told: what takes so long is no knowledge any more anyway.
+        # A connection may be dead without an error, and a slower answer would be too old anyway.
         try:
             async with asyncio.timeout(self._patience_s):
                 with told_as_unavailable() as reached:

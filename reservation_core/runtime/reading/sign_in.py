@@ -1,4 +1,4 @@
-"""Checkers of proofs, by the settings; a kind that is not set up is refused with a word on what to do instead."""
+"""Create the checkers of proofs from settings; other kinds are refused with the next step."""
 
 import ssl
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class _Checks(Protocol[P_contra]):
 
 
 class Proofs:
-    """See ports.people.proofs.ProofChecker: each kind of proof goes to who can know, if anybody."""
+    """See ports.people.proofs.ProofChecker: passes a proof to the checker of its kind."""
 
     def __init__(
         self,
@@ -58,22 +58,22 @@ class Proofs:
 
 @dataclass(frozen=True, slots=True)
 class SigningIn:
-    """The desk, the way to an issuer's own page where there is one, and what needs to be closed."""
+    """The sign-in desk, the code flow of an issuer if set up, and the transport to close."""
 
     desk: SignInDesk
     transport: "Transport | None" = None
     code_flow: CodeFlow | None = None
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self.transport is not None:
             await self.transport.close()
 
 
 def open_signing_in(settings: ApiSettings, runtime: Runtime, network: "AsyncNetworkBackend | None" = None) -> SigningIn:
-    """As the settings say; nothing is asked of anybody yet. `network` is how connections to AWS and issuers are made.
+    """Set up sign-in by the settings, without requests. `network` opens connections to AWS and issuers.
 
-    Raises SettingsError for settings and files that can't be used.
+    Raises SettingsError.
     """
     auth = settings.auth
     file = SignInFile() if auth.file is None else read_sign_in_file(auth.file)
@@ -120,7 +120,7 @@ def _proofs(
     transport: "Transport | None",
     network: "AsyncNetworkBackend | None",
 ) -> Proofs:
-    # Loaded only where they are wanted: most servers need none of them.
+    # Imported only if needed: most servers need none of them.
     from reservation_core.adapters.identity.outside import Outside, OutsideRules  # noqa: PLC0415
     from reservation_core.adapters.identity.turns import TurnRules  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ def _proofs(
     turns = TurnRules(auth.parallel, 8 * auth.parallel, auth.timeout_s)
 
     def outside() -> Outside:
-        """One for each kind: a flood of one does not keep the others waiting."""
+        """One for every kind, so that a flood of one kind does not delay the others."""
         return Outside(OutsideRules(tls, turns), network)
 
     if SignInMethod.AWS in file.methods:

@@ -1,4 +1,4 @@
-"""The sign-in file: whose word counts, and who is let in as whom. TOML; of each kind the first rule that fits counts.
+"""The sign-in file in TOML: trusted issuers, and rules that map identities to users; the first matching rule counts.
 
 [[issuer]]
 url = "https://accounts.google.com"
@@ -68,7 +68,6 @@ class _Issuer(BaseModel):
     jwks_url: _Url | None = None
 
     def rules(self) -> IssuerRules:
-        """As the domain has it."""
         return IssuerRules(self.url, self.audiences, self.algorithms, self.authorized_parties, self.jwks_url)
 
 
@@ -110,19 +109,19 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SignInFile:
-    """What the file says."""
+    """The content of the file."""
 
     issuers: tuple[IssuerRules, ...] = ()
     rules: tuple[SignInRule, ...] = ()
 
     @property
     def methods(self) -> frozenset[SignInMethod]:
-        """What somebody can sign in with."""
+        """The methods of sign-in that the rules allow."""
         return frozenset(rule.method for rule in self.rules)
 
 
 def read_sign_in_file(path: Path) -> SignInFile:
-    """Read it. Raises SettingsError that names what is wrong."""
+    """Read the file. Raises SettingsError with the fault."""
     try:
         with path.open("rb") as file:
             raw = file.read(_LARGEST + 1)
@@ -134,23 +133,23 @@ def read_sign_in_file(path: Path) -> SignInFile:
 
 
 def parse(raw: bytes, source: str) -> SignInFile:
-    """What a file's content says. Raises SettingsError; `source` names the file in its text."""
+    """Parse a file's content. Raises SettingsError; `source` names the file in its text."""
     try:
-        found = _File.model_validate(tomllib.loads(raw.decode("utf-8")))
+        content = _File.model_validate(tomllib.loads(raw.decode("utf-8")))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{source}: not TOML: {error}.") from error
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
         raise SettingsError(f"{source}: {where}: {problem['msg'].removeprefix('Value error, ')}.") from error
-    urls = [issuer.url for issuer in found.issuer]
+    urls = [issuer.url for issuer in content.issuer]
     if len(set(urls)) != len(urls):
         raise SettingsError(f"{source}: issuer: one address stands twice.")
     rules: list[SignInRule] = []
     by_method: Mapping[SignInMethod, tuple[_Rule, ...]] = {
-        SignInMethod.AWS: found.aws,
-        SignInMethod.OIDC: found.oidc,
-        SignInMethod.KUBERNETES: found.kubernetes,
+        SignInMethod.AWS: content.aws,
+        SignInMethod.OIDC: content.oidc,
+        SignInMethod.KUBERNETES: content.kubernetes,
     }
     for method, listed in by_method.items():
         for place, rule in enumerate(listed):
@@ -161,10 +160,10 @@ def parse(raw: bytes, source: str) -> SignInFile:
                 rules.append(SignInRule(method, conditions, rule.user, rule.role, rule.create))
             except ValueError as error:
                 raise SettingsError(f"{source}: {method}.{place}: {error}.") from error
-    return SignInFile(tuple(issuer.rules() for issuer in found.issuer), tuple(rules))
+    return SignInFile(tuple(issuer.rules() for issuer in content.issuer), tuple(rules))
 
 
 def _conditions(rule: _Rule) -> dict[str, str]:
-    said: dict[str, Any] = rule.model_dump(exclude={"user", "role", "create"}, exclude_none=True)
-    claims = said.pop("claims", {})
-    return {**said, **{f"claim:{name}": value for name, value in claims.items()}}
+    conditions: dict[str, Any] = rule.model_dump(exclude={"user", "role", "create"}, exclude_none=True)
+    claims = conditions.pop("claims", {})
+    return {**conditions, **{f"claim:{name}": value for name, value in claims.items()}}

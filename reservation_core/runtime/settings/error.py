@@ -1,4 +1,4 @@
-"""What a process says when it can't start as it was told to."""
+"""The error of unusable settings."""
 
 
 class SettingsError(Exception):

@@ -255,7 +255,7 @@ async def test_the_api_starts_without_its_replica(pair: Pair, tmp_path: Path) ->
     nobody = f"postgresql://u:secret@127.0.0.1:{pair.primary.port + 1 if pair.primary.port < 65000 else 1}/x"
     async with served(pair, tmp_path, replica_url=nobody) as api:
         with capture_logs() as logs:
-            await eventually(lambda: api.reads._told)
+            await eventually(lambda: api.reads._logged)
             assert (await api.client.get("/v1/jobs")).status_code == 200
         assert not api.use.in_use
         assert api.use.passed_over[PassedOver.NOT_IN_USE] >= 1
@@ -266,8 +266,10 @@ async def test_what_is_no_replica_is_not_used(pair: Pair, tmp_path: Path) -> Non
     """The primary itself: a service that leads elsewhere after a failover."""
     async with served(pair, tmp_path, replica_url=sqlalchemy_url(pair.primary)) as api:
         with pytest.raises(_OtherError, match="follows nobody"):
-            await api.reads._at_replica(_time_there, await api.reads._ahead(), asyncio.get_running_loop().time())
-        await eventually(lambda: api.reads._told)
+            await api.reads._read_replica(
+                _time_there, await api.reads._primary_position(), asyncio.get_running_loop().time()
+            )
+        await eventually(lambda: api.reads._logged)
         assert (await api.client.get("/v1/jobs")).status_code == 200
         assert api.use.used == 0
 

@@ -97,7 +97,7 @@ def test_the_api_lives_meanwhile_and_takes_its_policy_file_over_afterwards(
     address = api.address("api_listening")
     assert (status(address, "/healthz"), status(address, "/readyz")) == (200, 503)
     proxy.heal()
-    eventually_sync(lambda: "the policy file was taken over" in api.log)
+    eventually_sync(lambda: "applied the policy file" in api.log)
     eventually_sync(lambda: status(address, "/readyz") == 200)
     assert api.end() == 0, api.log
 
