@@ -1,4 +1,4 @@
-"""Settings of signing in with proofs of others: AWS, OpenID Connect issuers, the Kubernetes cluster."""
+"""Settings of sign-in with AWS, OpenID Connect issuers and the Kubernetes cluster."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -42,38 +42,38 @@ _StsHosts = Annotated[
 
 
 class AuthSettings(Section):
-    """How people sign in without a token that somebody gave them. Times are in seconds."""
+    """Sign-in without a token of an administrator. Times are in seconds."""
 
-    # TOML: issuers that are believed, and who is let in as whom. Without one nobody signs in so.
+    # TOML: trusted issuers, and rules that map identities to users. Without it, this sign-in is off.
     file: Path | None = None
-    # The addresses that people know this server by: what AWS requests and service accounts' tokens must be meant for.
+    # The public addresses of this server: AWS requests and service account tokens must be issued for one of them.
     server_ids: _ServerIds = ()
-    token_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # how long a token of a sign-in lasts
-    # How long a token that people make lasts at most; 0: as long as the one that it is made with.
+    token_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # lifetime of a sign-in's token
+    # Longest lifetime of a token that a user makes; 0: that of the token that it is made with.
     longest_token_s: Annotated[float, Field(ge=0, le=315_360_000)] = 0
     sts_hosts: _StsHosts = ("sts.amazonaws.com",)
-    aws_max_age_s: Annotated[float, Field(ge=30, le=900)] = 300  # how old a signed request may be
-    oidc_max_age_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # how old an ID token may be
-    keys_every_s: Annotated[float, Field(ge=1, le=3600)] = 30  # an issuer's keys are looked for so often at most
-    ca_file: Path | None = None  # PEM: whom to trust beside the system's certificate authorities
-    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10  # for asking AWS, an issuer or the API server
-    parallel: Annotated[int, Field(ge=1, le=100)] = 8  # so many are asked at once; eight times as many wait
-    # How often one address may try in the long run, and how often at once; each API process counts for itself.
+    aws_max_age_s: Annotated[float, Field(ge=30, le=900)] = 300  # oldest accepted signed request
+    oidc_max_age_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # oldest accepted ID token
+    keys_every_s: Annotated[float, Field(ge=1, le=3600)] = 30  # shortest time between two fetches of an issuer's keys
+    ca_file: Path | None = None  # PEM: certificate authorities to trust in addition to the system's
+    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10  # for requests to AWS, an issuer or the API server
+    parallel: Annotated[int, Field(ge=1, le=100)] = 8  # concurrent requests; eight times as many may wait
+    # Sign-in attempts of one address, in the long run and in a burst; every API process counts separately.
     address_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 2
     address_burst: Annotated[int, Field(ge=1, le=100_000)] = 60
-    # How many wrong tokens an address may send in the long run, and at once; right ones are never held up by these.
+    # Wrong tokens of one address, in the long run and in a burst; they never delay valid ones.
     wrong_tokens_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 2
     wrong_tokens_burst: Annotated[int, Field(ge=1, le=100_000)] = 100
-    # The same for the word of each: of every host of AWS's, of the issuers, of the cluster.
+    # Requests to each identity provider: every host of AWS, the issuers, the cluster.
     voucher_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 50
     voucher_burst: Annotated[int, Field(ge=1, le=100_000)] = 200
 
     @property
     def longest_token(self) -> timedelta | None:
-        """How long a token that people make works at most; None: there is no bound."""
+        """The longest lifetime of a token that a user makes; None: no bound."""
         return timedelta(seconds=self.longest_token_s) if self.longest_token_s else None
 
     @property
     def lasts(self) -> timedelta:
-        """How long a token of a sign-in works."""
+        """The lifetime of a sign-in's token."""
         return timedelta(seconds=self.token_s)

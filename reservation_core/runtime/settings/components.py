@@ -33,14 +33,14 @@ class ClusterKind(StrEnum):
 
 
 class UnknownPodRule(StrEnum):
-    """What becomes of a pod that carries our marks and that the ledger doesn't know."""
+    """How to treat unknown pods, which have our labels but no row in the ledger."""
 
     REPORT = "report"
     END = "end"
 
 
 class Holders(StrEnum):
-    """Viewers that see by whom cards are held and booked; administrators always do."""
+    """Who sees the holders of GPUs and bookings; administrators always do."""
 
     EVERYONE = "everyone"
     MEMBERS = "members"
@@ -56,7 +56,7 @@ def _none_if_empty(value: object) -> object:
 
 
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
-# Where /healthz and /readyz are answered, such as 0.0.0.0:8081; None: nowhere.
+# The address of /healthz and /readyz, such as 0.0.0.0:8081; None: nowhere.
 HealthListen = Annotated[str, Field(min_length=3, max_length=300)] | None
 Names = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=317)], ...],
@@ -94,45 +94,45 @@ class GpuSettings(Section):
 
     attach: GpuAttach = GpuAttach.ENV
     pin: GpuPin = GpuPin.AFFINITY
-    # Node capacity is read, and foreign GPU users are known, by these resources.
+    # The resources of GPUs in node capacity and in foreign pods.
     resource_names: Names = ("nvidia.com/gpu", "amd.com/gpu")
-    # The device classes and DRA drivers whose devices are GPUs; claims of others are none.
+    # The device classes and DRA drivers whose devices are GPUs; other claims are ignored.
     device_classes: Names = ("gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com")
-    # The first of these labels that a node has says its type.
+    # The labels with a node's GPU type; the first one present counts.
     type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
     # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.
     types: dict[str, str] = Field(default_factory=dict, max_length=1000)
 
 
 class KubernetesSettings(Section):
-    """How to reach the API server, and what pods are there."""
+    """The API server, and the pods of jobs."""
 
-    kubeconfig: Path | None = None  # without one: inside a cluster its service account, else the usual ~/.kube/config
+    kubeconfig: Path | None = None  # default: the service account inside a cluster, else ~/.kube/config
     context: str | None = None
-    # The API server's address, where it is to be another than the kubeconfig or the cluster itself says.
+    # Overrides the API server's address of the kubeconfig or the cluster.
     server: Annotated[str, Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=2000)] | None = None
     namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "gpu-dev"
-    node_selector: str = ""  # a label selector: which nodes are ours
+    node_selector: str = ""  # label selector of our nodes; empty: all
     scheduler_name: str = "default-scheduler"
-    default_image: str | None = None  # for jobs that name no image
+    default_image: str | None = None  # for jobs without an image
     pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
     request_timeout_s: Seconds = 30  # for one attempt
-    call_limit_s: Seconds = 40  # for a call with all its attempts, and the wait for its turn
-    late_s: Annotated[float, Field(ge=0, le=3600)] = 60  # what was given up may be carried out so much later
-    watch_silence_s: Seconds = 90  # a watch that brings nothing for so long is begun anew; a server speaks every minute
+    call_limit_s: Seconds = 40  # for a call with all attempts and the wait for its turn
+    late_s: Annotated[float, Field(ge=0, le=3600)] = 60  # how much later a request that was given up may be carried out
+    watch_silence_s: Seconds = 90  # a watch is restarted after this silence; bookmarks come every minute
     creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
-    # Kubernetes can only shorten a pod's deadline. This much is left for extensions; 0 makes the second belt tight.
+    # Added to a pod's activeDeadlineSeconds, which Kubernetes can only shorten, for later extensions.
     extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
 
 
 class PlacementSettings(Section):
-    """On which nodes jobs start, of those with enough free cards."""
+    """The choice among nodes with enough free GPUs."""
 
     policy: PlacementPolicy = DEFAULT_POLICY
 
 
 class CommonSettings(BaseSettings):
-    """What every process reads."""
+    """Settings of every process."""
 
     model_config = SettingsConfigDict(
         env_prefix="GPU_DEV_",
@@ -144,14 +144,14 @@ class CommonSettings(BaseSettings):
 
     home: Path = Path(".gpu-dev")
     database_url: SecretStr | None = None
-    # The password of that URL, and of the replica's, where they name none.
+    # The password for this URL and the replica's, if they have none.
     database_password: SecretStr | None = None
-    # Keys that seal variables of jobs, and addresses and secrets of hooks, in the database: base64 of 32 bytes, one a
-    # line. The first seals, all open. None: these are stored as they are said.
+    # Keys that seal jobs' variables, and addresses and secrets of webhooks, in the database: base64 of 32 bytes, one a
+    # line. The first key seals, all keys open. None: stored as plain text.
     seal_key_file: Path | None = None
-    # Pod operations hold a connection each while the cluster works; planner, lease and requests need theirs beside.
+    # Every pod operation holds a connection during its calls to the cluster; planner, lease and requests need more.
     database_pool: Annotated[int, Field(ge=1, le=200)] = 20
-    # So long a program that looks once and ends (expiry, updater) waits at its start for a database that is away.
+    # How long programs that run once (expiry, updater) wait at their start for the database.
     database_wait_s: Annotated[float, Field(ge=0, le=3600)] = 30
     cluster: ClusterKind = ClusterKind.LOCAL
     local_gpus: str | None = None
@@ -164,7 +164,7 @@ class CommonSettings(BaseSettings):
 
 
 class StartSettings(CommonSettings):
-    """Settings of processes that know how long pods take to start."""
+    """Settings of processes that need the start allowance of pods."""
 
     start_allowance_s: Seconds = 120
 
@@ -182,15 +182,15 @@ class KeepingSettings(CommonSettings):
 
     @property
     def retention_rules(self) -> RetentionRules:
-        """How long everything is kept."""
+        """The retention of all kinds."""
         return self.retention.rules(idempotency_s=self.idempotency_keep_s, logs_s=self.log_keep_s)
 
 
 class GraceSettings(StartSettings):
-    """Settings of processes that also know how long pods take to end."""
+    """Settings of processes that also need the time that pods take to end."""
 
     end_grace_s: Seconds = 10
-    release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # until pods are seen to be gone, after that
+    release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # after the grace, until pods are seen to be gone
 
     @property
     def end_grace(self) -> timedelta:
@@ -199,7 +199,7 @@ class GraceSettings(StartSettings):
 
     @property
     def turnaround(self) -> timedelta:
-        """How long after a job's end its GPUs may not be free yet: what follows is promised them only then."""
+        """How long after a job's end its GPUs may still be in use; the next slot begins afterwards."""
         if self.release_s is not None:
             return self.end_grace + timedelta(seconds=self.release_s)
         match self.cluster:
@@ -212,33 +212,31 @@ class GraceSettings(StartSettings):
 
 
 class WaitlistSettings(CommonSettings):
-    """Settings of processes that look at the waitlist."""
+    """Settings of processes that serve the waitlist."""
 
-    offer_s: Seconds = 1800  # how long cards are kept for somebody on the waitlist who has to answer
+    offer_s: Seconds = 1800  # how long an offer to a waiting request holds its GPUs
 
     @property
     def offer(self) -> timedelta:
-        """How long an offer stands."""
+        """The lifetime of an offer."""
         return timedelta(seconds=self.offer_s)
 
 
 class CalendarSettings(WaitlistSettings):
-    """Settings of the calendar: what is notified and done as bookings begin, go unused and end."""
+    """Settings of the calendar: notifications and due changes of bookings."""
 
     starting_soon_s: WarningTimes = (86_400, 3600, 600)
     ending_soon_s: WarningTimes = (86_400, 3600, 600)
-    no_show_grace_s: Seconds | None = None  # how long a booking may stay unused where no policy says so; None: for ever
+    no_show_grace_s: Seconds | None = None  # how long a booking may stay unused by default; None: for ever
 
     @property
     def no_show_grace(self) -> timedelta | None:
-        """How long a booking may stay unused where no policy says so."""
+        """How long a booking may stay unused by default."""
         return None if self.no_show_grace_s is None else timedelta(seconds=self.no_show_grace_s)
 
 
 class EndSettings(StartSettings, CalendarSettings):
-    """Settings of processes that end jobs, warn before, and give up starts: the leading processor, and the expiry
-    behind it.
-    """
+    """Settings of processes that end jobs, warn before, and give up starts: the leading processor and the expiry."""
 
     warn_before_s: WarningTimes = (1800, 900, 300)
     max_starts: Annotated[int, Field(ge=1, le=100)] = 3
@@ -249,62 +247,66 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
-    # PEM files, both or neither: the certificate with its chain, and its key. With them it serves over TLS alone.
+    # PEM files, both or neither: the certificate with its chain, and its key. With them the API serves TLS alone.
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    # Where /metrics is answered, such as 0.0.0.0:9090: there alone then, without TLS. None: where all else is.
+    # A separate address for /metrics without TLS, such as 0.0.0.0:9090. None: on the API's address.
     metrics_listen: HealthListen = None
-    # A line for each request: `-` beside the log's other lines, a file (its path from GPU_DEV_HOME), or empty: none.
+    # The access log, a line for each request: `-` for the process's log, a file (relative to GPU_DEV_HOME), or empty.
     access_log: Annotated[str, Field(max_length=4096)] = "-"
-    # A streaming replica of the database, where lists and heavy reads are done; empty: all at the primary.
+    # A streaming replica of the database for lists and heavy reads; empty: all on the primary.
     database_replica_url: Annotated[SecretStr | None, BeforeValidator(_none_if_empty)] = None
-    # So long a read waits until the replica has all that the primary has; after that the primary answers.
+    # How long a read waits for the replica to catch up; afterwards the primary is read.
     database_replica_wait_s: Annotated[float, Field(gt=0, le=5)] = 0.25
-    # So long a request waits for a connection to the database, and for each of its answers; after that it gets 503.
+    # How long a request waits for a database connection, and for each statement; afterwards it gets 503.
     database_patience_s: Annotated[float, Field(ge=0.1, le=60)] = 4
-    # So long for an answer to what reads much: lists, free time, usage, metrics.
+    # The same for statements of heavy reads: lists, free time, usage, metrics.
     database_read_patience_s: Annotated[float, Field(ge=0.1, le=60)] = 30
-    # Proxies, by address or CIDR range, whose X-Forwarded-For is believed; nobody else's is.
+    # Addresses or CIDR ranges of proxies whose X-Forwarded-For is trusted.
     trusted_proxies: Proxies = ()
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 2**20)] = 256 * 1024
     max_duration_s: Seconds = 86_400 * 30
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
-    # So many jobs a user's programs may follow at once (`gpu-dev run`, `logs --follow`), in each API process.
+    # The number of jobs that a user's programs may follow at once (`gpu-dev run`, `logs --follow`), per API process.
     streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 200
-    # everyone: whoever is signed in; members: who is in a project with the holder; self: nobody else.
+    # everyone: all users; members: members of a project with the holder; self: the holder alone.
     holders: Holders = Holders.EVERYONE
     auth: AuthSettings = Field(default_factory=AuthSettings)
     web: WebSettings = Field(default_factory=WebSettings)
     web_oidc_client_secret: SecretStr | None = None
-    policy_file: Path | None = None  # TOML: rules by scope, taken over at the start when the file has changed
+    policy_file: Path | None = None  # TOML: rules by scope, applied at the start when the file has changed
 
     @property
     def max_duration(self) -> timedelta:
-        """The longest a job may last, extensions included."""
+        """The longest duration of a job, including extensions."""
         return timedelta(seconds=self.max_duration_s)
 
 
 class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     """The reservation processor."""
 
-    health_listen: HealthListen = None  # a processor within `make up` has the API's
-    cron_jobs: CronJobs = ()  # in the pod's own namespace: when they last ended well is told by /metrics
+    health_listen: HealthListen = None  # a processor within `make up` uses the API's
+    cron_jobs: CronJobs = ()  # in the pod's own namespace: /metrics shows when they last succeeded
     lease_s: Seconds = 3
     sweep_s: Seconds = 0.5
-    resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which tells of changes
+    resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which has watches
     reload_s: Seconds = 60
     unknown_pods: UnknownPodRule = UnknownPodRule.REPORT
     log_keep_lines: Annotated[int, Field(ge=0, le=100_000)] = 1000
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
     plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000
     estimates: Annotated[int, Field(ge=0, le=100_000)] = 500
-    promises: Annotated[int, Field(ge=0, le=100_000)] = 10_000  # so many of the line have a slot in the calendar
-    slot_batch: Annotated[int, Field(ge=1, le=10_000)] = 100  # jobs looked at between two looks at who can start
+    promises: Annotated[int, Field(ge=0, le=100_000)] = (
+        10_000  # the number of waiting jobs that get a slot in the calendar
+    )
+    slot_batch: Annotated[int, Field(ge=1, le=10_000)] = (
+        100  # jobs that get slots between two searches for jobs that can start
+    )
     slot_batches: Annotated[int, Field(ge=1, le=10_000)] = 60
-    slot_s: Annotated[float, Field(ge=0.0001, le=1)] = 0.002  # how long they are looked at, at most
+    slot_s: Annotated[float, Field(ge=0.0001, le=1)] = 0.002  # longest time for these jobs
     estimate_s: Seconds = 1
-    # Usage counts half after so long, and orders equals in the line; 0: first come, first served whatever was used.
+    # The half-life of usage, which orders jobs of equal priority in the queue; 0: first come, first served.
     fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7
     fair_share_every_s: Seconds = 60
     pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8
@@ -331,7 +333,7 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
 
     @property
     def unanswered_create_lasts(self) -> timedelta:
-        """For how long a pod that was asked for may come to be when no answer came."""
+        """How long after an unanswered create its pod may still appear."""
         match self.cluster:
             case ClusterKind.LOCAL:
                 return timedelta(0)
@@ -346,14 +348,14 @@ class UpdaterSettings(CommonSettings):
 
 
 class NodeAgentSettings(CommonSettings):
-    """The node agent. `NODE_NAME` is what a pod's manifest usually calls its own node's name."""
+    """The node agent. Manifests usually set `NODE_NAME` to the pod's node."""
 
     node_name: Annotated[str, Field(validation_alias=AliasChoices("NODE_NAME", "GPU_DEV_NODE_NAME"))]
     look_every_s: Seconds = 60
 
 
 class PodEndSettings(Section):
-    """How pods that people made are ended where bookings are enforced. Times are in seconds."""
+    """The end of foreign pods where bookings are enforced. Times are in seconds."""
 
     enabled: bool = False
     # Bookings are enforced in namespaces with this label; the webhook's configuration names the same.
@@ -361,13 +363,13 @@ class PodEndSettings(Section):
         "gpu-dev/enforce-bookings=true"
     )
     warn_before_s: WarningTimes = (1800, 900, 300)
-    lead_s: Annotated[float, Field(ge=0, le=86_400)] = 60  # so long before a booking begins its cards are made free
-    grace_s: Annotated[int, Field(ge=1, le=86_400)] = 30  # between SIGTERM and SIGKILL, where the pod wants more
-    budget_patience_s: Seconds = 600  # so long a PodDisruptionBudget may keep a pod that has to go
-    override_budgets: bool = False  # after that it is deleted; else it is told, and tried again
-    look_s: Seconds = 5  # the watching loop looks so often, and whenever a pod has changed
+    lead_s: Annotated[float, Field(ge=0, le=86_400)] = 60  # how long before a booking its GPUs are freed
+    grace_s: Annotated[int, Field(ge=1, le=86_400)] = 30  # longest time between SIGTERM and SIGKILL
+    budget_patience_s: Seconds = 600  # how long a PodDisruptionBudget may keep a pod that has to end
+    override_budgets: bool = False  # then the pod is deleted; otherwise an Event is written and the eviction retried
+    look_s: Seconds = 5  # how often the watching loop runs, besides every change of a pod
     events_per_s: Annotated[float, Field(gt=0, le=1000)] = 50
-    # Where the Lease is: the namespace of the service account, unless this says so.
+    # The namespace of the Lease; default: that of the service account.
     lease_namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = None
     lease_s: Seconds = 15
     renew_within_s: Seconds = 10
@@ -392,4 +394,4 @@ class StandaloneSettings(ApiSettings, ProcessorSettings, ExpirySettings, Updater
 
     access_log: Annotated[str, Field(max_length=4096)] = "access.log"
     update_every_s: Seconds = 30
-    expire_every_s: Seconds = 60  # behind the processor, which ends what is due by itself
+    expire_every_s: Seconds = 60  # a backup of the processor, which ends due jobs itself

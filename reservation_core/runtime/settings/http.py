@@ -1,4 +1,4 @@
-"""Settings of every HTTP server: what it takes from clients before it knows who they are."""
+"""Settings of all HTTP servers: limits for unauthenticated clients."""
 
 from typing import Annotated
 
@@ -12,29 +12,26 @@ _Connections = Annotated[int, Field(ge=1, le=100_000)] | None
 
 
 class HttpSettings(Section):
-    """Limits of the API, the admission webhook, the scheduler extender and the health ports alike.
-
-    Sizes are in bytes, times in seconds.
-    """
+    """Limits of the API, the admission webhook, the scheduler extender and health ports, in bytes and seconds."""
 
     head_bytes: Annotated[int, Field(ge=2048, le=256 * 1024)] = 16 * 1024
     head_fields: Annotated[int, Field(ge=10, le=1000)] = 100
     head_s: Annotated[float, Field(gt=0, le=300)] = 10
     url_bytes: Annotated[int, Field(ge=256, le=64 * 1024)] = 8 * 1024
     body_s: Annotated[float, Field(gt=0, le=86_400)] = 300
-    # How fast a body must come on average, the first seconds not counted.
+    # The lowest average rate of a body, after the first seconds.
     body_bytes_per_s: Annotated[float, Field(ge=0, le=1e9)] = 1024
     body_grace_s: Annotated[float, Field(ge=0, le=3600)] = 10
-    reader_s: Annotated[float, Field(gt=0, le=86_400)] = 60  # a client that takes nothing of its response for so long
+    reader_s: Annotated[float, Field(gt=0, le=86_400)] = 60  # longest time without a read of the response
     # None: 4096 for the API, 1024 for the webhook, 500 for the extender, 64 for a health port.
     max_connections: _Connections = None
-    # None: a quarter of all. Connections from this machine and from trusted proxies are bounded only in all.
+    # None: a quarter of all. Connections from this machine and from trusted proxies count only in total.
     max_connections_per_address: _Connections = None
-    # So many descriptors, and a quarter of all at least, are kept free of connections: for database, cluster and files.
+    # Descriptors that are reserved for database, cluster and files; at least a quarter of all.
     reserved_files: Annotated[int, Field(ge=16, le=100_000)] = 256
 
     def limits(self, connections: int) -> HttpLimits:
-        """The limits of a server in this process that holds so many connections unless the settings say otherwise."""
+        """The limits of a server with this default number of connections."""
         most = connections_that_fit(self.max_connections or connections, open_files(), self.reserved_files)
         return HttpLimits(
             connections=most,

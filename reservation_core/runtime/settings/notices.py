@@ -1,4 +1,4 @@
-"""Settings of notices: how people are told, and where notices may go."""
+"""Settings of notifications: how they are sent, and to which addresses."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,9 +26,9 @@ Destinations = Annotated[
 
 
 class SmtpSettings(Section):
-    """The mail server that takes notices. Its password is a secret of its own: GPU_DEV_SMTP_PASSWORD, or a file."""
+    """The mail server for notifications. Its password is a separate secret: GPU_DEV_SMTP_PASSWORD, or a file."""
 
-    host: Annotated[str, Field(min_length=1, max_length=253)] | None = None  # without one nobody is told by mail
+    host: Annotated[str, Field(min_length=1, max_length=253)] | None = None  # without it, no notifications by mail
     port: Annotated[int, Field(ge=1, le=65_535)] = 587
     security: SmtpSecurity = SmtpSecurity.STARTTLS
     user: Annotated[str, Field(min_length=1, max_length=254)] | None = None
@@ -36,17 +36,17 @@ class SmtpSettings(Section):
 
 
 class NoticeSettings(Section):
-    """How people are told, and where notices may go."""
+    """How notifications are sent, and to which addresses."""
 
-    # Hosts, .domains, addresses and CIDR ranges that may be reached even where they are private or without TLS.
+    # Hosts, .domains, addresses and CIDR ranges that are allowed even if they are private or without TLS.
     allow: Destinations = ()
-    public: bool = True  # every public address over https, or only what `allow` lists
-    ca_file: Path | None = None  # PEM: whom to trust beside the system's certificate authorities
+    public: bool = True  # allow all public addresses over https, besides `allow`
+    ca_file: Path | None = None  # PEM: certificate authorities to trust in addition to the system's
     timeout_s: Annotated[float, Field(gt=0, le=60)] = 10
     parallel: Annotated[int, Field(ge=1, le=200)] = 16
     per_s: Annotated[float, Field(gt=0, le=10_000)] = 50
     tries: Annotated[int, Field(ge=1, le=50)] = 8
-    first_pause_s: Seconds = 5  # after the first failure; four times as long after each further one
+    first_pause_s: Seconds = 5  # after the first failure; grows by a factor of four
     longest_pause_s: Seconds = 6 * 3600
     oldest_s: Seconds = 86_400
     sweep_s: Seconds = 1

@@ -1,4 +1,4 @@
-"""Settings of what is removed when it is old."""
+"""Settings of the retention."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -13,21 +13,21 @@ _Bytes = Annotated[int, Field(ge=0, le=2**60)]
 
 
 class RetentionSettings(Section):
-    """How long things are kept after they are over, in days, and how much of logs, in bytes; 0: for ever, and all."""
+    """How long ended objects are kept, in days, and the size of logs, in bytes; 0: no bound."""
 
     events_days: _Days = 400  # the audit log, by whole months
     jobs_days: _Days = 400  # jobs with their workloads, bookings and maintenance windows
-    allocations_days: _Days = 400  # which GPUs they had, and what they were promised; sums of usage stay
+    allocations_days: _Days = 400  # their GPUs and promised starts; sums of usage stay
     dead_letters_days: _Days = 30
-    idempotency_days: _Days | None = None  # answers to repeated requests; None: as GPU_DEV_IDEMPOTENCY_KEEP_S says
-    logs_days: _Days | None = None  # None: as GPU_DEV_LOG_KEEP_S says
-    # On a local cluster: what is kept of the output of one job's attempt, and of all jobs together.
+    idempotency_days: _Days | None = None  # answers to repeated requests; None: GPU_DEV_IDEMPOTENCY_KEEP_S
+    logs_days: _Days | None = None  # None: GPU_DEV_LOG_KEEP_S
+    # On a local cluster: the log of one attempt of a job, and all logs together.
     log_bytes_per_job: _Bytes = 64 * 2**20
     log_bytes: _Bytes = 10 * 2**30
-    look_s: Annotated[float, Field(gt=0, le=86_400)] = 30  # whoever leads looks so often
+    look_s: Annotated[float, Field(gt=0, le=86_400)] = 30  # time between two runs of the leader
 
     def rules(self, *, idempotency_s: float, logs_s: float) -> RetentionRules:
-        """What they come to, with what the older settings say for these two."""
+        """The retention rules; the older settings give two of the times."""
         return RetentionRules(
             events=_kept(self.events_days),
             jobs=_kept(self.jobs_days),

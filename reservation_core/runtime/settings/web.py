@@ -11,16 +11,16 @@ _Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+$", max_length=300)]
 
 
 class WebSettings(Section):
-    """The pages. Times are in seconds."""
+    """The web pages. Times are in seconds."""
 
     enabled: bool = True
-    session_s: Annotated[float, Field(ge=60, le=86_400 * 7)] = 43_200  # how long somebody stays signed in at most
-    # So many streams (one for each page that is looked at, one for each log) a user may have open, in each API process.
+    session_s: Annotated[float, Field(ge=60, le=86_400 * 7)] = 43_200  # longest time that a user stays signed in
+    # The number of streams (one for each open page and log) that a user may have open, per API process.
     streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 20
-    # How people's browsers reach this server, such as https://gpus.example.org. With https, cookies go by TLS alone.
+    # The server's address for browsers, such as https://gpus.example.org. With https, cookies are sent over TLS alone.
     public_url: _Url | None = None
-    # Signing in at an OpenID Connect issuer that the sign-in file names (GPU_DEV_AUTH__FILE): its address, and what it
-    # knows these pages by. The client's secret, where it has one, is GPU_DEV_WEB_OIDC_CLIENT_SECRET.
+    # Sign-in at an OpenID Connect issuer of the sign-in file (GPU_DEV_AUTH__FILE): its address, and our client id. The
+    # client secret, if any, is GPU_DEV_WEB_OIDC_CLIENT_SECRET.
     oidc_issuer: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=300)] | None = None
     oidc_client_id: Annotated[str, Field(min_length=1, max_length=300)] | None = None
 
@@ -34,5 +34,5 @@ class WebSettings(Section):
 
     @property
     def session_lasts(self) -> timedelta:
-        """How long somebody stays signed in at most."""
+        """The longest time that a user stays signed in."""
         return timedelta(seconds=self.session_s)
