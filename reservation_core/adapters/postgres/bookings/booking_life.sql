@@ -1,13 +1,12 @@
--- What happens to bookings as time passes. Whoever writes here holds the planner back first (hold_planning): its plans
--- take rows of jobs before those of bookings.
+-- Due changes of bookings. Writers call hold_planning first: plans lock rows of jobs before rows of bookings.
 
 -- name: hold_planning
--- Every write of a plan shares this row: none happens until the transaction ends.
+-- Every write of a plan shares this row, so none happens until the transaction ends.
 SELECT epoch FROM planner_lease FOR NO KEY UPDATE;
 
 -- name: due_bookings
--- Of which the clock may ask something (see domain/bookings/life.due, which decides). Nothing is asked of those that begin
--- after `look_ahead`: they are not even read, however many there are.
+-- Bookings that may have a due change (domain/bookings/life.due decides). Those that begin after `look_ahead` are not
+-- read, however many they are.
 SELECT r.id
 FROM (
     SELECT * FROM bookings WHERE status IN ('confirmed', 'active') AND starts_at <= CAST(:look_ahead AS timestamptz)
@@ -38,8 +37,8 @@ WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'activ
 ORDER BY r.id LIMIT :limit;
 
 -- name: booking_facts
--- The first job or pod of others that ran in each, whether a job starts or runs, whose pods hold cards of it that are not
--- in it, and the job of its workload if that failed before it ran.
+-- Per booking: the first job or foreign pod in it, whether a job starts or runs, reservations from outside whose pods
+-- hold its GPUs, and the job of its workload if that failed before it ran.
 SELECT r.id, used.by AS used_by, used.at AS used_since, failed.id AS failed_job, failed.reason AS failed_why,
        EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('starting', 'running')) AS busy,
        EXISTS (SELECT FROM allocations a WHERE a.booking_id = r.id AND a.released_at IS NULL AND a.held) AS held,
@@ -72,7 +71,7 @@ FROM unnest(
 WHERE r.id = i.id AND r.version = i.version;
 
 -- name: update_bookings
--- What bookings have beyond other reservations.
+-- The columns that only bookings have.
 UPDATE bookings b
 SET starts_at = i.starts_at, ends_at = i.ends_at, offer_until = i.offer_until, used_at = i.used_at, release_at = i.release_at,
     start_warned_at = i.start_warned_at, end_warned_at = i.end_warned_at, no_show_warned_at = i.no_show_warned_at
@@ -84,7 +83,7 @@ FROM unnest(
 WHERE b.id = i.id;
 
 -- name: drop_slots_beyond
--- Slots of jobs that wait within these bookings and that reach beyond what is left of them: they are planned anew.
+-- Drop slots of waiting jobs within these bookings that reach beyond their rest; the jobs are planned again.
 WITH dropped AS (
     DELETE FROM allocations a
     USING unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[])) AS i (id, at)
@@ -95,13 +94,13 @@ SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 
 FROM (SELECT DISTINCT reservation_id FROM dropped) AS each HAVING count(*) > 0;
 
 -- name: give_back_unbegun
--- Rows that begin only after the time from which they are given back.
+-- Delete rows that begin after the time from which they are freed.
 DELETE FROM allocations a
 USING unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[])) AS i (id, at)
 WHERE a.reservation_id = i.id AND a.released_at IS NULL AND lower(a.during) >= i.at;
 
 -- name: give_back_rest
--- What open rows have after a time; `closing` says that they are over with it.
+-- Free the rest of open rows after a time; `closing` ends them.
 UPDATE allocations a
 SET during = tstzrange(lower(a.during), least(upper(a.during), i.at)),
     released_at = CASE WHEN i.closing THEN (SELECT ledger_now()) END
@@ -109,7 +108,7 @@ FROM unnest(CAST(:ids AS text[]), CAST(:ats AS timestamptz[]), CAST(:closing AS 
 WHERE a.reservation_id = i.id AND a.released_at IS NULL;
 
 -- name: hold_booked_cards
--- Cards for what is left of a booking's slot.
+-- Assign GPUs for the rest of a booking's slot.
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT r.id, r.attempt, i.gpu_id, i.rank,
        tstzrange(greatest(b.starts_at, i.begins), b.ends_at), false, (SELECT ledger_now())
@@ -120,11 +119,11 @@ JOIN bookings b ON b.id = i.id
 ORDER BY i.gpu_id;
 
 -- name: link_started_job
--- The job that a booking's workload has become.
+-- Store the job of a booking's workload.
 UPDATE bookings SET started_job = :job_id WHERE id = :id;
 
 -- name: left_over_jobs
--- Jobs that wait, start or run within bookings that are over.
+-- Jobs that wait, start or run within ended bookings.
 SELECT j.id AS job_id, r.id AS booking_id, r.status AS booking_status, b.ends_at AS booking_end
 FROM reservations j
 JOIN reservations r ON r.id = j.booking_id
@@ -134,13 +133,14 @@ WHERE j.booking_id IS NOT NULL AND j.status IN ('queued', 'starting', 'running')
 ORDER BY j.id LIMIT :limit;
 
 -- name: waitlist_mark
--- Changes whenever somebody comes, goes or changes what they wait for: who goes and who comes at once differ in `last`.
+-- Changes whenever a request arrives, leaves or changes; one that leaves and one that arrives together differ in
+-- `last`.
 SELECT count(*) AS waiting, coalesce(max(seq), 0) AS last, coalesce(sum(version), 0) AS versions
 FROM reservations WHERE kind <> 'job' AND status = 'waiting';
 
 -- name: waitlist
--- Who waits for a slot, in the order they came. Where they are too many, everybody's first requests are looked at before
--- anybody's later ones: nobody is hidden by the many of somebody else.
+-- Waiting requests in the order of arrival. If they are too many, every user's first requests come before later ones,
+-- so that a user with many requests hides nobody else's.
 SELECT r.id, r.user_id, u.name AS user_name, r.project, r.gpus, r.nodes, r.gpu_type, n.name AS node, b.starts_at, b.ends_at
 FROM (
     SELECT *, row_number() OVER (PARTITION BY user_id ORDER BY seq) AS turn
@@ -153,7 +153,7 @@ LEFT JOIN nodes n ON n.id = b.node_id
 ORDER BY r.seq;
 
 -- name: open_booking_counts
--- Bookings that are not over, by status.
+-- The number of open bookings by status.
 SELECT status, count(*) AS bookings FROM reservations
 WHERE kind <> 'job' AND kind = 'booking' AND status IN ('waiting', 'offered', 'confirmed', 'active')
 GROUP BY status;

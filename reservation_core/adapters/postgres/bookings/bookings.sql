@@ -1,12 +1,11 @@
 -- name: lock_calendar
--- Whoever lost too many races for cards goes on alone.
+-- Serialise bookings that lost too many races for GPUs.
 SELECT pg_advisory_xact_lock(hashtextextended('bookings', 0));
 
 -- name: bookable_cards
--- Every card of the nodes there are, with its open ranges that touch the time in question, in the server's own binary
--- form one after the other: taken apart, 20,000 of them would cost each side more than all the rest. What runs within a
--- booking lies in the booking's own ranges and is not looked at, but for pods that overrun; its own do not stand in a
--- booking's way. The bounds of ranges are compared and not the ranges: see quota_held_now.
+-- Every GPU of existing nodes, with its open ranges in the requested time, concatenated in the server's binary form:
+-- parsing 20,000 of them as text would dominate the cost on both sides. Jobs within a booking lie in its ranges and are
+-- not read, except overrunning pods. Bounds of ranges are compared, not ranges: see quota_held_now.
 WITH ranges AS (
     SELECT gpu_id, string_agg(range_send(during), '') AS ranges
     FROM allocations
@@ -33,14 +32,14 @@ LEFT JOIN overruns o ON o.gpu_id = c.gpu_id
 WHERE n.removed_at IS NULL;
 
 -- name: add_series
--- A series.
+-- Store a series.
 INSERT INTO booking_series (id, user_id, rule, time_zone, created_at)
 VALUES (:id, :user_id, :rule, :time_zone, :created_at);
 
 -- name: add_bookings
--- Bookings with their cards, record and messages, in one statement. Cards are taken in the order of their ids, and what
--- somebody else has taken is left out instead of failing: who calls counts, and takes all back if one is missing. What
--- begins in this minute has its cards from now on: somebody may have had them until a moment ago.
+-- Store bookings with their GPUs, events and messages in one statement. GPUs are taken in the order of their ids; taken
+-- ones are left out without an error: the caller counts, and rolls back if one is missing. Bookings that begin in this
+-- minute have their GPUs from now on, as another reservation may have had them until a moment ago.
 WITH input AS (
     SELECT * FROM json_to_recordset(CAST(:bookings AS json)) AS i (
         id text, user_id bigint, name text, status text, reason_code text, reason text, gpus integer, gpu_type text,
@@ -81,11 +80,11 @@ SELECT (SELECT count(*) FROM placed) AS cards, (SELECT count(*) FROM stored) AS 
        (SELECT count(*) FROM sent) AS sent;
 
 -- name: lock_bookings
--- Keep others from changing these, always in the same order.
+-- Lock bookings, always in the same order.
 SELECT id FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND kind = 'booking' ORDER BY id FOR NO KEY UPDATE;
 
 -- name: booking_views
--- Bookings whole, with the jobs that ran or run in them.
+-- Whole bookings, with all their jobs.
 SELECT r.id, r.seq, r.user_id, u.name AS user_name, r.name, r.project, r.status, r.reason_code, r.reason, r.gpus,
        r.gpu_type, r.nodes, r.workload, r.created_at, r.version, b.starts_at, b.ends_at, n.name AS node, b.series_id,
        b.occurrence, b.auto_accept, b.waits_until, b.offer_until, b.used_at, b.release_at, b.started_job,
@@ -98,11 +97,11 @@ LEFT JOIN nodes n ON n.id = b.node_id
 WHERE r.id = ANY(CAST(:ids AS text[]));
 
 -- name: project_of_booking
--- What a user's booking is for: it never changes.
+-- The project of a user's booking, which never changes.
 SELECT project FROM reservations WHERE id = :id AND user_id = :user_id AND kind = 'booking';
 
 -- name: booking_cards
--- The cards of bookings, by rank and index.
+-- The GPUs of bookings, by rank and index.
 SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
        upper(a.during) AS ends_at, a.held
 FROM allocations a
@@ -112,8 +111,8 @@ WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
 ORDER BY a.reservation_id, a.rank, g.index;
 
 -- name: list_bookings
--- Ids of bookings by start and id: one's own, and of others those that take or took cards. Those that had begun before
--- are found by their times, the others in their order, by whom or which statuses they are asked for.
+-- Ids of bookings by start and id: the user's own, and other users' bookings with GPUs. Bookings that had begun before
+-- are found by their times, others in order by user or status.
 WITH asked AS (
     SELECT (SELECT id FROM users WHERE name = CAST(:user AS text)) AS named,
            CASE WHEN CAST(:user AS text) IS NOT NULL THEN coalesce((SELECT id FROM users WHERE name = CAST(:user AS text)), 0)
@@ -154,26 +153,26 @@ SELECT id FROM (
 ORDER BY starts_at, id LIMIT :limit;
 
 -- name: bookings_of_series
--- Those of a series that are not over, from an occurrence on.
+-- Open bookings of a series, from an occurrence on.
 SELECT b.id FROM bookings b JOIN reservations r ON r.id = b.id
 WHERE b.series_id = :series_id AND b.occurrence >= CAST(:occurrence AS integer)
   AND r.status IN ('waiting', 'offered', 'confirmed', 'active')
 ORDER BY b.id;
 
 -- name: jobs_within
--- Jobs of these bookings that have not ended.
+-- Unended jobs of these bookings.
 SELECT id FROM reservations
 WHERE booking_id = ANY(CAST(:ids AS text[])) AND status IN ('queued', 'starting', 'running', 'ending')
 ORDER BY id;
 
 -- name: taken_within
--- Which jobs hold cards within a booking, and until when.
+-- Jobs that hold GPUs within a booking, and until when.
 SELECT reservation_id, max(upper(during)) AS until FROM allocations
 WHERE booking_id = :id AND released_at IS NULL AND NOT planned
 GROUP BY reservation_id ORDER BY reservation_id;
 
 -- name: write_booking
--- A booking as it is to be; the version must still be the one that was read.
+-- Update a booking whose version must be the one that was read.
 UPDATE reservations
 SET name = CAST(:name AS text), status = :status, reason_code = :reason_code, reason = :reason,
     gpu_type = CAST(:gpu_type AS text), duration = CAST(:end AS timestamptz) - CAST(:start AS timestamptz),
@@ -183,14 +182,14 @@ SET name = CAST(:name AS text), status = :status, reason_code = :reason_code, re
 WHERE id = :id AND version = :version;
 
 -- name: write_booking_times
--- When it is, and the node it is pinned to.
+-- Update a booking's times and pinned node.
 UPDATE bookings
 SET starts_at = :start, ends_at = :end, node_id = (SELECT id FROM nodes WHERE name = CAST(:node AS text)),
     waits_until = CAST(:waits_until AS timestamptz)
 WHERE id = :id;
 
 -- name: drop_plans_within
--- Waiting jobs of bookings have no slots outside of this time (null: at all) any more. The planner is told.
+-- Drop slots of bookings' waiting jobs outside a time (null: all slots), and notify the planner.
 WITH dropped AS (
     DELETE FROM allocations
     WHERE booking_id = ANY(CAST(:ids AS text[])) AND planned
@@ -202,7 +201,7 @@ SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 
 FROM (SELECT DISTINCT reservation_id FROM dropped) AS each HAVING count(*) > 0;
 
 -- name: move_booked_cards
--- The booking's cards now have this time; of one that has begun, the beginning stays. It was given now (see quotas).
+-- Change the time of a booking's GPUs; once it has begun, its start stays. Quotas count from now.
 UPDATE allocations
 SET created_at = CAST(:now AS timestamptz),
     during = tstzrange(CASE WHEN CAST(:begun AS boolean) THEN lower(during)
@@ -211,11 +210,11 @@ SET created_at = CAST(:now AS timestamptz),
 WHERE reservation_id = :id AND released_at IS NULL;
 
 -- name: drop_booked_cards
--- Cards of bookings that have not begun: nothing of it ever was.
+-- Delete the GPUs of bookings that have not begun.
 DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND released_at IS NULL;
 
 -- name: place_booked_cards
--- Other cards for a booking; what somebody else has taken is left out (see add_bookings).
+-- Assign other GPUs to a booking; taken ones are left out (see add_bookings).
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT CAST(:id AS text), 0, c.gpu_id, c.rank,
        tstzrange(greatest(CAST(:start AS timestamptz), CAST(:now AS timestamptz)), CAST(:end AS timestamptz)), false,
@@ -225,13 +224,13 @@ ORDER BY c.gpu_id
 ON CONFLICT DO NOTHING;
 
 -- name: cut_within
--- What lies within these bookings ends now by the calendar; pods that are still there keep their hold.
+-- End all jobs within these bookings in the calendar; existing pods keep their hold.
 UPDATE allocations
 SET during = tstzrange(lower(during), greatest(CAST(:now AS timestamptz), lower(during) + interval '1 microsecond'))
 WHERE booking_id = ANY(CAST(:ids AS text[])) AND released_at IS NULL AND upper(during) > CAST(:now AS timestamptz);
 
 -- name: close_booked_cards
--- Cards of bookings that have begun: the rest of their time goes back.
+-- Free the rest of the GPUs' time of bookings that have begun.
 UPDATE allocations
 SET released_at = CAST(:now AS timestamptz),
     during = tstzrange(lower(during), least(upper(during),
@@ -239,7 +238,7 @@ SET released_at = CAST(:now AS timestamptz),
 WHERE reservation_id = ANY(CAST(:ids AS text[])) AND released_at IS NULL;
 
 -- name: record_booking
--- One line of the record, and a message to the planner.
+-- Record an event, and notify the planner.
 WITH recorded AS (
     INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)
     VALUES (:id, :now, :actor, :kind, :before, :after, :reason_code, :reason, CAST(:data AS jsonb))
@@ -247,22 +246,22 @@ WITH recorded AS (
 SELECT pgmq.send('gpu_jobs', jsonb_build_object('v', 1, 'kind', 'changed', 'id', CAST(:id AS text)));
 
 -- name: put_feed
--- Make or replace a person's calendar address.
+-- Create or replace a user's calendar address.
 INSERT INTO calendar_feeds (user_id, digest, created_at, made_with) VALUES (:user_id, :digest, :now, :made_with)
 ON CONFLICT (user_id) DO UPDATE
 SET digest = excluded.digest, created_at = excluded.created_at, made_with = excluded.made_with;
 
 -- name: remove_feed
--- The address stops working.
+-- Delete a calendar address.
 DELETE FROM calendar_feeds WHERE user_id = :user_id;
 
 -- name: feed_owner
--- Whose calendar address this is, if its user and the token that it was made with work now.
+-- The owner of a calendar address, if enabled and if the token that it was made with is valid.
 SELECT u.id, u.name, f.digest, f.made_with
 FROM calendar_feeds f JOIN users u ON u.id = f.user_id LEFT JOIN tokens t ON t.id = f.made_with
 WHERE f.digest = :digest AND u.disabled_at IS NULL
   AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > CAST(:now AS timestamptz);
 
 -- name: check_deferred_constraints
--- Judge now what would be judged at the commit.
+-- Check deferred constraints now.
 SET CONSTRAINTS ALL IMMEDIATE;

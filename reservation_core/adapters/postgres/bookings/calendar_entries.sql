@@ -1,8 +1,8 @@
 -- name: calendar_entries
--- What has one of these cards within a time, with these cards of it. Bookings are found by their own times, also those
--- that are over; of all else only what is open. A booking's rows lie within its times: those of bookings that lie within
--- the time asked for are found card by card, and by the booking only where one reaches beyond it, which few do. Of open
--- rows the bounds of ranges are compared and not the ranges: see quota_held_now.
+-- Reservations of these GPUs within a time, with these GPUs. Bookings are found by their own times, including past
+-- ones; of other reservations only open ones. A booking's rows lie within its times: rows within the requested time are
+-- found by GPU, and by booking only where it reaches beyond, which is rare. Bounds of ranges are compared: see
+-- quota_held_now.
 WITH booked AS MATERIALIZED (
     SELECT b.id, b.starts_at, b.ends_at, b.series_id, b.status,
            b.starts_at >= CAST(:start AS timestamptz) AND b.ends_at <= CAST(:end AS timestamptz) AS within

@@ -1,5 +1,5 @@
 -- name: feed_bookings
--- A user's own bookings that end after a time, the latest first: where there are too many, the oldest are left out.
+-- A user's bookings that end after a time, the latest first, so that the limit drops the oldest.
 SELECT v.id
 FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
     SELECT b.id, b.starts_at FROM bookings b

@@ -1,7 +1,7 @@
--- Maintenance windows. A window is a reservation whose cards lie in the calendar like a booking's.
+-- Maintenance windows. A window is a reservation with GPUs in the calendar, like a booking.
 
 -- name: cards_for_maintenance
--- Every card of some nodes, and some by node and index.
+-- All GPUs of nodes, and GPUs by node and index.
 SELECT g.id AS gpu_id, n.name AS node, g.index AS card_index
 FROM gpus g JOIN nodes n ON n.id = g.node_id
 WHERE n.name = ANY(CAST(:nodes AS text[]))
@@ -9,7 +9,7 @@ WHERE n.name = ANY(CAST(:nodes AS text[]))
 ORDER BY n.name, g.index;
 
 -- name: taken_by_others
--- Open rows of the ledger on some cards in a time: those of either layer.
+-- Open ledger rows of GPUs within a time, in both layers.
 SELECT a.reservation_id, r.kind, a.planned, a.booking_id, upper(a.during) AS ends_at
 FROM allocations a JOIN reservations r ON r.id = a.reservation_id
 WHERE a.released_at IS NULL AND a.gpu_id = ANY(CAST(:gpu_ids AS bigint[]))
@@ -17,12 +17,12 @@ WHERE a.released_at IS NULL AND a.gpu_id = ANY(CAST(:gpu_ids AS bigint[]))
 ORDER BY a.reservation_id;
 
 -- name: live_jobs_within
--- Jobs that hold cards within some bookings.
+-- Jobs that hold GPUs within bookings.
 SELECT id FROM reservations
 WHERE booking_id = ANY(CAST(:ids AS text[])) AND status IN ('starting', 'running', 'ending') ORDER BY id;
 
 -- name: drop_slots_for_maintenance
--- Waiting jobs lose the time that was planned for them; they are told why, and the planner plans them anew.
+-- Drop the slots of waiting jobs, record why, and notify the planner.
 WITH dropped AS (
     DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND planned RETURNING reservation_id
 ), affected AS (
@@ -40,7 +40,7 @@ WITH dropped AS (
 SELECT id, user_name, (SELECT count(*) FROM sent) AS sent FROM affected ORDER BY id;
 
 -- name: add_window
--- A window with its rows, record and message, in one statement.
+-- Store a window with its ledger rows, event and message, in one statement.
 WITH stored AS (
     INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, nodes, duration, priority, workload,
                               created_at, changed_at)
@@ -64,7 +64,7 @@ WITH stored AS (
 SELECT pgmq.send('gpu_jobs', jsonb_build_object('v', 1, 'kind', 'changed', 'id', CAST(:id AS text))) FROM stored;
 
 -- name: joined_cards
--- Cards that have joined nodes of open windows since, but for those that another window has: two don't overlap.
+-- New GPUs of nodes of open windows, except those in another window, as windows don't overlap.
 SELECT m.id, g.id AS gpu_id, n.name AS node, g.index AS card_index
 FROM maintenance_windows m
 JOIN reservations r ON r.id = m.id AND r.kind <> 'job' AND r.status IN ('confirmed', 'active')
@@ -78,7 +78,7 @@ WHERE m.ends_at > CAST(:now AS timestamptz)
 ORDER BY m.id, n.name, g.index;
 
 -- name: add_to_window
--- More cards for a window, with its record and message, in one statement.
+-- Add GPUs to a window, with an event and a message, in one statement.
 WITH grown AS (
     UPDATE reservations
     SET gpus = gpus + cardinality(CAST(:gpu_ids AS bigint[])), version = version + 1,
@@ -104,11 +104,11 @@ WITH grown AS (
 SELECT (SELECT count(*) FROM grown) AS windows, (SELECT count(*) FROM sent) AS sent;
 
 -- name: lock_window
--- Keep others from changing a window.
+-- Lock a window.
 SELECT id FROM reservations WHERE id = :id AND kind = 'maintenance' FOR NO KEY UPDATE;
 
 -- name: due_windows
--- Windows that begin or end by now.
+-- Windows whose start or end is due.
 SELECT r.id FROM reservations r JOIN maintenance_windows m ON m.id = r.id
 WHERE r.kind <> 'job' AND r.kind = 'maintenance'
   AND ((r.status = 'confirmed' AND m.starts_at <= CAST(:now AS timestamptz))
@@ -116,7 +116,7 @@ WHERE r.kind <> 'job' AND r.kind = 'maintenance'
 ORDER BY r.id;
 
 -- name: window_views
--- Windows with their cards, newest first.
+-- Windows with their GPUs, newest first.
 SELECT r.id, r.seq, r.user_id, u.name AS user_name, r.status, r.created_at, r.version, r.finished_at,
        m.starts_at, m.ends_at, m.reason, m.affected, m.whole_nodes, c.gpu_ids, c.nodes, c.indices
 FROM reservations r
@@ -134,7 +134,7 @@ WHERE r.kind = 'maintenance' AND (CAST(:only AS text) IS NULL OR r.id = :only)
 ORDER BY r.seq DESC LIMIT :limit;
 
 -- name: update_window
--- A window as it is to be, with its record and message; the version must still be the one that was read.
+-- Update a window whose version must be the one that was read, with an event and a message.
 WITH written AS (
     UPDATE reservations
     SET status = :status, finished_at = CAST(:finished_at AS timestamptz), version = version + 1,
@@ -150,7 +150,7 @@ WITH written AS (
 SELECT (SELECT count(*) FROM written) AS windows, (SELECT count(*) FROM sent) AS sent;
 
 -- name: close_window
--- The rest of a window's time goes back; of what never began nothing is left.
+-- Free the rest of a window's time; rows that have not begun are deleted.
 WITH unbegun AS (
     DELETE FROM allocations
     WHERE reservation_id = :id AND released_at IS NULL AND lower(during) >= CAST(:now AS timestamptz)
@@ -161,6 +161,6 @@ SET released_at = CAST(:now AS timestamptz),
 WHERE reservation_id = :id AND released_at IS NULL AND lower(during) < CAST(:now AS timestamptz);
 
 -- name: late_on_window
--- Whose pods still hold cards of a window.
+-- Reservations whose pods still hold GPUs of a window.
 SELECT DISTINCT h.reservation_id FROM allocations c JOIN allocations h ON h.gpu_id = c.gpu_id AND h.held
 WHERE c.reservation_id = :id AND c.released_at IS NULL ORDER BY 1;

@@ -1,6 +1,6 @@
 -- name: events_newest_first
--- Of the newest events within a time and before a place those that are asked for. Only `scanned` are looked at. One
--- bound says where the walk along the index begins; what the others leave out is little, and they are kept from the index.
+-- The newest matching events within a time and before a place, among `scanned` ones. One bound is where the index scan
+-- begins; the others exclude few events, and are written such that they use no index.
 SELECT * FROM (
     SELECT id, reservation_id, subject, at, actor, kind, before, after, reason_code, reason, data
     FROM events
@@ -15,7 +15,7 @@ WHERE (CAST(:kinds AS text[]) IS NULL OR kind = ANY(CAST(:kinds AS text[])))
 ORDER BY at DESC, id DESC LIMIT :limit;
 
 -- name: oldest_event_looked_at
--- The last place that such a search looked at; nothing where there was nothing left to look at.
+-- The last scanned place of such a search; no row at the end of the log.
 SELECT at, id FROM events
 WHERE at >= coalesce(CAST(:from AS timestamptz), '-infinity')
   AND at <= least(CAST(:to AS timestamptz), CAST(:before_at AS timestamptz), 'infinity')
@@ -24,8 +24,8 @@ WHERE at >= coalesce(CAST(:from AS timestamptz), '-infinity')
 ORDER BY at DESC, id DESC OFFSET CAST(:scanned AS bigint) - 1 LIMIT 1;
 
 -- name: events_of_subject
--- The same of everything about one thing: a reservation by its id, or what else has a name. A node that comes and goes has
--- as many events as it likes.
+-- The same for one subject: a reservation by its id, or another subject by its name, which may have any number of
+-- events.
 SELECT * FROM (
     SELECT id, reservation_id, subject, at, actor, kind, before, after, reason_code, reason, data FROM events
     WHERE reservation_id = CAST(:subject AS text)
@@ -48,7 +48,7 @@ WHERE (CAST(:kinds AS text[]) IS NULL OR kind = ANY(CAST(:kinds AS text[])))
 ORDER BY at DESC, id DESC LIMIT :limit;
 
 -- name: oldest_event_of_subject_looked_at
--- The last place that such a search looked at.
+-- The last scanned place of such a search.
 SELECT at, id FROM (
     SELECT at, id FROM events
     WHERE reservation_id = CAST(:subject AS text)
@@ -68,7 +68,7 @@ SELECT at, id FROM (
 ORDER BY at DESC, id DESC OFFSET CAST(:scanned AS bigint) - 1 LIMIT 1;
 
 -- name: subject_is_of_user
--- Whether a reservation, a token or a place for notices is this user's.
+-- Whether a reservation, a token or a notification target belongs to a user.
 SELECT EXISTS (SELECT FROM reservations WHERE id = :subject AND user_id = :user_id)
     OR EXISTS (SELECT FROM tokens WHERE id = :subject AND user_id = :user_id)
     OR EXISTS (SELECT FROM notice_targets WHERE id = :subject AND user_id = :user_id);

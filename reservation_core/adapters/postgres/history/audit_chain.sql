@@ -1,7 +1,7 @@
--- The chain of digests over the audit log. Every statement looks at no more than `limit` rows, by an index.
+-- The chain of digests over the audit log. Every statement reads at most `limit` rows, by an index.
 
 -- name: take_turn_at_chain
--- Nobody else appends until the end of this transaction; nothing where somebody does.
+-- Lock the chain until the end of the transaction; no row if another transaction holds the lock.
 SELECT true FROM event_chain_state FOR UPDATE SKIP LOCKED;
 
 -- name: chain_head
@@ -9,11 +9,11 @@ SELECT true FROM event_chain_state FOR UPDATE SKIP LOCKED;
 SELECT position, event_id, at, content, digest, chained_at FROM event_chain ORDER BY position DESC LIMIT 1;
 
 -- name: chain_start
--- The oldest link: what follows it can be checked.
+-- The oldest link; later links can be verified.
 SELECT position FROM event_chain ORDER BY position LIMIT 1;
 
 -- name: events_ahead
--- How far the next events go, and how far they go without a missing id.
+-- The last id of the next events, and the last one before a gap.
 SELECT max(id) AS through, max(id) FILTER (WHERE id - CAST(:after AS bigint) = n) AS unbroken
 FROM (
     SELECT id, row_number() OVER (ORDER BY id) AS n
@@ -21,8 +21,7 @@ FROM (
 ) AS numbered;
 
 -- name: event_writers
--- The transactions that may have recorded something and are not over: each holds this lock from before it draws its first
--- id until it is over.
+-- Open transactions that may have recorded events: they hold this lock from before their first id until their end.
 SELECT DISTINCT virtualtransaction AS writer FROM pg_locks
 WHERE locktype = 'relation' AND mode = 'RowExclusiveLock'
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -35,7 +34,7 @@ SELECT id, at, actor, kind, reservation_id, subject, before, after, reason_code,
 FROM events WHERE id > CAST(:after AS bigint) AND id <= CAST(:through AS bigint) ORDER BY id LIMIT :limit;
 
 -- name: append_to_chain
--- New links.
+-- Append links.
 INSERT INTO event_chain (position, event_id, at, chained_at, content, digest)
 SELECT position, event_id, at, CAST(:chained_at AS timestamptz), content, digest
 FROM unnest(CAST(:positions AS bigint[]), CAST(:event_ids AS bigint[]), CAST(:ats AS timestamptz[]),
@@ -47,19 +46,19 @@ SELECT position, event_id, at, content, digest FROM event_chain
 WHERE position >= CAST(:start AS bigint) ORDER BY position LIMIT :limit;
 
 -- name: first_chained_since
--- The first link that was made at a time or later.
+-- The first link that was appended at a time or later.
 SELECT position FROM event_chain WHERE chained_at >= CAST(:at AS timestamptz) ORDER BY chained_at, position LIMIT 1;
 
 -- name: chain_removals
--- What the retention removed.
+-- The end of the removed events.
 SELECT removed_before, removed_through FROM event_chain_state;
 
 -- name: oldest_unchained
--- When the next event to be chained was recorded.
+-- The time of the oldest unchained event.
 SELECT at FROM events WHERE id > CAST(:after AS bigint) ORDER BY id LIMIT 1;
 
 -- name: trim_chain
--- Remove the oldest links whose events are gone, but for the last of these: the first event that is kept follows it.
+-- Remove the oldest links without events, except the last one, which the first kept event follows.
 WITH oldest AS (
     SELECT position, event_id, at, lead(event_id) OVER (ORDER BY position) AS next_id
     FROM (SELECT position, event_id, at FROM event_chain ORDER BY position LIMIT :limit) AS links

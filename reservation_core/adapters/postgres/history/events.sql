@@ -6,12 +6,12 @@ WHERE reservation_id = :reservation_id AND id > :after_id
 ORDER BY id LIMIT :limit;
 
 -- name: append_event
--- Record something that is not about a reservation.
+-- Record an event about something else than a reservation.
 INSERT INTO events (subject, at, actor, kind, data)
 VALUES (:subject, :at, :actor, :kind, CAST(:data AS jsonb));
 
 -- name: events_after
--- What was recorded after an event, in order: about what; and before it those of `late` that have come to be seen.
+-- Events after an id in order, with their subjects, and visible ones of `late`, which are smaller.
 SELECT id, kind, coalesce(reservation_id, subject) AS subject
 FROM events WHERE id = ANY (CAST(:late AS bigint[])) AND id <= :after_id
 UNION ALL (
@@ -20,15 +20,15 @@ UNION ALL (
 ORDER BY id;
 
 -- name: events_standing
--- What differs whenever something was recorded: of late ones, too, whose ids are smaller than the newest.
+-- A mark that changes with every new event, also with late ones whose ids are smaller than the newest.
 SELECT n.newest, (SELECT count(*) FROM events WHERE id > n.newest - 2000) AS lately, w.waiting, w.planned_at
 FROM (SELECT coalesce(max(id), 0) AS newest FROM events) n,
      (SELECT count(*) AS waiting, max(planned_at) AS planned_at FROM wait_estimates) w;
 
 -- name: newest_event
--- The newest event's id; 0 when there is none.
+-- The newest event's id; 0 without events.
 SELECT coalesce(max(id), 0) FROM events;
 
 -- name: estimates_as_of
--- When estimates last changed, and of how many: differs whenever the line does.
+-- The last change of estimates and their number, which differ whenever the queue does.
 SELECT count(*) AS waiting, max(planned_at) AS planned_at FROM wait_estimates;

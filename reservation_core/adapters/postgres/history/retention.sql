@@ -1,17 +1,17 @@
--- What is removed because it is old. Every statement looks at no more than `limit` rows of history, found by an index that
--- begins with the oldest; what must not go is left out here, and refused by triggers and foreign keys besides.
+-- Removal of old history. Every statement reads at most `limit` rows, by an index that begins with the oldest. Rows
+-- that are still needed are left out; triggers and foreign keys protect them, too.
 
 -- name: still_needed
--- For how long the ledger's history is read: by cooldowns between bookings, and by fair shares, which are counted up to a
--- time and anew when their half-life changes.
+-- How long the ledger's history is read: by cooldowns between bookings, and by fair shares, which are counted up to a
+-- time and again when their half-life changes.
 SELECT (SELECT max(cooldown) FROM policies) AS cooldown, s.half_life_s,
        CASE WHEN s.half_life_s IS NOT NULL THEN s.as_of END AS counted_until
 FROM fair_share_state s;
 
 -- name: removable_reservations
--- Of the next reservations that ended before a time those that can go, each booking after its jobs: over, given back,
--- summed, and without pods of others that still use it. Answers each that was looked at, with where the next look goes on.
--- OFFSET 0 keeps each question a look by key: for a number of heads that the plan does not know, it would read whole tables.
+-- The removable ones of the next reservations that ended before a time, bookings after their jobs: ended, freed,
+-- summed, and without foreign pods that still use them. Also returns where the next scan continues. OFFSET 0 keeps the
+-- subqueries lookups by key: for an unknown number of heads, the planner would read whole tables.
 WITH heads AS MATERIALIZED (
     SELECT r.id, r.kind, r.finished_at FROM reservations r
     WHERE r.finished_at < CAST(:before AS timestamptz) AND r.booking_id IS NULL
@@ -45,57 +45,57 @@ SELECT ARRAY(SELECT id FROM chosen) AS ids, (SELECT count(*) FROM heads) AS look
        (SELECT id FROM heads ORDER BY finished_at DESC, id DESC LIMIT 1) AS last_id;
 
 -- name: lock_ended_reservations
--- These, unless somebody has one or it is not over any more.
+-- Lock these reservations, except those that are locked or open again.
 SELECT id FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND finished_at IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED;
 
 -- name: begin_retention
--- Until the end of this transaction closed rows of the ledger may be removed.
+-- Allow the removal of closed ledger rows until the end of this transaction.
 SELECT set_config('gpu_dev.retention', 'on', true);
 
 -- name: remove_allocations_of
--- The closed rows of the ledger of these.
+-- Remove their closed ledger rows.
 DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND released_at IS NOT NULL;
 
 -- name: remove_promises_of
--- What these were promised.
+-- Remove their promised starts.
 DELETE FROM start_promises WHERE reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: unlink_started_jobs
--- Their bookings are over and go next.
+-- Unlink these jobs from their ended bookings, which are removed next.
 UPDATE bookings SET started_job = NULL WHERE started_job = ANY(CAST(:ids AS text[]));
 
 -- name: remove_pod_logs_of
--- The ends of logs that were kept of these.
+-- Remove their log tails.
 DELETE FROM pod_logs WHERE reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: remove_admissions_of
--- The pods of others that used these.
+-- Remove the admissions of foreign pods that used them.
 DELETE FROM admissions WHERE booking_id = ANY(CAST(:ids AS text[]));
 
 -- name: remove_windows_of
--- What these have as maintenance windows.
+-- Remove their rows as maintenance windows.
 DELETE FROM maintenance_windows WHERE id = ANY(CAST(:ids AS text[]));
 
 -- name: remove_bookings_of
--- What these have as bookings; answers the series that they were in.
+-- Remove their rows as bookings; returns their series.
 DELETE FROM bookings WHERE id = ANY(CAST(:ids AS text[])) RETURNING series_id;
 
 -- name: remove_empty_series
--- Those of these series that have no booking any more.
+-- Remove series without bookings.
 DELETE FROM booking_series s WHERE s.id = ANY(CAST(:ids AS text[])) AND NOT EXISTS (SELECT FROM bookings b WHERE b.series_id = s.id);
 
 -- name: remove_reservations
--- These themselves, with their workloads.
+-- Remove the reservations with their workloads.
 DELETE FROM reservations WHERE id = ANY(CAST(:ids AS text[]));
 
 -- name: oldest_ended_reservation
--- When the oldest that is left ended.
+-- The end of the oldest reservation that is left.
 SELECT min(finished_at) FROM reservations WHERE finished_at IS NOT NULL AND booking_id IS NULL;
 
 -- name: removable_allocations
--- Of the next rows of the ledger those that can go: closed before a time, of a reservation that ended before it, and in
--- the sums. Rows are numbered as they are made, but an extension makes one young again: when all of a part were made after
--- that time, so were those that follow.
+-- The removable ones of the next ledger rows: closed before a time, of a reservation that ended before it, and in the
+-- sums. Rows are numbered in the order of creation, but an extension renews them: when all rows of a part are newer
+-- than that time, so are the following ones.
 WITH next AS MATERIALIZED (
     SELECT a.id, a.reservation_id, coalesce(a.booking_id, a.reservation_id) AS head, a.released_at, a.created_at
     FROM allocations a WHERE a.id > :after_id ORDER BY a.id LIMIT :limit
@@ -117,18 +117,18 @@ SELECT ARRAY(SELECT id FROM chosen) AS ids,
        (SELECT max(id) FROM next) AS last_id;
 
 -- name: claim_usage
--- Of those to whose usage these rows belong, the ones that are in the sums and stay there: whoever corrects one (see
--- reopen_usage) adds the same row, and waits until this transaction is over, or this waits for them and leaves theirs out.
+-- The reservations of these rows whose usage is summed and stays so. A correction (see reopen_usage) adds the same row
+-- and waits for the end of this transaction, or this statement waits for the correction and leaves its rows out.
 INSERT INTO usage_pending (reservation_id)
 SELECT DISTINCT coalesce(booking_id, reservation_id) FROM allocations WHERE id = ANY(CAST(:ids AS bigint[])) ORDER BY 1
 ON CONFLICT DO NOTHING RETURNING reservation_id AS id;
 
 -- name: keep_usage
--- The usage of these stays in the sums as it is.
+-- Keep the usage of these reservations in the sums.
 DELETE FROM usage_pending WHERE reservation_id = ANY(CAST(:heads AS text[]));
 
 -- name: remove_allocations
--- These rows of the ledger of `heads`, unless somebody has one, and what their reservations were promised.
+-- Remove these ledger rows of `heads`, except locked ones, and the promised starts of their reservations.
 WITH gone AS (
     DELETE FROM allocations WHERE id = ANY(ARRAY(
         SELECT id FROM allocations WHERE id = ANY(CAST(:ids AS bigint[])) AND released_at IS NOT NULL
@@ -141,26 +141,26 @@ WITH gone AS (
 SELECT count(*) FROM gone;
 
 -- name: oldest_allocation
--- When the oldest row of the ledger was made.
+-- The creation time of the oldest ledger row.
 SELECT created_at FROM allocations ORDER BY id LIMIT 1;
 
 -- name: make_event_partitions
--- The months of the audit log that are near.
+-- Create the next monthly partitions of the audit log.
 SELECT make_event_partitions(CAST(:months AS integer));
 
 -- name: event_partition_is_due
--- Whether a partition of the audit log ended before a time, or the default one has nothing but older rows.
+-- Whether a partition of the audit log ended before a time, or the default one has only older rows.
 SELECT EXISTS (SELECT FROM event_partitions WHERE ends_at <= CAST(:before AS timestamptz))
     OR (EXISTS (SELECT FROM events_default) AND NOT EXISTS (SELECT FROM events_default WHERE at >= CAST(:before AS timestamptz)));
 
 -- name: oldest_open_reservation
--- When the oldest reservation that is not over was made: what is recorded of it is needed. Two conditions for one, as in
+-- The creation time of the oldest open reservation, whose events are still needed. Two conditions, as in
 -- open_reservations.
 SELECT min(created_at) FROM reservations
 WHERE (kind = 'job' AND finished_at IS NULL) OR (kind <> 'job' AND status IN ('waiting', 'offered', 'confirmed', 'active'));
 
 -- name: drop_event_partition
--- The oldest partition that ended before a time; answers its rows.
+-- Drop the oldest partition that ended before a time; returns its number of rows.
 SELECT drop_event_partition(CAST(:before AS timestamptz));
 
 -- name: oldest_event
@@ -168,28 +168,28 @@ SELECT drop_event_partition(CAST(:before AS timestamptz));
 SELECT at FROM events ORDER BY at, id LIMIT 1;
 
 -- name: remove_pod_logs
--- The oldest ends of logs that were kept before a time.
+-- Remove the oldest log tails that were stored before a time.
 DELETE FROM pod_logs WHERE pod = ANY(ARRAY(
     SELECT pod FROM pod_logs WHERE kept_at < CAST(:before AS timestamptz) ORDER BY kept_at LIMIT :limit FOR UPDATE SKIP LOCKED
 ));
 
 -- name: oldest_pod_log
--- When the oldest end of a log was kept.
+-- The time of the oldest log tail.
 SELECT min(kept_at) FROM pod_logs;
 
 -- name: remove_keys
--- The oldest answers to repeated requests.
+-- Remove the oldest answers for Idempotency-Keys.
 DELETE FROM idempotency_keys WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM idempotency_keys WHERE created_at < CAST(:before AS timestamptz)
     ORDER BY created_at LIMIT :limit FOR UPDATE SKIP LOCKED
 ));
 
 -- name: oldest_key
--- When the oldest of these was given.
+-- The time of the oldest answer.
 SELECT min(created_at) FROM idempotency_keys;
 
 -- name: note_removed
--- Count what was removed of a kind, and how old the rest is.
+-- Count removed objects of a kind, and store the age of the rest.
 INSERT INTO retention_state AS s (kind, removed, oldest_at, kept_bytes, looked_at)
 VALUES (:kind, :removed, CAST(:oldest_at AS timestamptz), CAST(:kept_bytes AS bigint), CAST(:now AS timestamptz))
 ON CONFLICT (kind) DO UPDATE
@@ -197,5 +197,5 @@ SET removed = s.removed + excluded.removed, oldest_at = excluded.oldest_at, kept
     looked_at = excluded.looked_at;
 
 -- name: retention_standing
--- What was removed so far, and how old the rest was at the last look.
+-- The totals of removed objects, and the age of the rest at the last run.
 SELECT kind, removed, oldest_at, kept_bytes, looked_at FROM retention_state ORDER BY kind;

@@ -1,8 +1,8 @@
 -- name: nodes_now
--- Every node by name: whether it gets anything new and why not, and its cards, as JSON that is only taken apart where it
--- differs from before: each card's index, UUID, type, memory, state, who has it (as in gpu_views), and who has it next
--- within so many seconds (id, kind, user, from and to in microseconds since 1970). All open rows are read in one go, not
--- card by card. Removed nodes, and cards of these, are there while somebody holds them.
+-- Every node by name: whether it takes new work and why not, and its GPUs, as JSON that is parsed only where it has
+-- changed: index, UUID, type, memory, state, holder (as in gpu_views), and the next holder within so many seconds (id,
+-- kind, user, from and to in microseconds since 1970). All open rows are read at once, not by GPU. Removed nodes and
+-- their GPUs are included while a reservation holds them.
 WITH touching AS MATERIALIZED (
     SELECT a.gpu_id, a.booking_id, a.held, lower(a.during) AS starts_at,
            a.held OR a.during @> (SELECT ledger_now()) AS has_it, r.kind,

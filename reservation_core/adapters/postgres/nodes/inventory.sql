@@ -1,5 +1,5 @@
 -- name: lock_inventory
--- Wait for other updaters: reading, comparing and writing must not interleave.
+-- Serialise updaters: reads, comparisons and writes must not interleave.
 SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0));
 
 -- name: known_nodes
@@ -9,7 +9,7 @@ SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS remov
 FROM nodes;
 
 -- name: known_gpus
--- Every card ever seen, and whether somebody of ours has it now.
+-- Every GPU ever seen, and whether a reservation has it now.
 SELECT n.name AS node, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes, g.condition,
        EXISTS (SELECT FROM allocations a WHERE a.gpu_id = g.id AND a.held)
        OR EXISTS (
@@ -20,8 +20,8 @@ SELECT n.name AS node, g.index AS card_index, g.gpu_type, g.uuid, g.memory_bytes
 FROM gpus g JOIN nodes n ON n.id = g.node_id;
 
 -- name: write_nodes
--- New nodes and changed ones. A removed node keeps the time when it was last seen. An unnested array of arrays would
--- come apart, so each node's taints travel as one text.
+-- Write new and changed nodes. A removed node keeps the time when it was last seen. unnest would flatten an array of
+-- arrays, so taints are passed as text.
 INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links,
                    last_seen_at, removed_at)
 SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), w.zone, w.logical_name,
@@ -40,7 +40,7 @@ ON CONFLICT (name) DO UPDATE SET
     removed_at = excluded.removed_at;
 
 -- name: write_gpus
--- New cards and changed ones. What an administrator has set meanwhile stands.
+-- Write new and changed GPUs; changes by an administrator stay.
 INSERT INTO gpus (node_id, index, gpu_type, uuid, memory_bytes, condition, updated_at)
 SELECT n.id, w.index, w.gpu_type, w.uuid, w.memory_bytes, w.condition, CAST(:now AS timestamptz)
 FROM unnest(CAST(:nodes AS text[]), CAST(:indices AS integer[]), CAST(:types AS text[]), CAST(:uuids AS text[]),
@@ -54,12 +54,12 @@ ON CONFLICT (node_id, index) DO UPDATE SET
     updated_at = excluded.updated_at;
 
 -- name: touch_nodes
--- Write that nodes were seen, for those where that is older than a minute.
+-- Update when nodes were seen, if the stored time is older than a minute.
 UPDATE nodes SET last_seen_at = CAST(:now AS timestamptz)
 WHERE name = ANY(CAST(:names AS text[])) AND last_seen_at <= CAST(:now AS timestamptz) - interval '1 minute';
 
 -- name: record_inventory_events
--- One line of the record for each change.
+-- Record an event for every change.
 INSERT INTO events (subject, at, actor, kind, before, after, data)
 SELECT w.subject, CAST(:now AS timestamptz), CAST(:actor AS text), w.kind, w.before, w.after, CAST(w.data AS jsonb)
 FROM unnest(CAST(:subjects AS text[]), CAST(:kinds AS text[]), CAST(:befores AS text[]), CAST(:afters AS text[]),
@@ -67,16 +67,16 @@ FROM unnest(CAST(:subjects AS text[]), CAST(:kinds AS text[]), CAST(:befores AS 
 ORDER BY w.place;
 
 -- name: node_links
--- How cards are joined, and on which nodes they are joined so: most nodes are like many others.
+-- Links between GPUs, with the nodes that have them: most nodes are alike.
 SELECT gpu_links, array_agg(name) AS names FROM nodes WHERE gpu_links IS NOT NULL AND removed_at IS NULL GROUP BY gpu_links;
 
 -- name: gpu_views
--- Cards with their holder, by node and index. Cards of removed nodes are shown while somebody holds them.
+-- GPUs with their holder, by node and index. GPUs of removed nodes are included while a reservation holds them.
 SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
        CASE WHEN h.kind = 'maintenance' THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
             WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
        h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id,
-       -- Nobody knows when a pod ends that should have.
+       -- The end of an overrunning pod is unknown.
        CASE WHEN h.until <= (SELECT ledger_now()) THEN h.until ELSE card_free_from(g.id, h.until) END AS free_at
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id
@@ -95,8 +95,8 @@ WHERE n.name >= :after_node AND (n.name, g.index) > (:after_node, CAST(:after_in
 ORDER BY n.name, g.index LIMIT :limit;
 
 -- name: node_views
--- Nodes with their cards counted, by name; with `only` that one. Removed nodes are shown while somebody holds a card of
--- theirs, or while they are fenced, or when asked for.
+-- Nodes with their numbers of GPUs, by name; with `only` that one. Removed nodes are included while a reservation holds
+-- their GPUs, while they are fenced, or when requested.
 SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_name, n.taints, n.fenced_at, n.fenced_by,
        n.cordoned_at, n.cordoned_by, n.cordon_reason, n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, CASE WHEN s.available THEN c.free ELSE 0 END AS free
 FROM nodes n
@@ -121,8 +121,8 @@ WHERE n.name > :after AND (CAST(:only AS text) IS NULL OR n.name = :only)
 ORDER BY n.name LIMIT :limit;
 
 -- name: gpu_counts
--- How many cards of each type are in each state, apart from those of removed nodes that nobody holds. All rows of now are
--- read in one go, not card by card.
+-- The number of GPUs by type and state, without free GPUs of removed nodes. All current rows are read at once, not by
+-- GPU.
 WITH taken AS (
     SELECT gpu_id, bool_and(reservation_id LIKE 'mnt-%') AS maintained FROM (
         SELECT gpu_id, reservation_id FROM allocations WHERE held
@@ -145,33 +145,33 @@ WHERE g.removed_at IS NULL OR g.in_use
 GROUP BY g.gpu_type, g.state ORDER BY g.gpu_type, g.state;
 
 -- name: lock_node
--- One node, kept from being fenced or changed by others until the transaction ends.
+-- Lock a node until the transaction ends.
 SELECT name, ready, removed_at, last_seen_at, fenced_at, fenced_by, cordoned_by
 FROM nodes WHERE name = :name FOR NO KEY UPDATE;
 
 -- name: fence_node
--- An administrator's word: this machine is without power.
+-- Fence a node: an administrator confirms that it is powered off.
 UPDATE nodes SET fenced_at = CAST(:now AS timestamptz), fenced_by = :by, fence_reason = :reason WHERE name = :name;
 
 -- name: unfence_node
--- The word is taken back.
+-- Remove a fence.
 UPDATE nodes SET fenced_at = NULL, fenced_by = NULL, fence_reason = NULL WHERE name = :name;
 
 -- name: cordon_node
--- An administrator's word: nothing new is placed here.
+-- Cordon a node.
 UPDATE nodes SET cordoned_at = :at, cordoned_by = :by, cordon_reason = :reason WHERE name = :name;
 
 -- name: uncordon_node
--- That is taken back.
+-- Remove a cordon.
 UPDATE nodes SET cordoned_at = NULL, cordoned_by = NULL, cordon_reason = NULL WHERE name = :name;
 
 -- name: nodes_without_power
--- Which of these are fenced, and still don't answer: only there an administrator's word stands for the node's own.
+-- The fenced ones of these nodes that don't answer.
 SELECT name, fenced_by, fence_reason FROM nodes
 WHERE name = ANY(CAST(:names AS text[])) AND fenced_at IS NOT NULL AND NOT ready;
 
 -- name: reservations_without_power
--- Reservations that hold a card of a node which is fenced and does not answer, with one such node.
+-- Reservations that hold GPUs of a fenced node which does not answer, with one such node.
 SELECT DISTINCT ON (a.reservation_id) a.reservation_id AS id, n.name AS node, n.fenced_by, n.fence_reason
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id

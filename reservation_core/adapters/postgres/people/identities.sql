@@ -1,5 +1,5 @@
 -- name: principal_of_digest
--- Whose token this is, if it is valid now and its user is not disabled.
+-- The owner of a valid token, if enabled.
 SELECT t.id AS token_id, t.expires_at, t.method, t.session_from, t.session, t.scopes, t.budget_id, u.id AS user_id,
        u.name AS user_name, u.role
 FROM tokens t JOIN users u ON u.id = t.user_id
@@ -7,7 +7,7 @@ WHERE t.digest = :digest AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t
   AND u.disabled_at IS NULL;
 
 -- name: create_user
--- A new user; no row when the name is taken.
+-- Store a new user; no row when the name is taken.
 INSERT INTO users (name, role, created_at) VALUES (:name, :role, :now)
 ON CONFLICT (name) DO NOTHING
 RETURNING id, name, role, created_at, disabled_at;
@@ -22,28 +22,28 @@ SELECT id, name, role, created_at, disabled_at FROM users
 WHERE name > :after ORDER BY name LIMIT :limit;
 
 -- name: disable_user
--- Disable a user; the first time stands.
+-- Disable a user; the first time stays.
 UPDATE users SET disabled_at = coalesce(disabled_at, :now) WHERE name = :name
 RETURNING id, name, role, created_at, disabled_at;
 
 -- name: enable_user
--- Let a disabled user in again.
+-- Enable a disabled user.
 UPDATE users SET disabled_at = NULL, settled_at = NULL WHERE name = :name
 RETURNING id, name, role, created_at, disabled_at;
 
 -- name: unsettled_users
--- Disabled users of whom something may still come in.
+-- Disabled users whose jobs and bookings may not all be settled.
 SELECT id, name, role, created_at, disabled_at FROM users WHERE disabled_at IS NOT NULL AND settled_at IS NULL ORDER BY id;
 
 -- name: settle_user
--- Nothing of a disabled user waits, and nothing can come in any more.
+-- Mark a disabled user as settled.
 UPDATE users SET settled_at = :now WHERE id = :id AND disabled_at <= CAST(:now AS timestamptz)
   AND NOT EXISTS (
       SELECT FROM reservations r WHERE r.user_id = :id AND r.finished_at IS NULL AND r.kind = 'job' AND r.status = 'queued'
   );
 
 -- name: unsettle_users
--- Something of these waits once more: who of them is disabled is looked at again.
+-- Mark disabled ones of these users as unsettled, as a job of theirs waits again.
 UPDATE users SET settled_at = NULL WHERE id = ANY(CAST(:ids AS bigint[])) AND disabled_at IS NOT NULL;
 
 -- name: create_token
@@ -60,8 +60,7 @@ SELECT s.id, s.user_id, u.name AS user_name, s.name, s.created_at, s.expires_at,
 FROM stored s JOIN users u ON u.id = s.user_id LEFT JOIN token_budgets_now b ON b.id = s.budget_id;
 
 -- name: forget_tokens
--- Delete some of a user's tokens that are long over, and with which none was made that is still there; one that another
--- writer has at hand is left for next time.
+-- Delete some of a user's long-ended tokens without dependent tokens; locked ones are left to the next time.
 DELETE FROM tokens WHERE id IN (
     SELECT id FROM tokens WHERE id IN (
         (SELECT t.id FROM tokens t
@@ -94,7 +93,7 @@ FROM tokens t JOIN users u ON u.id = t.user_id LEFT JOIN token_budgets_now b ON 
 WHERE t.id > :after ORDER BY t.id LIMIT :limit;
 
 -- name: revoke_token
--- Revoke a token of a user (null: of anybody); the first time stands.
+-- Revoke a token of a user (null: of any user); the first time stays.
 WITH revoked AS (
     UPDATE tokens SET revoked_at = coalesce(revoked_at, :now)
     WHERE id = :id AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
@@ -105,13 +104,13 @@ SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at,
 FROM revoked r JOIN users u ON u.id = r.user_id LEFT JOIN token_budgets_now b ON b.id = r.budget_id;
 
 -- name: token_reach
--- How far a token reaches, as long as it works.
+-- The reach of a valid token.
 SELECT t.scopes, t.expires_at, t.generation, b.id AS budget, b.gpu_us, b.until, b.charged_us
 FROM tokens t LEFT JOIN token_budgets_now b ON b.id = t.budget_id
 WHERE t.id = :id AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > CAST(:now AS timestamptz));
 
 -- name: renew_token
--- Another secret for a token that works and still has the one that was shown, unless a token has the new one already.
+-- Replace the secret of a valid token, if it is the shown one and no token has the new one.
 WITH renewed AS (
     UPDATE tokens SET digest = :digest
     WHERE id = :id AND digest = :shown AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
@@ -123,13 +122,13 @@ SELECT r.id, r.user_id, u.name AS user_name, r.name, r.created_at, r.expires_at,
 FROM renewed r JOIN users u ON u.id = r.user_id LEFT JOIN token_budgets_now b ON b.id = r.budget_id;
 
 -- name: revoke_tokens
--- Revoke all of a user's tokens that work, but for one and those that it was made with; answers their ids.
+-- Revoke a user's valid tokens, except one and those that it was made with; returns their ids.
 WITH RECURSIVE kept (id) AS (
     SELECT CAST(:kept AS text)
     UNION
     SELECT coalesce(t.made_with, t.session_from) FROM kept k JOIN tokens t ON t.id = k.id
 ), mine AS MATERIALIZED (
-    -- In the order in which a token's end goes on to those that were made with it.
+    -- In the order in which a revocation cascades to dependent tokens.
     SELECT id FROM tokens
     WHERE user_id = :user_id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > CAST(:now AS timestamptz))
       AND NOT EXISTS (SELECT FROM kept k WHERE k.id = tokens.id)
@@ -139,7 +138,7 @@ UPDATE tokens SET revoked_at = :now FROM mine WHERE tokens.id = mine.id AND revo
 RETURNING tokens.id;
 
 -- name: touch_tokens
--- Write when tokens were last used; a row that another writer has at hand is left to it, so nobody waits.
+-- Update when tokens were last used; locked rows are skipped, so that nobody waits.
 WITH used AS (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:times AS timestamptz[])) AS used (id, at)
 ), mine AS (

@@ -1,6 +1,5 @@
 -- name: lock_whose_notices
--- Who changes what is said of the same user's notices at the same time waits, and sees this change then: the next
--- statement's snapshot is younger than the lock.
+-- Serialise changes of a user's notification settings: the next statement's snapshot is newer than the lock.
 SELECT id, preferences_version FROM users WHERE id = :user_id FOR NO KEY UPDATE;
 
 -- name: add_notice_target
@@ -38,7 +37,7 @@ FROM notice_targets t JOIN users u ON u.id = t.user_id
 WHERE t.removed_at IS NULL AND t.id > :after ORDER BY t.id LIMIT :limit;
 
 -- name: notice_target
--- A target of a user (null: of anybody).
+-- A target of a user (null: of any user).
 SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
        t.failed_at, t.failure, t.told
 FROM notice_targets t JOIN users u ON u.id = t.user_id
@@ -46,7 +45,7 @@ WHERE t.id = :id AND t.removed_at IS NULL
   AND (CAST(:user_id AS bigint) IS NULL OR t.user_id = CAST(:user_id AS bigint));
 
 -- name: lock_notice_target
--- The same, for who is about to remove it.
+-- The same, locked for its removal.
 SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
        t.failed_at, t.failure, t.told
 FROM notice_targets t JOIN users u ON u.id = t.user_id
@@ -55,26 +54,26 @@ WHERE t.id = :id AND t.removed_at IS NULL
 FOR UPDATE OF t;
 
 -- name: remove_notice_target
--- Forget what is secret of it; that it was stays, to count how many one has made.
+-- Remove a target's secrets; the row stays, to count how many a user has made.
 UPDATE notice_targets
 SET removed_at = CAST(:now AS timestamptz), address = NULL, secret = NULL, code = NULL, failed_at = NULL, failure = NULL
 WHERE id = :id;
 
 -- name: verify_notice_target
--- The code that was mailed came back.
+-- Verify a target with the mailed code.
 UPDATE notice_targets SET verified_at = CAST(:now AS timestamptz), code = NULL
 WHERE id = :id AND user_id = :user_id AND removed_at IS NULL AND code = :code
 RETURNING id;
 
 -- name: claim_notice_test
--- One test at a time: they go to addresses that need not be the user's own.
+-- Claim a test, which is rate-limited, as the address need not be the user's own.
 UPDATE notice_targets SET tested_at = CAST(:now AS timestamptz)
 WHERE id = :id AND removed_at IS NULL AND (tested_at IS NULL OR tested_at <= CAST(:not_since AS timestamptz))
 RETURNING id;
 
 -- name: notice_preferences
--- What a user wants to hear of, everything they said and the default of the rest; one row of nulls for who wants to hear
--- of nothing. In one statement with the version that it is.
+-- A user's preferences with defaults, and their version in the same statement; a row of nulls for no notifications at
+-- all.
 SELECT u.preferences_version AS version, w.kind, w.channel
 FROM users u
 LEFT JOIN (
@@ -87,28 +86,28 @@ LEFT JOIN (
 WHERE u.id = :user_id;
 
 -- name: count_preferences_up
--- The next version of what a user wants to hear of; who changes it at the same time waits.
+-- Increment the version of a user's preferences; concurrent changes wait.
 UPDATE users SET preferences_version = preferences_version + 1 WHERE id = :user_id;
 
 -- name: forget_notice_preferences
--- Back to the defaults.
+-- Reset preferences to their defaults.
 DELETE FROM notice_preferences WHERE user_id = :user_id;
 
 -- name: add_notice_preferences
--- What a user says.
+-- Store a user's preferences.
 INSERT INTO notice_preferences (user_id, kind, channel, wanted)
 SELECT :user_id, i.kind, i.channel, i.wanted
 FROM unnest(CAST(:kinds AS text[]), CAST(:channels AS text[]), CAST(:wanted AS boolean[])) AS i (kind, channel, wanted);
 
 -- name: notice_destination
--- A target with what delivering needs.
+-- A target with the data for deliveries.
 SELECT t.id, t.user_id, u.name AS user_name, t.channel, t.name, t.address, t.created_at, t.verified_at, t.delivered_at,
        t.failed_at, t.failure, t.told, t.secret, t.code
 FROM notice_targets t JOIN users u ON u.id = t.user_id
 WHERE t.id = :id AND t.removed_at IS NULL AND u.disabled_at IS NULL;
 
 -- name: notice_occasion
--- An event that people are told of, and its reservation as it stands; nulls where it is about none.
+-- An event with notifications, and the current state of its reservation; nulls without one.
 SELECT n.kind AS notice_kind, e.kind AS event, e.at, e.actor, e.reason AS why, e.data,
        r.id, r.kind, r.name, r.status, r.gpus, r.nodes, r.gpu_type,
        coalesce(b.starts_at, r.started_at) AS starts_at, coalesce(b.ends_at, r.ends_at) AS ends_at,
@@ -120,12 +119,12 @@ LEFT JOIN bookings b ON b.id = r.id
 WHERE e.id = :event_id;
 
 -- name: note_notice_delivered
--- It works (again).
+-- Store a successful delivery.
 UPDATE notice_targets SET delivered_at = CAST(:now AS timestamptz), failed_at = NULL, failure = NULL, lost = 0
 WHERE id = :id AND removed_at IS NULL;
 
 -- name: note_notice_failed
--- It did not work.
+-- Store a failed delivery.
 UPDATE notice_targets SET failed_at = CAST(:now AS timestamptz), failure = :why,
        lost = lost + CASE WHEN CAST(:lost AS boolean) THEN 1 ELSE 0 END
 WHERE id = :id AND removed_at IS NULL;

@@ -1,12 +1,12 @@
--- Budgets of tokens (see migration 0030). Whoever charges holds all budgets of a line of tokens first, from its beginning to
--- its end, as the last locks of the transaction: who waits for one has none of those behind it.
+-- Budgets of tokens (see migration 0030). A charge locks the budgets of a token and its predecessors, the oldest first,
+-- as the last locks of the transaction, so that there are no deadlocks.
 
 -- name: add_budget
--- The budget of a token that was made just now.
+-- Store the budget of a new token.
 INSERT INTO token_budgets (id, gpu_us, until) VALUES (:id, :gpu_us, CAST(:until AS timestamptz));
 
 -- name: hold_budgets
--- Keep others from charging a budget and those of the tokens before it.
+-- Lock a budget and those of the token's predecessors.
 WITH RECURSIVE line (id, maker, generation) AS (
     SELECT id, coalesce(made_with, session_from), generation FROM tokens WHERE id = :id
     UNION ALL
@@ -15,7 +15,7 @@ WITH RECURSIVE line (id, maker, generation) AS (
 SELECT b.id FROM line l JOIN token_budgets b ON b.id = l.id ORDER BY l.generation FOR NO KEY UPDATE OF b;
 
 -- name: settle_budgets
--- Take what was given back off budgets that are held, and answer what each has left.
+-- Subtract refunds from locked budgets, and return their balances.
 WITH back AS (
     DELETE FROM token_refunds WHERE budget_id = ANY(CAST(:ids AS text[])) RETURNING budget_id, gpu_us
 ), sums AS (
@@ -28,7 +28,7 @@ FROM token_budgets b JOIN tokens t ON t.id = b.id LEFT JOIN sums s ON s.budget_i
 WHERE b.id = ANY(CAST(:ids AS text[])) ORDER BY t.generation;
 
 -- name: charge_budgets
--- Charge budgets that are held, and note what for.
+-- Charge locked budgets, and store the reservations.
 WITH asked AS (
     SELECT * FROM unnest(CAST(:reservations AS text[]), CAST(:froms AS bigint[]), CAST(:tos AS bigint[]))
         AS a (reservation_id, from_us, to_us)
@@ -42,7 +42,7 @@ INSERT INTO token_charges (reservation_id, budget_id, from_us, to_us)
 SELECT a.reservation_id, c.id, a.from_us, a.to_us FROM asked a CROSS JOIN charged c;
 
 -- name: view_budgets
--- What a budget and those of the tokens before it have left.
+-- The balances of a budget and those of the token's predecessors.
 WITH RECURSIVE line (id, maker, generation) AS (
     SELECT id, coalesce(made_with, session_from), generation FROM tokens WHERE id = :id
     UNION ALL
@@ -51,7 +51,7 @@ WITH RECURSIVE line (id, maker, generation) AS (
 SELECT b.id, b.gpu_us, b.until, b.charged_us FROM line l JOIN token_budgets_now b ON b.id = l.id ORDER BY l.generation;
 
 -- name: sum_up_refunds
--- Take what was given back off the counters of its budgets. One that somebody has is left for the next time: nobody waits.
+-- Subtract refunds from budgets; locked budgets are left to the next time, so that nobody waits.
 WITH due AS (
     SELECT id, budget_id, gpu_us FROM token_refunds ORDER BY id LIMIT :limit
 ), held AS (

@@ -1,5 +1,5 @@
 -- name: use_proof
--- Note a proof; no row when it is noted. Waits while another transaction is noting it. Forgets some old ones.
+-- Store a used proof; no row when it was used before. Waits for a concurrent use. Deletes some expired proofs.
 WITH old AS (
     SELECT digest FROM used_proofs WHERE forget_after < :now ORDER BY forget_after LIMIT 100 FOR UPDATE SKIP LOCKED
 ), forgotten AS (

@@ -1,7 +1,7 @@
--- What metrics are made of. Every statement is answered from an index, however many jobs there were.
+-- Counts for metrics. Every statement uses an index, however many jobs there were.
 
 -- name: unended_job_counts
--- Jobs that wait or hold GPUs, by status: each line of the sum is answered by a partial index. Only jobs have these.
+-- Jobs that wait or hold GPUs, by status; a partial index answers every part of the sum. Only jobs have these statuses.
 SELECT status, sum(jobs) AS jobs FROM (
     SELECT status, count(*) AS jobs FROM reservations WHERE status = 'queued' AND booking_id IS NULL GROUP BY status
     UNION ALL
@@ -12,11 +12,11 @@ SELECT status, sum(jobs) AS jobs FROM (
 ) AS counted GROUP BY status;
 
 -- name: newest_settled_event
--- The newest event before a time, walking the record backwards from its end.
+-- The newest event before a time, scanning the audit log backwards.
 SELECT id FROM events WHERE at < :settled_before ORDER BY id DESC LIMIT 1;
 
 -- name: ended_jobs
--- Jobs whose final event lies in a stretch of the record, in its order.
+-- Jobs whose final event is in a range of the audit log, in order.
 SELECT e.id AS event_id, r.status, r.created_at, r.started_at, r.finished_at
 FROM events e JOIN reservations r ON r.id = e.reservation_id
 WHERE e.id > :after_event AND e.id <= :up_to_event AND e.before IS DISTINCT FROM e.after
@@ -24,7 +24,7 @@ WHERE e.id > :after_event AND e.id <= :up_to_event AND e.before IS DISTINCT FROM
 ORDER BY e.id LIMIT :limit;
 
 -- name: calendar_events
--- What happened to bookings, maintenance windows and promises in a stretch of the record.
+-- Counts of events about bookings, maintenance windows and promises in a range of the audit log.
 SELECT e.kind, r.kind AS of, count(*) AS events
 FROM events e JOIN reservations r ON r.id = e.reservation_id
 WHERE e.id > :after_event AND e.id <= :up_to_event

@@ -1,7 +1,7 @@
 -- name: acquire_lease
--- Become the planner if nobody is, or if the lease ran out by the time that this process has counted, which no step of a
--- clock moves. A lease that ends later than any can is one of before a step back that no process has seen: `back_s` says
--- how far the time is behind that of its last renewal.
+-- Acquire a free lease, or one that has expired by the monotonic time of this process. A lease whose end is impossibly
+-- late was renewed before a step back of the clock that no process has seen: `back_s` is the time since its last
+-- renewal.
 UPDATE planner_lease p SET epoch = p.epoch + 1, holder = :holder,
        expires_at = t.counted + make_interval(secs => CAST(:ttl_s AS float8))
 FROM (SELECT expires_at AS former FROM planner_lease FOR UPDATE) AS l,
@@ -14,21 +14,21 @@ WHERE l.former < t.counted OR p.holder = :holder OR u.back_s IS NOT NULL
 RETURNING p.epoch, u.back_s, t.record;
 
 -- name: renew_lease
--- Stay the planner.
+-- Renew the lease.
 UPDATE planner_lease
 SET expires_at = coalesce(CAST(:counted AS timestamptz), (SELECT ledger_now())) + make_interval(secs => :ttl_s)
 WHERE epoch = :epoch RETURNING epoch;
 
 -- name: release_lease
--- Let the next planner start at once.
+-- Release the lease.
 UPDATE planner_lease SET expires_at = '-infinity', holder = NULL WHERE epoch = :epoch;
 
 -- name: check_epoch
--- The fence: whoever takes the lease over waits for this transaction, or this transaction sees that it happened.
+-- The fence: a new lease holder waits for this transaction, or this transaction sees the new epoch.
 SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE;
 
 -- name: planning_gpus
--- The inventory: every card of every node, with what decides over it. What is said of a node is put together once a node.
+-- The inventory: every GPU with its state; the details of a node are built once per node.
 WITH s AS MATERIALIZED (
     SELECT node_id AS id, available, detail FROM node_conditions
 )
@@ -39,23 +39,23 @@ JOIN s ON s.id = c.node_id
 ORDER BY c.node, c.index;
 
 -- name: open_allocations
--- Every open row of the ledger.
+-- All open ledger rows.
 SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
 FROM allocations WHERE released_at IS NULL;
 
 -- name: open_allocations_of
--- The open rows of these reservations.
+-- The open ledger rows of these reservations.
 SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
 FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: waiting_of
--- Which of these wait.
+-- The waiting ones of these jobs.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
 
 -- name: waiting_windows
--- The first jobs of each requested type's line (one more than the window tells that there are more).
+-- The first jobs of the queue of every requested type; one more than the window shows that there are more.
 WITH RECURSIVE types AS (
     (SELECT line_type FROM reservations WHERE status = 'queued' AND booking_id IS NULL ORDER BY line_type LIMIT 1)
     UNION ALL
@@ -72,7 +72,7 @@ SELECT w.* FROM types t CROSS JOIN LATERAL (
 WHERE t.line_type IS NOT NULL;
 
 -- name: waiting_apart
--- Who waits with a slot, wherever in the line, and who waits within a booking: they are planned whatever the windows are.
+-- Waiting jobs with a slot, anywhere in the queue, or within a booking: they are planned whatever the windows are.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project
 FROM reservations
@@ -85,7 +85,7 @@ FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NOT NULL;
 
 -- name: more_waiting
--- The next jobs of one line.
+-- The next jobs of one queue.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project
 FROM reservations
@@ -94,12 +94,11 @@ WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = 
 ORDER BY line_type, line_priority, seq LIMIT :limit;
 
 -- name: commit_starts
--- Allocate: rows that still wait as they were when planned (an extension in between makes another job of it) move to
--- starting, with their GPUs, events and create messages, in one statement. Where a range begins and where it is closed
--- is stamped by the database's clock: with those of several machines, the next could begin before the last has ended.
--- Where it has just stepped, what the caller has counted counts. Nothing happens but under the fence (see check_epoch),
--- and where a range would end before it begins: the plan is older than what it gives, or made by another time. The
--- messages that led to the plan are forgotten along with it.
+-- Allocate: unchanged waiting rows (an extension changes them) move to starting, with their GPUs, events and create
+-- messages, in one statement. Ranges begin and end by the database's clock: with clocks of several machines, a range
+-- could begin before the previous one has ended. After a step of the clock, the caller's monotonic time counts. Nothing
+-- is written without the fence (see check_epoch), or if a range would end before it begins, by a stale plan or another
+-- clock. The messages that led to the plan are deleted.
 WITH time AS MATERIALIZED (
     SELECT t.at, EXISTS (SELECT FROM unnest(CAST(:range_ends AS timestamptz[])) AS i (range_end)
                          WHERE i.range_end <= t.at) AS over
@@ -115,9 +114,9 @@ WITH time AS MATERIALIZED (
          AS i (id, reason, range_end, version)
     WHERE r.id = i.id AND r.status = :before AND (i.version IS NULL OR r.version = i.version)
       AND EXISTS (SELECT FROM fence)
-      -- Its next pods would have the names of pods that exist and hold other cards.
+      -- Its next pods would have the names of existing pods that hold other GPUs.
       AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)
-      -- What has slipped in for somebody who is disabled is about to be cancelled.
+      -- Jobs of disabled users are about to be cancelled.
       AND (SELECT o.disabled_at FROM users o WHERE o.id = r.user_id) IS NULL
     RETURNING r.id, r.attempt, r.range_end, r.reason, r.booking_id
 ), slots AS (
@@ -125,7 +124,7 @@ WITH time AS MATERIALIZED (
     WHERE planned AND reservation_id IN (SELECT id FROM started WHERE id = ANY(CAST(:slotted AS text[])))
     RETURNING gpu_id
 ), placed AS (
-    -- Their own slots are gone before: the count is taken once, before the first row is written.
+    -- Own slots are deleted first: conflicts are checked once, before the first row is written.
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, booking_id, created_at)
     SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(t.at, s.range_end), true, s.booking_id, t.at
     FROM time t
@@ -152,10 +151,9 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT over FROM time) AS over,
        (SELECT count(*) FROM forgotten_messages) AS handled;
 
 -- name: commit_slots
--- Give waiting jobs their slots in place of those they had, under the fence (see check_epoch). Who has left the line or
--- was changed meanwhile is left out, and so is who is just being changed: whoever does that decides about the slot, too.
--- The first slot is the promise. When a slot had to be moved beyond it, that is recorded, once for each promise, and with it
--- a step of the clock since the promise.
+-- Replace the slots of waiting jobs, under the fence (see check_epoch). Jobs that have left the queue, were changed, or
+-- are being changed are left out: the change decides about the slot, too. The first slot is the promised start. A slot
+-- that moves beyond it is recorded once per promise, with a step of the clock since then.
 WITH time AS MATERIALIZED (
     SELECT ledger_time(CAST(:counted AS timestamptz)) AS at
 ), fence AS (
@@ -174,7 +172,7 @@ WITH time AS MATERIALIZED (
     DELETE FROM allocations a USING waiting w WHERE a.reservation_id = w.id AND a.planned
     RETURNING a.gpu_id
 ), placed AS (
-    -- All slots that move are gone before: the count is taken once, before the first row is written.
+    -- All moving slots are deleted first: conflicts are checked once, before the first row is written.
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, created_at)
     SELECT w.id, w.attempt + 1, g.gpu_id, g.rank, tstzrange(i.starts_at, i.ends_at), false, true, w.booking_id,
            (SELECT at FROM time)
@@ -205,7 +203,7 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT coalesce(array_agg(id), '{}'
        (SELECT count(*) FROM placed) AS cards;
 
 -- name: record_late_starts
--- The time that these were promised has passed, and others still have their cards: recorded once for each promise.
+-- Record, once per promise, that the promised start has passed while other reservations still have the GPUs.
 WITH missed AS (
     UPDATE start_promises p SET missed_at = :now
     FROM unnest(CAST(:ids AS text[]), CAST(:becauses AS text[]), CAST(:lates AS text[])) AS i (id, because, late)
@@ -221,9 +219,9 @@ SELECT reservation_id, :now, 'planner', 'start_promise_missed', because,
 FROM missed;
 
 -- name: record_missed_starts
--- These wait for their start no longer: they run since, or are over at the given time. Those that were promised an
--- earlier one, and of which nobody noticed so far (nothing planned, say), are recorded, once for each promise. Pods of
--- those that were given their GPUs in time have some more time to begin.
+-- These jobs no longer wait: they have started or ended at the given time. Missed promised starts that were not noticed
+-- earlier (without a plan, for example) are recorded once per promise. Jobs that got their GPUs in time have some more
+-- time until their pods run.
 WITH ended AS (
     SELECT i.id, i.at, i.started, EXISTS (
         SELECT FROM allocations a JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt
@@ -247,7 +245,7 @@ SELECT reservation_id, :now, 'system', 'start_promise_missed', because,
 FROM missed;
 
 -- name: forget_messages
--- Forget messages that need no reading (their form is that of contracts.JobMessage; others stay, to be found wanting).
+-- Delete well-formed messages (contracts.JobMessage); malformed ones stay, to be reported.
 WITH fence AS (
     SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
 ), forgotten AS (
@@ -265,8 +263,8 @@ WITH fence AS (
 SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT count(*) FROM forgotten) AS forgotten;
 
 -- name: publish_estimates
--- What waiting jobs are told; only rows that say something new are written. Who is no longer among the first of the line
--- (others came in before) or has left it is told nothing here.
+-- Write estimates of waiting jobs that have changed. Jobs that are no longer among the first of the queue, or have left
+-- it, are not written.
 WITH outdated AS (
     DELETE FROM wait_estimates e
     WHERE NOT EXISTS (SELECT FROM unnest(CAST(:ids AS text[])) AS told (id) WHERE told.id = e.reservation_id)

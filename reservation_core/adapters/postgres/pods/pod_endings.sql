@@ -1,22 +1,22 @@
--- What is remembered of pods that people made, and what their ends are decided by.
+-- The state of ending foreign pods, and the data for decisions about them.
 
 -- name: take_turn_at_ending_pods
--- One after the other: what one has noted the next one reads.
+-- Serialise processes: one reads what the previous one has written.
 SELECT pg_advisory_xact_lock(hashtextextended('pod endings', 0));
 
 -- name: remembered_pods
--- All that is remembered.
+-- The state of all pods.
 SELECT pod_uid, namespace, name, seen_at, owner, preemptible, booking_id, ends_at, warned_at, asked_at, refused_at, told_at
 FROM pod_endings;
 
 -- name: booked_times
--- How bookings stand, and their slots.
+-- Status and slots of bookings.
 SELECT r.id, u.name AS user_name, r.status, b.starts_at, b.ends_at
 FROM bookings b JOIN reservations r ON r.id = b.id JOIN users u ON u.id = r.user_id
 WHERE b.id = ANY(CAST(:ids AS text[]));
 
 -- name: booked_cards
--- The cards that some bookings have now, and those of them that jobs are on, each job by itself and since when.
+-- The current GPUs of bookings, and the GPUs of their jobs, by job and since when.
 SELECT a.reservation_id AS id, CAST(NULL AS text) AS job, count(DISTINCT a.gpu_id) AS cards, min(lower(a.during)) AS began
 FROM allocations a
 WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL AND NOT a.planned
@@ -31,8 +31,8 @@ GROUP BY a.booking_id, a.reservation_id
 ORDER BY id, job;
 
 -- name: needed_cards
--- The cards of some nodes, and who has them now or soon: but for what waiting jobs were promised, and maintenance, which
--- wants nobody's cards. What is within a booking is the booking's.
+-- The GPUs of nodes and their current or next holders, without slots of waiting jobs and maintenance windows. Jobs
+-- within a booking count as the booking.
 SELECT n.name AS node, g.index AS card, g.gpu_type,
        (SELECT min(a.reservation_id) FROM allocations a JOIN reservations r ON r.id = a.reservation_id
         WHERE a.gpu_id = g.id AND a.released_at IS NULL AND NOT a.planned AND a.booking_id IS NULL
@@ -44,7 +44,7 @@ WHERE n.name = ANY(CAST(:nodes AS text[])) AND g.condition IN ('usable', 'foreig
 ORDER BY n.name, g.index;
 
 -- name: remember_pods
--- What is remembered of some pods, anew.
+-- Replace the state of pods.
 INSERT INTO pod_endings (pod_uid, namespace, name, seen_at, owner, preemptible, booking_id, ends_at, warned_at, asked_at,
                          refused_at, told_at)
 SELECT * FROM unnest(
@@ -58,11 +58,11 @@ ON CONFLICT (pod_uid) DO UPDATE SET
     refused_at = excluded.refused_at, told_at = excluded.told_at;
 
 -- name: forget_pods
--- Pods that are gone.
+-- Delete the state of pods that are gone.
 DELETE FROM pod_endings WHERE pod_uid = ANY(CAST(:uids AS text[]));
 
 -- name: record_pod_endings
--- Lines of the record: of the booking where there is such a one, else of the pod.
+-- Record events about the booking, or else about the pod.
 INSERT INTO events (reservation_id, subject, at, actor, kind, before, after, reason_code, reason, data)
 SELECT r.id, CASE WHEN r.id IS NULL THEN i.subject END, CAST(:now AS timestamptz), 'system', i.kind, r.status, r.status,
        r.reason_code, CASE WHEN r.id IS NOT NULL THEN i.reason END, CAST(i.data AS jsonb)

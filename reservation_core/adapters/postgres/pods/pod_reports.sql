@@ -1,11 +1,11 @@
--- Pods of others that use bookings.
+-- Foreign pods that use bookings.
 
 -- name: take_reports_in_turn
--- Reports are compared with what is recorded: one after the other.
+-- Serialise reports, which are compared with stored admissions.
 SELECT pg_advisory_xact_lock(hashtextextended('admissions', 0));
 
 -- name: hold_bookings_of_pods
--- Bookings that are named, and those of some users whose slot it is or was lately; whoever changes one waits.
+-- Lock named bookings, and current or recent bookings of users.
 SELECT r.id FROM reservations r
 WHERE r.kind = 'booking' AND r.id = ANY (ARRAY(
     SELECT unnest(CAST(:ids AS text[]))
@@ -17,7 +17,7 @@ WHERE r.kind = 'booking' AND r.id = ANY (ARRAY(
 ORDER BY r.id FOR SHARE;
 
 -- name: booked_slots
--- What bookings have or had in the ledger.
+-- The slots of bookings in the ledger.
 SELECT r.id, u.name AS user_name, g.gpu_type, count(DISTINCT a.gpu_id) AS gpus, min(lower(a.during)) AS begins,
        max(upper(a.during)) AS ends
 FROM reservations r
@@ -28,19 +28,19 @@ WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status NOT IN ('waiting', 'offered'
 GROUP BY r.id, u.name, g.gpu_type;
 
 -- name: admissions_of_pods
--- What is recorded of some pods.
+-- The admissions of pods.
 SELECT booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, node FROM admissions
 WHERE pod_uid = ANY(CAST(:uids AS text[]));
 
 -- name: end_admissions
--- Pods that use these bookings no more.
+-- End admissions.
 UPDATE admissions a SET ended_at = i.ended_at
 FROM unnest(CAST(:booking_ids AS text[]), CAST(:uids AS text[]), CAST(:ended_ats AS timestamptz[]))
      AS i (booking_id, pod_uid, ended_at)
 WHERE a.booking_id = i.booking_id AND a.pod_uid = i.pod_uid;
 
 -- name: add_admissions
--- Pods that use bookings.
+-- Store admissions.
 INSERT INTO admissions (booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, node, recorded_at)
 SELECT i.booking_id, i.pod_uid, i.namespace, i.name, i.gpus, i.admitted_at, i.ended_at, i.node,
        CAST(:now AS timestamptz)
@@ -50,7 +50,7 @@ FROM unnest(CAST(:booking_ids AS text[]), CAST(:uids AS text[]), CAST(:namespace
      AS i (booking_id, pod_uid, namespace, name, gpus, admitted_at, ended_at, node);
 
 -- name: record_admissions
--- Lines of the record of bookings, in the order given.
+-- Record events about bookings, in order.
 INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)
 SELECT r.id, CAST(:now AS timestamptz), :actor, i.kind, r.status, r.status, r.reason_code, r.reason,
        CAST(i.data AS jsonb)

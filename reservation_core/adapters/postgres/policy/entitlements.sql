@@ -1,6 +1,6 @@
 -- name: entitlements_of_user
--- A user's bookings whose slot it is, by type, and how many cards of each its jobs and pods of others (but for one) use.
--- The database's clock: whoever asks may be slow or fast.
+-- A user's bookings in their slot, by type, and the GPUs that their jobs and foreign pods (except one) use. By the
+-- database's clock, as the caller's may be off.
 SELECT r.id, g.gpu_type, count(*) AS gpus, upper(a.during) AS until,
        (SELECT count(DISTINCT n.gpu_id) FROM allocations n
         WHERE n.booking_id = r.id AND n.released_at IS NULL AND NOT n.planned
@@ -17,8 +17,8 @@ GROUP BY r.id, g.gpu_type, upper(a.during)
 ORDER BY until DESC, r.id;
 
 -- name: nodes_of_booking
--- Where a booking's cards of a type are now, and how many of them nobody is on: no job in it, none whose pod may still be
--- there past its time, and none of the pods of others (but for one) of which it is known that they are there.
+-- A booking's GPUs of a type by node, and the number of unused ones: without a job in the booking, an overrunning pod,
+-- or a known foreign pod (except one).
 SELECT c.name, c.gpus, greatest(0, c.unused - coalesce(p.gpus, 0)) AS unused
 FROM (
     SELECT n.name, count(*) AS gpus,
@@ -40,9 +40,8 @@ LEFT JOIN (
 ORDER BY c.name;
 
 -- name: free_of_types
--- By type: how many cards there are, how many the calendar leaves free now, and until when it leaves so many of those that
--- are free: the first time at which fewer are left is when the next of them is taken. Whether pods that the ledger does
--- not know are on them is not asked: such a pod may be the asker's own.
+-- By type: the number of GPUs, of free GPUs by the calendar, and until when the requested number stays free. Unknown
+-- pods don't count, as one may be the caller's own.
 WITH taken AS (
     SELECT a.gpu_id,
            bool_or(a.held OR (a.booking_id IS NULL AND a.during @> (SELECT ledger_now()))) AS now,
@@ -61,8 +60,8 @@ GROUP BY g.gpu_type
 ORDER BY g.gpu_type;
 
 -- name: promised_cards
--- The cards that the ledger has for somebody, but for what waiting jobs were promised. What is within a booking is the
--- booking's, as long as that lasts; a pod that may still be there counts in any case.
+-- The GPUs that the ledger has assigned, without slots of waiting jobs. Jobs within a booking count as the booking
+-- while it lasts; overrunning pods always count.
 SELECT n.name AS node, g.index AS card, coalesce(a.booking_id, a.reservation_id) AS id, lower(a.during) AS starts_at, upper(a.during) AS ends_at, a.held
 FROM allocations a
 JOIN gpus g ON g.id = a.gpu_id

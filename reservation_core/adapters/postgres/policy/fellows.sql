@@ -1,5 +1,5 @@
 -- name: fellows_of_user
--- Who is in a project with a user.
+-- Users who share a project with a user.
 SELECT DISTINCT u.id, u.name
 FROM project_members m
 JOIN project_members o ON o.project = m.project

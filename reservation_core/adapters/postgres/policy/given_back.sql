@@ -1,5 +1,5 @@
 -- name: sum_up_given_back
--- What was given back and had ended by then moves into the sums of its weeks. What somebody else is moving is left out.
+-- Move holdings that had ended by a time to the weekly sums; locked rows are left out.
 WITH due AS (
     SELECT b.allocation_id FROM given_back b JOIN allocations a ON a.id = b.allocation_id
     WHERE upper(a.during) <= CAST(:before AS timestamptz)

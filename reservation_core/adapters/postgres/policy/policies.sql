@@ -7,14 +7,14 @@ SELECT revision FROM policy_state;
 SELECT * FROM policies;
 
 -- name: lock_policy_rule
--- One scope's rule, kept from others.
+-- Lock the rule of a scope.
 SELECT * FROM policies
 WHERE user_name IS NOT DISTINCT FROM CAST(:user_name AS text) AND project IS NOT DISTINCT FROM CAST(:project AS text)
   AND gpu_type IS NOT DISTINCT FROM CAST(:gpu_type AS text)
 FOR UPDATE;
 
 -- name: put_policy_rule
--- Replace what a scope says.
+-- Replace the rules of a scope.
 INSERT INTO policies AS p (user_name, project, gpu_type, max_gpus, max_gpu_hours_per_week, max_duration, max_advance,
                            min_notice, max_open_bookings, cooldown, priority, no_show_grace, booking_required, relaxed,
                            lifted, from_file, changed_at, changed_by)
@@ -31,7 +31,7 @@ SET max_gpus = excluded.max_gpus, max_gpu_hours_per_week = excluded.max_gpu_hour
 RETURNING *;
 
 -- name: delete_policy_rules
--- Nothing is said of these scopes any more.
+-- Delete all rules of these scopes.
 DELETE FROM policies p
 USING unnest(CAST(:user_names AS text[]), CAST(:projects AS text[]), CAST(:gpu_types AS text[]))
       AS s (user_name, project, gpu_type)
@@ -39,16 +39,16 @@ WHERE p.user_name IS NOT DISTINCT FROM s.user_name AND p.project IS NOT DISTINCT
   AND p.gpu_type IS NOT DISTINCT FROM s.gpu_type;
 
 -- name: lock_policy_file
--- Which file was applied last; whoever applies one waits.
+-- Lock the digest of the last applied file.
 SELECT file_digest FROM policy_state FOR UPDATE;
 
 -- name: keep_policy_file
--- Which file was applied.
+-- Store the digest of the applied file.
 UPDATE policy_state SET file_digest = :digest;
 
 -- name: lock_quota_users
--- Decisions about these users' quotas follow each other, and nobody of them is disabled meanwhile. Not a lock that keeps
--- rows from referring to them.
+-- Serialise decisions about these users' quotas, and keep them from being disabled. The lock allows foreign keys to
+-- them.
 SELECT id, disabled_at IS NOT NULL AS disabled FROM users WHERE id = ANY(CAST(:ids AS bigint[])) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: lock_quota_projects
@@ -56,10 +56,9 @@ SELECT id, disabled_at IS NOT NULL AS disabled FROM users WHERE id = ANY(CAST(:i
 SELECT name FROM projects WHERE name = ANY(CAST(:names AS text[])) ORDER BY name FOR NO KEY UPDATE;
 
 -- name: quota_holdings
--- What a user and a project hold or held in the common layer of the calendar: what runs within a booking is the
--- booking's. What a waiting job was promised counts, or a later booking of its owner would take its turn from it. A pod
--- that overruns is there a while longer. What jobs have given back and is in the sums by now comes as one row for each
--- week: when it was in that week matters to nobody.
+-- Present and past holdings of a user and a project in the common layer of the calendar: jobs within a booking count as
+-- the booking. Slots of waiting jobs count, as a later booking of their owner would otherwise take their turn.
+-- Overrunning pods count a while longer. Summed holdings of jobs are one row per week.
 WITH theirs AS (
     SELECT id, kind, user_id, project FROM reservations
     WHERE user_id = :user_id AND finished_at IS NULL AND kind IN ('job', 'booking')
@@ -73,7 +72,7 @@ WITH theirs AS (
     SELECT id, kind, user_id, project FROM reservations
     WHERE project = CAST(:project AS text) AND kind = 'booking' AND finished_at > CAST(:known_from AS timestamptz)
 ), rows AS MATERIALIZED (
-    -- By an array of ids: a join would be planned as one that reads all of the ledger.
+    -- By an array of ids: for a join, the planner would read the whole ledger.
     SELECT t.*, a.gpu_id, a.during, a.held, a.planned, a.created_at
     FROM allocations a JOIN theirs t ON t.id = a.reservation_id
     WHERE a.reservation_id = ANY(ARRAY(SELECT id FROM theirs))
@@ -104,9 +103,8 @@ WHERE s.kind = 'job' AND s.gpu_us > 0 AND s.week > CAST(:known_from AS timestamp
   AND (s.user_id = :user_id OR s.project = CAST(:project AS text));
 
 -- name: quota_open_of_all
--- What everybody holds and has booked from now on, and the slots of those who wait if they are asked for. Whose the rows
--- are is read from what runs and is booked as a whole, and one by one only of the rest, which are slots: an index search
--- for each row would cost ten times as much.
+-- Present and future holdings of all users, with the slots of waiting jobs if requested. Owners are read from running
+-- jobs and bookings as a whole, and by row only for slots: an index search for every row would cost ten times as much.
 WITH open AS MATERIALIZED (
     SELECT a.reservation_id, g.gpu_type, a.during, a.held, a.planned, count(*) AS gpus, min(a.created_at) AS made_at
     FROM allocations a JOIN gpus g ON g.id = a.gpu_id
@@ -132,8 +130,8 @@ JOIN users u ON u.id = r.user_id
 WHERE r.kind IN ('job', 'booking');
 
 -- name: quota_open_of_these
--- The same of these users and projects. A statement of its own, as `quota_spent_of_these` is: it is asked at each start.
--- Ended reservations have no open rows, and queued jobs have only slots: the rows of a long queue are not looked for.
+-- The same for these users and projects, in a separate statement like `quota_spent_of_these`, as every start runs it.
+-- Ended reservations have no open rows, and queued jobs only slots: the rows of a long queue are not searched.
 WITH slotted AS MATERIALIZED (
     SELECT DISTINCT reservation_id FROM allocations WHERE planned AND CAST(:promised AS boolean)
 ), theirs AS (
@@ -164,9 +162,9 @@ JOIN cards g ON g.id = a.gpu_id
 GROUP BY a.id, a.kind, u.name, a.project, g.gpu_type, a.during, a.held, a.planned;
 
 -- name: open_reservations
--- Jobs and bookings that are not over, but for jobs within bookings, with the type of the cards that they have. What they
--- have, and when bookings are, is read as a whole (see quota_open_of_all). Jobs and bookings are found by an index each,
--- which must be looked at page by page: by the index of all that is not over, a page would be read for each of them.
+-- Open jobs and bookings, without jobs within bookings, with the type of their GPUs. Their GPUs and the bookings' times
+-- are read as a whole (see quota_open_of_all). Jobs and bookings have an index each: with the index of all open
+-- reservations, a page would be read for each of them.
 WITH unended AS MATERIALIZED (
     SELECT id, kind, user_id, project, gpus * nodes AS gpus, priority, duration, gpu_type FROM reservations
     WHERE (kind = 'job' AND finished_at IS NULL AND booking_id IS NULL)
@@ -188,9 +186,9 @@ LEFT JOIN cards a ON a.reservation_id = r.id
 ORDER BY r.id;
 
 -- name: quota_held_now
--- How many cards of each type users hold now: by jobs and bookings, and by pods that may still be there past their time.
--- What runs in a booking is the booking's. The database's clock: whoever asks may be slow or fast. The bounds of ranges are
--- compared and not the ranges: the index of the calendar has all history in it, and without a card it is read whole.
+-- The GPUs that users hold now by type: of jobs and bookings, and of overrunning pods. Jobs within a booking count as
+-- the booking. By the database's clock, as the caller's may be off. Bounds of ranges are compared, not ranges: the
+-- calendar's index has all history, and without a GPU it would be read as a whole.
 SELECT u.name AS user_name, g.gpu_type, count(DISTINCT a.gpu_id) AS gpus
 FROM allocations a
 JOIN reservations r ON r.id = a.reservation_id
@@ -201,8 +199,7 @@ WHERE a.released_at IS NULL AND r.kind IN ('job', 'booking') AND a.booking_id IS
 GROUP BY u.name, g.gpu_type;
 
 -- name: quota_spent_of_all
--- The GPU-time since the beginning of a week of what everybody has given back: what is summed already, and what is not
--- yet.
+-- The GPU time of ended holdings of all users since the start of a week, summed or not.
 SELECT u.name AS user_name, x.project, x.gpu_type, CAST(sum(x.gpu_us) AS bigint) AS gpu_us
 FROM (
     SELECT user_id, project, gpu_type, gpu_us FROM gpu_time_given_back
@@ -221,8 +218,8 @@ JOIN users u ON u.id = x.user_id
 GROUP BY u.name, x.project, x.gpu_type;
 
 -- name: quota_spent_of_these
--- The same of these users and projects. A statement of its own: it is asked often, and planned for all that it may be
--- asked, so whose time it was must not be left open.
+-- The same for these users and projects, in a separate statement, as it runs often, and a plan for both cases would be
+-- slow.
 SELECT u.name AS user_name, x.project, x.gpu_type, CAST(sum(x.gpu_us) AS bigint) AS gpu_us
 FROM (
     SELECT user_id, project, gpu_type, gpu_us FROM gpu_time_given_back
@@ -243,11 +240,11 @@ JOIN users u ON u.id = x.user_id
 GROUP BY u.name, x.project, x.gpu_type;
 
 -- name: names_of_users
--- What users are called.
+-- The names of users.
 SELECT id, name FROM users WHERE id = ANY(CAST(:ids AS bigint[]));
 
 -- name: drop_slots_over_quota
--- What waiting jobs were promised that their owners' quotas don't allow any more: recorded once for each promise.
+-- Drop slots of waiting jobs beyond their owners' quotas; recorded once per promise.
 WITH dropped AS (
     DELETE FROM allocations WHERE reservation_id = ANY(CAST(:ids AS text[])) AND planned RETURNING reservation_id
 ), missed AS (
@@ -262,7 +259,7 @@ SELECT reservation_id, CAST(:now AS timestamptz), 'planner', 'start_promise_miss
 FROM missed;
 
 -- name: quota_open_bookings
--- Bookings of a user and a project that are not over.
+-- Open bookings of a user and a project.
 WITH theirs AS (
     SELECT id, user_id, project, gpu_type FROM reservations
     WHERE user_id = :user_id AND kind = 'booking' AND finished_at IS NULL
@@ -279,7 +276,7 @@ JOIN users u ON u.id = r.user_id
 WHERE b.id = ANY(ARRAY(SELECT id FROM theirs));
 
 -- name: create_project
--- A new project; no row when the name is taken.
+-- Store a new project; no row when the name is taken.
 INSERT INTO projects (name, title, created_at) VALUES (:name, :title, :now) ON CONFLICT (name) DO NOTHING
 RETURNING name, title, created_at, CAST('{}' AS text[]) AS members;
 
@@ -301,17 +298,17 @@ WHERE p.name > :after AND (CAST(:user_id AS bigint) IS NULL OR EXISTS (
 ORDER BY p.name LIMIT :limit;
 
 -- name: delete_project
--- It and its memberships are gone; what was held for it stays on record.
+-- Delete a project with its memberships; its usage stays.
 DELETE FROM projects WHERE name = :name RETURNING name;
 
 -- name: add_project_member
--- One more member, unless they are one.
+-- Add a member; no row for an existing one.
 INSERT INTO project_members (project, user_id) VALUES (:name, :user_id) ON CONFLICT DO NOTHING RETURNING user_id;
 
 -- name: remove_project_member
--- One member less.
+-- Remove a member.
 DELETE FROM project_members WHERE project = :name AND user_id = :user_id RETURNING user_id;
 
 -- name: projects_of_user
--- The projects that a user is in.
+-- The projects of a user.
 SELECT project FROM project_members WHERE user_id = :user_id ORDER BY project;

@@ -1,8 +1,8 @@
 -- name: usage_report
--- GPU-seconds held, used and wasted in [start, end), step by step (see domain.policy.usage for the words). What is settled comes
--- from the sums of whole hours, days and months; of what is left of the steps beside these, and of all that is open or
--- pending, the ledger is read (see migration 0023). What runs within a booking is found through the booking's own rows, card
--- by card; pods of others under one are counted beside it. A piece is a step, or a part of one that no sum covers.
+-- GPU-seconds held, used and wasted in [start, end) by step (domain.policy.usage defines the terms). Settled usage
+-- comes from the sums of whole hours, days and months; the rest of the steps, and all open or pending usage, from the
+-- ledger (see migration 0023). Jobs within a booking are found through the booking's rows, by GPU; foreign pods in a
+-- booking are counted in addition. A piece is a step, or a part of one that no sum covers.
 WITH pieces AS (
     SELECT * FROM unnest(CAST(:edge_steps AS integer[]), CAST(:edge_starts AS timestamptz[]), CAST(:edge_ends AS timestamptz[]))
          WITH ORDINALITY AS e (step, starts_at, ends_at, number)
@@ -17,7 +17,7 @@ WITH pieces AS (
     WHERE a.released_at IS NOT NULL AND a.during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
       AND a.booking_id IS NULL
 ), parts AS MATERIALIZED (
-    -- The steps that a row touches, by their numbers, and one on either side: what a division rounds away must not be missed.
+    -- The steps that a row overlaps, by number, and one more on either side, against rounding of the division.
     SELECT p.step, 0 AS piece, p.starts_at, p.ends_at, a.*
     FROM rows a
     CROSS JOIN LATERAL (
@@ -40,7 +40,7 @@ WITH pieces AS (
     JOIN allocations a ON a.released_at IS NOT NULL AND a.booking_id IS NULL AND a.during && tstzrange(p.starts_at, p.ends_at)
     WHERE NOT EXISTS (SELECT FROM usage_pending w WHERE w.reservation_id = a.reservation_id)
 ), owners AS MATERIALIZED (
-    -- By arrays of ids, here and below: a join would be planned as one that reads whole tables, or row by row.
+    -- By arrays of ids, here and below: for a join, the planner would read whole tables, or row by row.
     SELECT id, kind, status, user_id, project, attempt, started_at FROM reservations
     WHERE id = ANY(ARRAY(SELECT DISTINCT reservation_id FROM parts)) AND kind IN ('job', 'booking')
       AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
@@ -81,8 +81,8 @@ WITH pieces AS (
            CASE WHEN x.kind = 'job' THEN x.never_ran ELSE x.reservation_id IN (SELECT id FROM unused) END AS is_wasted
     FROM spans x
 ), admitted AS (
-    -- Which cards of a booking the pods of others are on is not known: they count where its jobs leave cards, and never
-    -- for more than it has at that moment.
+    -- The GPUs that foreign pods use in a booking are unknown: these pods count on GPUs without jobs, and never for
+    -- more than the booking has at that moment.
     SELECT DISTINCT step, piece, starts_at, ends_at, reservation_id, user_id, project, gpu_type FROM spans WHERE has_pods
 ), edges AS (
     SELECT x.step, x.piece, x.reservation_id, x.user_id, x.project, x.gpu_type, x.s AS begins, x.e AS ends, 1 AS cards, 0 AS pods
@@ -110,8 +110,8 @@ WITH pieces AS (
     GROUP BY step, piece, reservation_id, user_id, project, gpu_type, at
     WINDOW line AS (PARTITION BY step, piece, reservation_id, gpu_type ORDER BY at)
 ), sums AS MATERIALIZED (
-    -- Only by what the report is: that is a hundredth of the rows. LATERAL with a GROUP BY keeps the planner from a hash join
-    -- by `span` alone, which compares all sums with all parts.
+    -- Grouped by the report's key, a hundredth of the rows. LATERAL with a GROUP BY prevents a hash join by `span`
+    -- alone, which would compare all sums with all parts.
     SELECT c.number, s.*
     FROM unnest(CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]), CAST(:sum_ends AS timestamptz[]))
          WITH ORDINALITY AS c (span, starts_at, ends_at, number)
@@ -135,7 +135,7 @@ FROM (
     SELECT step, user_id, project, gpu_type, 0, extract(epoch FROM until - at) * least(cards, pods), 0
     FROM moments WHERE until IS NOT NULL
     UNION ALL
-    -- What of the sums is added to and taken from which step: two steps share what lies around the time between them.
+    -- The sums to add to and subtract from every step: two steps share the sums around their common bound.
     SELECT t.step, s.user_id, s.project, s.gpu_type, t.sign * s.held_us * 0.000001, t.sign * s.used_us * 0.000001,
            t.sign * s.wasted_us * 0.000001
     FROM unnest(CAST(:term_steps AS integer[]), CAST(:term_sums AS bigint[]), CAST(:term_signs AS integer[]))
@@ -146,8 +146,8 @@ GROUP BY 1, 2
 HAVING sum(held) > 0;
 
 -- name: settled_usage
--- Pending reservations of whose usage nothing can change any more but by a correction. They are locked: who corrects one
--- of them waits (see reopen_usage). `hours`: of so many hours the usage of their cards is made.
+-- Pending reservations whose usage can only change by a correction. They are locked, so corrections wait (see
+-- reopen_usage). `hours`: the GPU-hours of their usage.
 SELECT p.reservation_id AS id,
        (SELECT coalesce(sum(1 + extract(epoch FROM upper(a.during) - lower(a.during)) / 3600), 0)
         FROM allocations a
@@ -161,22 +161,22 @@ WHERE r.finished_at <= CAST(:before AS timestamptz)
 ORDER BY p.reservation_id LIMIT :limit FOR UPDATE OF p SKIP LOCKED;
 
 -- name: sum_up_usage
--- Move what these come to into the sums. A statement of its own: it sees all that was corrected before they were locked.
+-- Move their usage to the sums. A separate statement, so that it sees corrections from before the locks.
 WITH moved AS (
     DELETE FROM usage_pending WHERE reservation_id = ANY(CAST(:ids AS text[]))
 )
 SELECT add_to_usage_sums(CAST(:ids AS text[]), 1);
 
 -- name: lock_fair_shares
--- Up to when what was held is counted, and by which half-life; whoever counts on waits.
+-- Lock the time up to which usage is counted, and its half-life.
 SELECT as_of, half_life_s FROM fair_share_state FOR UPDATE;
 
 -- name: forget_fair_shares
--- Another half-life: everything is counted anew.
+-- Reset fair shares after a change of the half-life.
 DELETE FROM fair_shares;
 
 -- name: bring_shares_up
--- Usage decays by its age, and what was held since comes in. Exponents are bounded: what is smaller counts for nothing.
+-- Decay usage by its age, and add new usage. Exponents are bounded: smaller values count as zero.
 WITH released AS MATERIALIZED (
     SELECT reservation_id, during, released_at FROM allocations
     WHERE released_at IS NOT NULL AND booking_id IS NULL
@@ -191,7 +191,7 @@ WITH released AS MATERIALIZED (
                 greatest(lower(a.during), CAST(:as_of AS timestamptz)) - CAST(:now AS timestamptz)) AS float8)
                 / CAST(:half_life_s AS float8))))) AS usage
     FROM (
-        -- The bounds of ranges are compared and not the ranges: see quota_held_now.
+        -- Bounds of ranges are compared, not ranges: see quota_held_now.
         SELECT reservation_id, during FROM allocations
         WHERE released_at IS NULL AND booking_id IS NULL AND NOT planned
           AND lower(during) < CAST(:now AS timestamptz) AND upper(during) > CAST(:as_of AS timestamptz)
@@ -214,5 +214,5 @@ INSERT INTO fair_shares (user_id, usage) SELECT user_id, sum(usage) FROM all_of_
 ON CONFLICT (user_id) DO UPDATE SET usage = excluded.usage;
 
 -- name: fair_shares
--- Each user's decayed usage.
+-- The decayed usage of every user.
 SELECT user_id, usage FROM fair_shares WHERE usage > 0;
