@@ -1,1 +1,1 @@
-"""What a process needs around its work: settings, logging, metrics, the consumer loop, shutdown, wiring."""
+"""The set-up of processes: settings, logging, metrics, the consumer loop, shutdown, wiring."""

@@ -1,1 +1,1 @@
-"""What the system does, one module each: decide in the domain, act through ports."""
+"""The use cases, one module each: the domain decides, adapters act."""

@@ -1,1 +1,1 @@
-"""What carries notices away: mail and webhooks, through a network that is guarded."""
+"""Notifications by mail and webhooks, through a guarded network."""

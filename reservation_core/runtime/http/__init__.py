@@ -1,1 +1,1 @@
-"""The servers for HTTP, and the bounds that all of them keep."""
+"""HTTP servers and their bounds."""

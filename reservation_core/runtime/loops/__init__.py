@@ -1,1 +1,1 @@
-"""Loops that outlive failures, and the consumer of messages."""
+"""Loops that survive failures, and the consumer of messages."""

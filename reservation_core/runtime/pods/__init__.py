@@ -1,1 +1,1 @@
-"""Processes about others' pods: the extender, the map scheduler, the webhook, the end of pods, the node agent."""
+"""Processes about foreign pods: the node agent and webhook certificates."""

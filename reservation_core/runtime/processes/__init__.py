@@ -1,1 +1,1 @@
-"""What every process does: start, log, stop."""
+"""Start, log and stop processes."""

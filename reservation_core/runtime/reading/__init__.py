@@ -1,1 +1,1 @@
-"""What processes read again and again, and the files that they start from."""
+"""Data that processes read regularly, and files that they read at the start."""

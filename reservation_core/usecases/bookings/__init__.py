@@ -1,1 +1,1 @@
-"""Book, change and cancel; keep what is due in the calendar."""
+"""Book, change and cancel; apply due changes."""

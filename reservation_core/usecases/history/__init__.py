@@ -1,1 +1,1 @@
-"""The audit log, its chain, and what is removed when it is old."""
+"""The audit log, its chain, and the retention."""

@@ -1,1 +1,1 @@
-"""Others' pods on bookings: reported, judged and ended."""
+"""Foreign pods on bookings: reports, verdicts and ends."""

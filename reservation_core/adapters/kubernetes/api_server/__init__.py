@@ -1,1 +1,1 @@
-"""The way to the Kubernetes API server: requests, retries, connections, credentials, lists and watches."""
+"""Requests to the Kubernetes API server: retries, connections, credentials, lists and watches."""

@@ -1,1 +1,1 @@
-"""Nodes and their GPUs as the API has them, and the node agent."""
+"""Nodes and their GPUs in the API, and the node agent."""

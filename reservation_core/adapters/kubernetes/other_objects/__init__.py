@@ -1,1 +1,1 @@
-"""What else we do with the API: leases, events, token reviews, certificates, CronJobs."""
+"""Other objects of the API: leases, Events, token reviews, certificates, CronJobs."""

@@ -1,1 +1,1 @@
-"""Pods as the API has them: written, read, marked."""
+"""Pods in the API: build, read and label them."""

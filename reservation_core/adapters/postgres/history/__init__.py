@@ -1,1 +1,1 @@
-"""The audit log, its chain, idempotency, and what is removed when it is old."""
+"""The audit log, its chain, idempotency, and the retention."""

@@ -1,1 +1,1 @@
-"""Others' pods on bookings."""
+"""Foreign pods on bookings."""
