@@ -66,19 +66,7 @@ class SlackSender:
 def webhook_body(notice: Notice) -> bytes:
     """The JSON that a webhook receives."""
     about = notice.about
-    reservation = None
-    if about is not None:
-        reservation = ReservationInNotice(
-            id=about.id,
-            kind=about.kind,
-            name=about.name,
-            status=about.status,
-            gpus=about.gpus,
-            nodes=about.nodes,
-            gpu_type=about.gpu_type,
-            starts_at=about.starts_at,
-            ends_at=about.ends_at,
-        )
+    reservation = None if about is None else ReservationInNotice.model_validate(about, from_attributes=True)
     body = NoticeBody(
         id=notice.id,
         kind=notice.kind,

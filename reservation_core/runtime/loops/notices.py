@@ -7,9 +7,9 @@ from reservation_core.domain.network.egress import egress_rules
 from reservation_core.domain.notices import NoticeChannel
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import NoticeSender, NoticeSenders
+from reservation_core.runtime.client_tls import client_tls
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.error import SettingsError
-from reservation_core.runtime.settings.notices import NoticeSettings
 
 
 def notice_senders(settings: ProcessorSettings, clock: Clock) -> NoticeSenders:
@@ -18,7 +18,7 @@ def notice_senders(settings: ProcessorSettings, clock: Clock) -> NoticeSenders:
     from reservation_core.adapters.notices.webhooks import PostRules, SlackSender, WebhookSender  # noqa: PLC0415
 
     notices = settings.notices
-    tls = _tls(notices)
+    tls = client_tls(notices.ca_file, "GPU_DEV_NOTICES__CA_FILE")
     rules = PostRules(egress_rules(notices.allow, public=notices.public), notices.timeout_s, tls)
     senders: dict[NoticeChannel, NoticeSender] = {
         NoticeChannel.WEBHOOK: WebhookSender(rules, clock),
@@ -53,14 +53,3 @@ def _mail(settings: ProcessorSettings, host: str, tls: ssl.SSLContext, clock: Cl
         tls=tls,
     )
     return MailSender(server, clock)
-
-
-def _tls(notices: NoticeSettings) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if notices.ca_file is not None:
-        try:
-            context.load_verify_locations(cafile=notices.ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise SettingsError(f"GPU_DEV_NOTICES__CA_FILE can't be used: {type(error).__name__}.") from error
-    return context

@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partialmethod
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Literal
@@ -59,32 +60,18 @@ class HandlerLogger:
     def __init__(self, handlers: Sequence[logging.Handler]) -> None:
         self._handlers = tuple(handlers)
 
-    def debug(self, line: str) -> None:
-        self._write(logging.DEBUG, line)
-
-    def info(self, line: str) -> None:
-        self._write(logging.INFO, line)
-
-    def warning(self, line: str) -> None:
-        self._write(logging.WARNING, line)
-
-    def error(self, line: str) -> None:
-        self._write(logging.ERROR, line)
-
-    def critical(self, line: str) -> None:
-        self._write(logging.CRITICAL, line)
-
-    msg = log = info
-    warn = warning
-    err = exception = failure = error
-    fatal = critical
-
     def _write(self, level: int, line: str) -> None:
         record = logging.LogRecord("", level, "", 0, line, None, None)
         record.finished = True
         for handler in self._handlers:
             if level >= handler.level:
                 handler.handle(record)
+
+    debug = partialmethod(_write, logging.DEBUG)
+    info = msg = log = partialmethod(_write, logging.INFO)
+    warning = warn = partialmethod(_write, logging.WARNING)
+    error = err = exception = failure = partialmethod(_write, logging.ERROR)
+    critical = fatal = partialmethod(_write, logging.CRITICAL)
 
 
 class FinishedOrForeign(ProcessorFormatter):

@@ -1,6 +1,5 @@
 """Create the checkers of proofs from settings; other kinds are refused with the next step."""
 
-import ssl
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
@@ -11,6 +10,7 @@ from reservation_core.domain.people.aws_signed_requests import AwsRules
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.people.code_flow import CodeFlow
 from reservation_core.ports.people.proofs import CheckedProof
+from reservation_core.runtime.client_tls import client_tls
 from reservation_core.runtime.reading.sign_in_file import SignInFile, read_sign_in_file
 from reservation_core.runtime.settings.auth import AuthSettings
 from reservation_core.runtime.settings.components import ApiSettings
@@ -110,7 +110,9 @@ def _code_flow(settings: ApiSettings, file: SignInFile, network: "AsyncNetworkBa
         None if secret is None else secret.get_secret_value(),
     )
     turns = TurnRules(auth.parallel, 8 * auth.parallel, auth.timeout_s)
-    return IssuerCodeFlow(client, Outside(OutsideRules(_tls(auth), turns), network))
+    return IssuerCodeFlow(
+        client, Outside(OutsideRules(client_tls(auth.ca_file, "GPU_DEV_AUTH__CA_FILE"), turns), network)
+    )
 
 
 def _proofs(
@@ -129,7 +131,7 @@ def _proofs(
     oidc: _Checks[OidcProof] | None = None
     if not file.methods:
         return Proofs()
-    tls = _tls(auth)
+    tls = client_tls(auth.ca_file, "GPU_DEV_AUTH__CA_FILE")
     turns = TurnRules(auth.parallel, 8 * auth.parallel, auth.timeout_s)
 
     def outside() -> Outside:
@@ -163,17 +165,6 @@ def _transport(settings: ApiSettings) -> "Transport":
         return open_transport(settings)
     except KubeconfigError as error:
         raise SettingsError(str(error)) from error
-
-
-def _tls(auth: AuthSettings) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if auth.ca_file is not None:
-        try:
-            context.load_verify_locations(cafile=auth.ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise SettingsError(f"GPU_DEV_AUTH__CA_FILE can't be used: {type(error).__name__}.") from error
-    return context
 
 
 def _set_up(checks: _Checks[P_contra] | None, method: SignInMethod) -> _Checks[P_contra]:

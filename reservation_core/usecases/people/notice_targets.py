@@ -13,6 +13,7 @@ from reservation_core.ports.people.notices import NewTarget, NoticeTarget
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.jobs.visible_jobs import visible_user
+from reservation_core.usecases.people.users import list_visible
 
 MOST_TARGETS = 10
 MOST_TARGETS_A_DAY = 30
@@ -53,14 +54,7 @@ async def page(
     uow: UnitOfWork, principal: Principal, *, user: str | None, after: str | None, limit: int
 ) -> list[NoticeTarget]:
     """The caller's targets; for administrators those of all users, or of `user`."""
-    if not principal.is_admin:
-        if user not in (None, principal.user):
-            return []
-        return await uow.notices.targets(principal.user_id, after=after, limit=limit)
-    if user is None:
-        return await uow.notices.targets(None, after=after, limit=limit)
-    record = await uow.identities.user(user)
-    return [] if record is None else await uow.notices.targets(record.id, after=after, limit=limit)
+    return await list_visible(uow, principal, user, lambda owner: uow.notices.targets(owner, after=after, limit=limit))
 
 
 async def remove(uow: UnitOfWork, principal: Principal, target_id: str, now: datetime) -> NoticeTarget:

@@ -16,6 +16,7 @@ from reservation_core.domain.people.token_budgets import passed_on
 from reservation_core.domain.people.token_scopes import TokenReach, TokenScope
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal, TokenRecord
+from reservation_core.usecases.people.users import list_visible
 
 KEPT_WHEN_OVER = timedelta(days=7)
 """How long ended tokens are still listed."""
@@ -102,14 +103,9 @@ async def page(
     uow: UnitOfWork, principal: Principal, *, user: str | None, after: str | None, limit: int
 ) -> list[TokenRecord]:
     """The caller's tokens; for administrators those of all users, or of `user`."""
-    if not principal.is_admin:
-        if user not in (None, principal.user):
-            return []
-        return await uow.identities.tokens(principal.user_id, after=after, limit=limit)
-    if user is None:
-        return await uow.identities.tokens(None, after=after, limit=limit)
-    record = await uow.identities.user(user)
-    return [] if record is None else await uow.identities.tokens(record.id, after=after, limit=limit)
+    return await list_visible(
+        uow, principal, user, lambda owner: uow.identities.tokens(owner, after=after, limit=limit)
+    )
 
 
 async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: datetime) -> TokenRecord:

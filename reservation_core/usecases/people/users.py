@@ -1,12 +1,16 @@
 """Users, made by administrators; `disable_user` disables them."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import TypeVar
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal, UserRecord
+
+T = TypeVar("T")
 
 RESERVED_NAMES = frozenset({"me", "planner", "system"})
 """`me` is the caller in URLs; `system` and `planner` are actors in the audit log."""
@@ -62,6 +66,18 @@ async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limi
     """All users by name. Raises ForbiddenError."""
     require_admin(principal)
     return await uow.identities.users(after=after, limit=limit)
+
+
+async def list_visible(
+    uow: UnitOfWork, principal: Principal, user: str | None, read: Callable[[int | None], Awaitable[list[T]]]
+) -> list[T]:
+    """`read` of the caller's id; for administrators of None (all users), or of the id of `user`."""
+    if not principal.is_admin:
+        return await read(principal.user_id) if user in (None, principal.user) else []
+    if user is None:
+        return await read(None)
+    record = await uow.identities.user(user)
+    return [] if record is None else await read(record.id)
 
 
 def unknown_user(name: str) -> NotFoundError:

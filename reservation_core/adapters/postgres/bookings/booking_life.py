@@ -36,8 +36,7 @@ class BookingLife(StatementRunner):
 
     async def due(self, rules: BookingRules, now: datetime, limit: int) -> list[str]:
         """Bookings that may have a due change."""
-        rows = await self._run("due_bookings", **due_parameters(rules, now, limit))
-        return [row.id for row in rows]
+        return [row.id for row in await self._run("due_bookings", **due_parameters(rules, now, limit))]
 
     async def facts(self, ids: Sequence[str]) -> dict[str, BookingFacts]:
         """The facts about these bookings, without their grace."""

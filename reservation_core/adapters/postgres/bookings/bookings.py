@@ -219,13 +219,13 @@ class Bookings(StatementRunner):
 
     async def of_series(self, series_id: str, from_occurrence: int) -> list[str]:
         """The ids of a series' open bookings, from an occurrence on."""
-        rows = await self._run("bookings_of_series", series_id=series_id, occurrence=from_occurrence)
-        return [row.id for row in rows]
+        return [
+            row.id for row in await self._run("bookings_of_series", series_id=series_id, occurrence=from_occurrence)
+        ]
 
     async def jobs_within(self, booking_ids: Sequence[str]) -> list[str]:
         """The ids of unended jobs of these bookings."""
-        rows = await self._run("jobs_within", ids=list(booking_ids))
-        return [row.id for row in rows]
+        return [row.id for row in await self._run("jobs_within", ids=list(booking_ids))]
 
     async def taken_within(self, booking_id: str) -> list[tuple[str, datetime]]:
         """Jobs of a booking that hold GPUs, and their end in the calendar."""

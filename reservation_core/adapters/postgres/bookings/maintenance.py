@@ -50,8 +50,7 @@ class Maintenance(StatementRunner):
 
     async def live_within(self, booking_ids: Sequence[str]) -> list[str]:
         """Jobs that hold GPUs within these bookings."""
-        rows = await self._run("live_jobs_within", ids=list(booking_ids))
-        return [row.id for row in rows]
+        return [row.id for row in await self._run("live_jobs_within", ids=list(booking_ids))]
 
     async def drop_slots(self, job_ids: Sequence[str], record: Record, now: datetime) -> list[tuple[str, str]]:
         """Drop the slots of these waiting jobs, record why, and trigger a new plan.
@@ -120,8 +119,7 @@ class Maintenance(StatementRunner):
 
     async def due(self, now: datetime) -> list[str]:
         """Windows whose start or end is due."""
-        rows = await self._run("due_windows", now=now)
-        return [row.id for row in rows]
+        return [row.id for row in await self._run("due_windows", now=now)]
 
     async def apply(self, change: WindowChange) -> None:
         """Write a change with its event and message."""

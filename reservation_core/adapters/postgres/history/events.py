@@ -54,8 +54,12 @@ class Events(StatementRunner):
 
     async def of_reservation(self, reservation_id: str, after_id: int, limit: int) -> list[EventRecord]:
         """At most `limit` of a reservation's events after `after_id`, in order."""
-        result = await self._run("events_of_reservation", reservation_id=reservation_id, after_id=after_id, limit=limit)
-        return [_event(row) for row in result]
+        return [
+            _event(row)
+            for row in await self._run(
+                "events_of_reservation", reservation_id=reservation_id, after_id=after_id, limit=limit
+            )
+        ]
 
     async def append(
         self,

@@ -66,14 +66,11 @@ class Inventory(StatementRunner):
 
     async def nodes(self, *, after: str | None, limit: int) -> list[NodeView]:
         """Nodes after a name, in order; removed ones only while they are fenced or a reservation holds their GPUs."""
-        result = await self._run("node_views", after=after or "", only=None, limit=limit)
-        return [_node_view(row) for row in result]
+        return [_node_view(row) for row in await self._run("node_views", after=after or "", only=None, limit=limit)]
 
     async def node(self, name: str) -> NodeView | None:
         """One node, even if it was removed."""
-        result = await self._run("node_views", after="", only=name, limit=1)
-        row = result.one_or_none()
-        return None if row is None else _node_view(row)
+        return await self._first(_node_view, "node_views", after="", only=name, limit=1)
 
     async def lock_node(self, name: str) -> NodeRecord | None:
         """Lock a node until the transaction ends, and read it."""

@@ -27,8 +27,7 @@ class Identities(StatementRunner):
 
     async def principal(self, digest: bytes, now: datetime) -> Principal | None:
         """The user of a valid token; None for a disabled user."""
-        result = await self._run("principal_of_digest", digest=digest, now=now)
-        row = result.one_or_none()
+        row = (await self._run("principal_of_digest", digest=digest, now=now)).one_or_none()
         if row is None:
             return None
         method = None if row.method is None else SignInMethod(row.method)
@@ -48,8 +47,7 @@ class Identities(StatementRunner):
 
     async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
         """Store a new user. Raises NameTakenError; the transaction stays usable."""
-        result = await self._run("create_user", name=name, role=role.value, now=now)
-        row = result.one_or_none()
+        row = (await self._run("create_user", name=name, role=role.value, now=now)).one_or_none()
         if row is None:
             raise NameTakenError(
                 f"There is a user {name} already (disabled ones keep their name); choose another name."
@@ -58,23 +56,19 @@ class Identities(StatementRunner):
 
     async def user(self, name: str) -> UserRecord | None:
         """One user by name, even if disabled."""
-        row = (await self._run("user_by_name", name=name)).one_or_none()
-        return None if row is None else _user(row)
+        return await self._first(_user, "user_by_name", name=name)
 
     async def users(self, *, after: str | None, limit: int) -> list[UserRecord]:
         """Users after a name, in order of their names."""
-        result = await self._run("users_by_name", after=after or "", limit=limit)
-        return [_user(row) for row in result]
+        return [_user(row) for row in await self._run("users_by_name", after=after or "", limit=limit)]
 
     async def disable_user(self, name: str, now: datetime) -> UserRecord | None:
         """Disable a user with all tokens; None for an unknown user. Jobs and bookings are not changed here."""
-        row = (await self._run("disable_user", name=name, now=now)).one_or_none()
-        return None if row is None else _user(row)
+        return await self._first(_user, "disable_user", name=name, now=now)
 
     async def enable_user(self, name: str) -> UserRecord | None:
         """Enable a user with all unrevoked tokens; None for an unknown user."""
-        row = (await self._run("enable_user", name=name)).one_or_none()
-        return None if row is None else _user(row)
+        return await self._first(_user, "enable_user", name=name)
 
     async def unsettled(self) -> list[UserRecord]:
         """Disabled users whose jobs and bookings may not all be settled."""
@@ -134,8 +128,7 @@ class Identities(StatementRunner):
 
     async def token_reach(self, token_id: str, now: datetime) -> TokenReach | None:
         """The scopes, expiry and budget of a token; None for an invalid one."""
-        result = await self._run("token_reach", id=token_id, now=now)
-        row = result.one_or_none()
+        row = (await self._run("token_reach", id=token_id, now=now)).one_or_none()
         return None if row is None else TokenReach(_scopes(row), row.expires_at, row.generation, _budget(row))
 
     async def forget_tokens(self, user_id: int, before: datetime) -> None:
@@ -146,33 +139,26 @@ class Identities(StatementRunner):
         """Tokens after an id, by id, including revoked ones; `user_id` None means all users."""
         values: dict[str, Any] = {"after": after or "", "limit": limit}
         if user_id is None:
-            result = await self._run("tokens_of_everybody", **values)
-        else:
-            result = await self._run("tokens_of_user", user_id=user_id, **values)
-        return [_token(row) for row in result]
+            return [_token(row) for row in await self._run("tokens_of_everybody", **values)]
+        return [_token(row) for row in await self._run("tokens_of_user", user_id=user_id, **values)]
 
     async def revoke_token(self, token_id: str, user_id: int | None, now: datetime) -> TokenRecord | None:
         """Revoke a token with all tokens made with it; idempotent.
 
         None when this user (`user_id` None: any user) has no such token.
         """
-        result = await self._run("revoke_token", id=token_id, user_id=user_id, now=now)
-        row = result.one_or_none()
-        return None if row is None else _token(row)
+        return await self._first(_token, "revoke_token", id=token_id, user_id=user_id, now=now)
 
     async def renew_token(self, token_id: str, shown: bytes, digest: bytes, now: datetime) -> TokenRecord | None:
         """Replace a token's digest `shown` (32 bytes).
 
         None when the token is invalid or has another digest, or when another token has the new digest.
         """
-        result = await self._run("renew_token", id=token_id, shown=shown, digest=digest, now=now)
-        row = result.one_or_none()
-        return None if row is None else _token(row)
+        return await self._first(_token, "renew_token", id=token_id, shown=shown, digest=digest, now=now)
 
     async def revoke_tokens(self, user_id: int, kept: str, now: datetime) -> list[str]:
         """Revoke all of a user's valid tokens except `kept` and those that it was made with; returns their ids."""
-        result = await self._run("revoke_tokens", user_id=user_id, kept=kept, now=now)
-        return list(result.scalars())
+        return list((await self._run("revoke_tokens", user_id=user_id, kept=kept, now=now)).scalars())
 
     async def touch_tokens(self, used: dict[str, datetime]) -> None:
         """Write when tokens (by id) were last used. Times never go back; unknown ids are ignored."""

@@ -60,8 +60,7 @@ class Notices(StatementRunner):
     async def target(self, target_id: str, user_id: int | None) -> NoticeTarget | None:
         """One target; None when this user (`user_id` None: any user) has no such target."""
         values = {"id": target_id, "user_id": user_id}
-        row = (await self._run("notice_target", **values)).one_or_none()
-        return None if row is None else self._target(row)
+        return await self._first(self._target, "notice_target", **values)
 
     async def remove_target(self, target_id: str, user_id: int | None, now: datetime) -> NoticeTarget | None:
         """Remove a target with its address and secrets, and return it. Pending messages are dropped."""

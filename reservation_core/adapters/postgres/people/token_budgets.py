@@ -34,8 +34,7 @@ class Budgets(StatementRunner):
 
     async def sum_up_refunds(self, limit: int) -> int:
         """Subtract at most `limit` refunds from unlocked budgets; returns their number."""
-        result = await self._run("sum_up_refunds", limit=limit)
-        return int(result.scalar_one())
+        return int((await self._run("sum_up_refunds", limit=limit)).scalar_one())
 
 
 def _budgets(rows: Iterable[Row[Any]]) -> list[Budget]:

@@ -40,8 +40,7 @@ class Policies(StatementRunner):
 
     async def lock_rule(self, scope: Scope) -> StoredRule | None:
         """Lock one scope's rules until the transaction ends, and read them."""
-        row = (await self._run("lock_policy_rule", **_scope(scope))).one_or_none()
-        return None if row is None else _stored(row)
+        return await self._first(_stored, "lock_policy_rule", **_scope(scope))
 
     async def put_rule(self, scope: Scope, rules: Rules, *, by: str, from_file: bool, now: datetime) -> StoredRule:
         """Replace the rules of a scope."""
@@ -99,8 +98,7 @@ class Policies(StatementRunner):
 
     async def names(self, user_ids: Sequence[int]) -> dict[int, str]:
         """The names of users by id."""
-        rows = await self._run("names_of_users", ids=list(user_ids))
-        return {row.id: row.name for row in rows}
+        return {row.id: row.name for row in await self._run("names_of_users", ids=list(user_ids))}
 
     async def drop_slots(self, becauses: Mapping[str, str], now: datetime) -> None:
         """Drop the slots of these waiting jobs, with an event that says why, once per job."""

@@ -15,21 +15,21 @@ class Projects(StatementRunner):
 
     async def create(self, name: str, title: str | None, now: datetime) -> Project:
         """Store a new project. Raises NameTakenError; the transaction stays usable."""
-        result = await self._run("create_project", name=name, title=title, now=now)
-        row = result.one_or_none()
+        row = (await self._run("create_project", name=name, title=title, now=now)).one_or_none()
         if row is None:
             raise NameTakenError(f"There is a project {name} already; choose another name.")
         return _project(row)
 
     async def get(self, name: str) -> Project | None:
         """One project by name."""
-        row = (await self._run("project_by_name", name=name)).one_or_none()
-        return None if row is None else _project(row)
+        return await self._first(_project, "project_by_name", name=name)
 
     async def page(self, user_id: int | None, *, after: str | None, limit: int) -> list[Project]:
         """Projects after a name, in order, of a user (None: all)."""
-        rows = await self._run("projects_by_name", user_id=user_id, after=after or "", limit=limit)
-        return [_project(row) for row in rows]
+        return [
+            _project(row)
+            for row in await self._run("projects_by_name", user_id=user_id, after=after or "", limit=limit)
+        ]
 
     async def delete(self, name: str) -> bool:
         """Delete a project, but not its usage; whether it existed."""
@@ -45,13 +45,11 @@ class Projects(StatementRunner):
 
     async def fellows(self, user_id: int) -> dict[int, str]:
         """The names, by id, of users who share a project with a user."""
-        rows = await self._run("fellows_of_user", user_id=user_id)
-        return {row.id: row.name for row in rows}
+        return {row.id: row.name for row in await self._run("fellows_of_user", user_id=user_id)}
 
     async def of_user(self, user_id: int) -> list[str]:
         """The names of a user's projects, in order."""
-        result = await self._run("projects_of_user", user_id=user_id)
-        return list(result.scalars())
+        return list((await self._run("projects_of_user", user_id=user_id)).scalars())
 
     async def _affects(self, statement_name: str, **values: Any) -> bool:
         return (await self._run(statement_name, **values)).one_or_none() is not None

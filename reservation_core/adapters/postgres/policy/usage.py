@@ -74,8 +74,7 @@ class Usage(StatementRunner):
 
     async def sum_up_given_back(self, before: datetime, limit: int) -> int:
         """Add at most `limit` holdings that ended by `before` to the weekly sums; returns their number."""
-        result = await self._run("sum_up_given_back", before=before, limit=limit)
-        return int(result.scalar_one())
+        return int((await self._run("sum_up_given_back", before=before, limit=limit)).scalar_one())
 
     async def sum_up_usage(self, before: datetime, limit: int, hours: int) -> int:
         """Sum up the usage of reservations that ended by `before`; returns their number.
