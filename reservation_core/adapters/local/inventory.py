@@ -142,7 +142,6 @@ class LocalInventory:
         return foreign
 
     def close(self) -> None:
-        """Release the driver."""
         with self._lock:
             if self._nvml is not None:
                 self._nvml.nvmlShutdown()

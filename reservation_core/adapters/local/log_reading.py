@@ -83,7 +83,6 @@ def size_and_time(log: Path) -> tuple[int, float]:
 
 
 def remove(log: Path) -> None:
-    """Delete a log, if it exists."""
     shutil.rmtree(_segments(log), ignore_errors=True)
     log.unlink(missing_ok=True)
 

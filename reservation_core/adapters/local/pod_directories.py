@@ -66,7 +66,6 @@ class PodDirectories:
         return sorted(name for name in os.listdir(self.pods) if is_pod_name(name))  # noqa: PTH208
 
     def log(self, name: str) -> Path:
-        """The path of a pod's log."""
         return self.logs / f"{name}.log"
 
     def publish(self, spec: PodSpec) -> bool:

@@ -95,8 +95,6 @@ def end_strays(pod: str, output: Path, workload: ProcessId | None, patience_s: f
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """An entry of the process table."""
-
     id: ProcessId
     parent: int
     session: int

@@ -124,7 +124,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all timers."""
         self._stage = _OVER
         self._stop_waiting()
         if self._unread is not None:

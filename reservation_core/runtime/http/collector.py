@@ -16,7 +16,6 @@ class HttpCollector(Collector):
         self._bounds = bounds
 
     def collect(self) -> Iterator[Metric]:
-        """The current numbers."""
         yield GaugeMetricFamily("gpu_dev_http_connections", "Connections that are open.", len(self._bounds.slots))
         yield GaugeMetricFamily(
             "gpu_dev_http_connections_limit", "Connections that may be open.", self._bounds.limits.connections

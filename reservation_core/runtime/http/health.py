@@ -64,11 +64,7 @@ def _lines(*lines: str, status: int = 200) -> Response:
 
 
 async def serve_health(
-    uow_factory: UnitOfWorkFactory,
-    loops: Loops,
-    listen: str,
-    http: HttpSettings,
-    collectors: Sequence[Collector] = (),
+    uow_factory: UnitOfWorkFactory, loops: Loops, listen: str, http: HttpSettings, collectors: Sequence[Collector] = ()
 ) -> None:
     """Serve until cancelled. Raises ListenError."""
     app = create_app(uow_factory, loops, collectors)

@@ -14,7 +14,6 @@ class Backoff:
         self._next_s = self._first_s
 
     def next(self) -> float:
-        """The next pause."""
         pause = self._next_s * random.uniform(0.5, 1)  # noqa: S311 -- spreads load, keeps no secret
         self._next_s = min(self._longest_s, 2 * self._next_s)
         return pause

@@ -16,7 +16,6 @@ class LoopCollector(Collector):
         self._loops = loops
 
     def collect(self) -> Iterator[Metric]:
-        """The current numbers."""
         failures = CounterMetricFamily(
             "gpu_dev_loop_failures", "Failed steps of a loop of this process; each was tried again.", labels=["loop"]
         )

@@ -58,7 +58,6 @@ class MessagesInHand:
         await self._change(message, "given back", unread)
 
     async def put_off(self, message: QueuedMessage, pause: timedelta) -> None:
-        """Postpone a message."""
         await self._change(message, "postponed", lambda uow: uow.queue.postpone(self._queue, [message.id], pause))
 
     async def bury(self, message: QueuedMessage, error: str) -> None:

@@ -15,12 +15,7 @@ from reservation_core.runtime.settings.error import SettingsError
 
 _FILE_BYTES = 100 * 2**20
 _FILES_KEPT = 9
-_SEVERITIES = {
-    "INFO": logging.INFO,
-    "WARNING": logging.WARNING,
-    "ERROR": logging.ERROR,
-    "FATAL": logging.CRITICAL,
-}
+_SEVERITIES = {"INFO": logging.INFO, "WARNING": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
 
 
 @dataclass(frozen=True, slots=True)

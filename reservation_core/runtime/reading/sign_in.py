@@ -65,7 +65,6 @@ class SigningIn:
     code_flow: CodeFlow | None = None
 
     async def close(self) -> None:
-        """Close connections."""
         if self.transport is not None:
             await self.transport.close()
 

@@ -33,11 +33,7 @@ _ServerIds = Annotated[
     Field(max_length=20),
 ]
 _StsHosts = Annotated[
-    tuple[str, ...],
-    NoDecode,
-    BeforeValidator(_split),
-    Field(min_length=1, max_length=50),
-    AfterValidator(_sts_hosts),
+    tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_length=1, max_length=50), AfterValidator(_sts_hosts)
 ]
 
 

@@ -40,7 +40,7 @@ class UnknownPodRule(StrEnum):
 
 
 class Holders(StrEnum):
-    """Who sees the holders of GPUs and bookings; administrators always do."""
+    """The users who see the holders of GPUs and bookings, besides administrators."""
 
     EVERYONE = "everyone"
     MEMBERS = "members"
@@ -182,7 +182,6 @@ class KeepingSettings(CommonSettings):
 
     @property
     def retention_rules(self) -> RetentionRules:
-        """The retention of all kinds."""
         return self.retention.rules(idempotency_s=self.idempotency_keep_s, logs_s=self.log_keep_s)
 
 

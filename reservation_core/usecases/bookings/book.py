@@ -64,7 +64,6 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
 
 
 def wanted_of(request: BookingCreate) -> Wanted:
-    """The requested GPUs."""
     return Wanted(request.gpus, request.nodes, request.gpu_type, request.node)
 
 

@@ -74,11 +74,7 @@ async def plan_window(
 
 
 async def preview_window(
-    uow_factory: UnitOfWorkFactory,
-    principal: Principal,
-    request: MaintenanceCreate,
-    ids: IdSource,
-    grace: timedelta,
+    uow_factory: UnitOfWorkFactory, principal: Principal, request: MaintenanceCreate, ids: IdSource, grace: timedelta
 ) -> Window:
     """The window that `plan_window` would create. Raises as it does."""
     return await rehearse(uow_factory, lambda uow: plan_window(uow, principal, request, ids, grace))

@@ -25,11 +25,7 @@ class PodReporter:
         self._runs = 0
 
     async def report(
-        self,
-        uow: UnitOfWork,
-        pods: Sequence[GuardedPod],
-        memories: Mapping[str, Memory],
-        gone: Sequence[Memory],
+        self, uow: UnitOfWork, pods: Sequence[GuardedPod], memories: Mapping[str, Memory], gone: Sequence[Memory]
     ) -> None:
         """Report changes since the last `committed` run; the first run reports everything."""
         self._runs += 1

@@ -22,13 +22,7 @@ async def report(
 
 
 async def series(
-    uow: UnitOfWork,
-    principal: Principal,
-    by: UsageBy,
-    start: datetime,
-    end: datetime,
-    step: timedelta,
-    now: datetime,
+    uow: UnitOfWork, principal: Principal, by: UsageBy, start: datetime, end: datetime, step: timedelta, now: datetime
 ) -> UsageSeries:
     """The same in steps."""
     return await uow.usage.series(by, start, end, step, visible_user(principal), now)

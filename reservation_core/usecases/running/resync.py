@@ -21,10 +21,7 @@ from reservation_core.usecases.running.observe import observe
 OBSERVED_AT_ONCE = 200
 
 # The phases that change a row of this status; others are expected, and not worth locking the row.
-_NEWS = {
-    JobStatus.STARTING: (PodPhase.RUNNING, PodPhase.FINISHED),
-    JobStatus.RUNNING: (PodPhase.FINISHED,),
-}
+_NEWS = {JobStatus.STARTING: (PodPhase.RUNNING, PodPhase.FINISHED), JobStatus.RUNNING: (PodPhase.FINISHED,)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,7 @@ class HttpPool:
     """
 
     def __init__(
-        self,
-        host: str,
-        port: int,
-        context: ssl.SSLContext | None,
-        server_name: str | None,
-        open_socket: OpenSocket,
+        self, host: str, port: int, context: ssl.SSLContext | None, server_name: str | None, open_socket: OpenSocket
     ) -> None:
         self._host, self._port = host, port
         self._context = context
@@ -145,10 +140,7 @@ class HttpPool:
 
         while True:
             opened = await aiohappyeyeballs.start_connection(
-                addresses,
-                happy_eyeballs_delay=_NEXT_ADDRESS_AFTER_S,
-                interleave=1,
-                socket_factory=open_socket,
+                addresses, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER_S, interleave=1, socket_factory=open_socket
             )
             try:
                 _, exchange = await loop.create_connection(

@@ -42,7 +42,6 @@ _NAME = re.compile(rf"([a-z](?:[a-z0-9-]{{0,46}}[a-z0-9])?)-({_NUMBER.pattern})-
 
 
 def labels(spec: PodSpec) -> dict[str, str]:
-    """The labels of a pod of ours."""
     ids = {**attempt_labels(spec.name), RANK: str(spec.name.rank), USER_ID: str(spec.user_id)}
     # At most 63 characters of a restricted set, so two users may get the same value.
     user = _NOT_IN_LABELS.sub("-", spec.user)[:63].strip("-_.")

@@ -118,8 +118,6 @@ class Volume(Strict):
 
 
 class VolumeMount(Strict):
-    """The mount of a volume in the container."""
-
     name: Annotated[str, Field(pattern=_LABEL)]
     mountPath: Annotated[str, Field(pattern=r"^/[^:]+$", max_length=4096)]  # noqa: N815
     subPath: Annotated[str, Field(pattern=r"^[^/:][^:]*$")] | None = None  # noqa: N815

@@ -155,7 +155,6 @@ class Bookings(StatementRunner):
         return {booking.id: booking for booking in await self._whole(ids)}
 
     async def view(self, booking_id: str) -> Booking | None:
-        """One booking with its GPUs and jobs."""
         bookings = await self._whole([booking_id])
         return bookings[0] if bookings else None
 

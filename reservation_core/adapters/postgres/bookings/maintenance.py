@@ -28,8 +28,6 @@ from reservation_core.domain.model import ReservationKind
 
 
 class Maintenance(StatementRunner):
-    """Maintenance windows in the calendar."""
-
     async def cards_of(self, nodes: Sequence[str], gpus: Sequence[tuple[str, int]]) -> list[CardPlace]:
         """Every GPU of these nodes, and these GPUs by (node, index); unknown ones are left out."""
         rows = await self._run(
@@ -145,7 +143,6 @@ class Maintenance(StatementRunner):
             raise WriteConflictError(f"{change.after.id} was changed between reading and writing")
 
     async def view(self, window_id: str) -> Window | None:
-        """One window by id."""
         windows = await self._views(only=window_id, limit=1, before_seq=None, open_only=False)
         return windows[0] if windows else None
 

@@ -177,7 +177,6 @@ class EmbeddedPostgres:
 
     @property
     def log(self) -> Path:
-        """The path of the server's log."""
         return (self._home / "postgres" / "server.log") if self._layout is None else self._layout.log
 
     def _find(self) -> postmaster.Postmaster | None:
@@ -261,9 +260,7 @@ def _initialise(layout: Layout) -> None:
         layout,
     )  # fmt: skip
     _run(
-        [layout.program("postgres"), "--single", "-D", str(fresh), "postgres"],
-        layout,
-        f"CREATE DATABASE {DATABASE}\n",
+        [layout.program("postgres"), "--single", "-D", str(fresh), "postgres"], layout, f"CREATE DATABASE {DATABASE}\n"
     )
     fresh.rename(layout.data)
 

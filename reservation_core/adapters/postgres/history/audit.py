@@ -15,8 +15,6 @@ LOOKED_AT_OF_ONE = 1_000
 
 
 class Audit(StatementRunner):
-    """Searches of the audit log."""
-
     async def newest_first(self, which: EventFilter, *, before: Place | None, limit: int) -> EventPage:
         """At most `limit` events before a place. As the scan is bounded, a short or empty page may have a successor."""
         span: dict[str, Any] = {

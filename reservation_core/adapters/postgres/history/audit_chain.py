@@ -19,7 +19,6 @@ class AuditChain(StatementRunner):
         return (await self._run("take_turn_at_chain")).scalar_one_or_none() is not None
 
     async def head(self) -> ChainHead:
-        """The newest link."""
         row = (await self._run("chain_head")).one()
         return ChainHead(_link(row), row.chained_at)
 

@@ -71,14 +71,7 @@ class Events(StatementRunner):
         data: dict[str, Any] | None = None,
     ) -> None:
         """Record an event about something else than a reservation; `subject` names it (a token, a user, a node)."""
-        await self._run(
-            "append_event",
-            actor=actor,
-            kind=kind,
-            at=at,
-            subject=subject,
-            data=json.dumps(data or {}),
-        )
+        await self._run("append_event", actor=actor, kind=kind, at=at, subject=subject, data=json.dumps(data or {}))
 
     async def newest(self) -> int:
         """The newest event's id; 0 without events."""

@@ -100,7 +100,6 @@ class Retention(StatementRunner):
         return int(await self._run_impatiently("drop_event_partition", before=before) or 0)
 
     async def remove_pod_logs(self, before: datetime, limit: int) -> int:
-        """Remove stored log tails of pods."""
         return (await self._run("remove_pod_logs", before=before, limit=limit)).rowcount
 
     async def remove_keys(self, before: datetime, limit: int) -> int:

@@ -23,8 +23,6 @@ _TOO_MANY = (
 
 
 class Identities(StatementRunner):
-    """Users and tokens."""
-
     async def principal(self, digest: bytes, now: datetime) -> Principal | None:
         """The user of a valid token; None for a disabled user."""
         row = (await self._run("principal_of_digest", digest=digest, now=now)).one_or_none()

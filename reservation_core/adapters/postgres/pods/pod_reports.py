@@ -40,14 +40,7 @@ class Admissions(StatementRunner):
         rows = await self._run("admissions_of_pods", uids=list(uids))
         return [
             Admission(
-                row.booking_id,
-                row.pod_uid,
-                row.namespace,
-                row.name,
-                row.gpus,
-                row.admitted_at,
-                row.ended_at,
-                row.node,
+                row.booking_id, row.pod_uid, row.namespace, row.name, row.gpus, row.admitted_at, row.ended_at, row.node
             )
             for row in rows
         ]

@@ -45,17 +45,11 @@ class Policies(StatementRunner):
     async def put_rule(self, scope: Scope, rules: Rules, *, by: str, from_file: bool, now: datetime) -> StoredRule:
         """Replace the rules of a scope."""
         result = await self._run(
-            "put_policy_rule",
-            **_scope(scope),
-            **_columns(rules),
-            from_file=from_file,
-            now=now,
-            by=by,
+            "put_policy_rule", **_scope(scope), **_columns(rules), from_file=from_file, now=now, by=by
         )
         return _stored(result.one())
 
     async def delete_rules(self, scopes: Sequence[Scope]) -> None:
-        """Delete all rules of these scopes."""
         await self._run(
             "delete_policy_rules",
             user_names=[scope.user for scope in scopes],
@@ -97,7 +91,6 @@ class Policies(StatementRunner):
         )
 
     async def names(self, user_ids: Sequence[int]) -> dict[int, str]:
-        """The names of users by id."""
         return {row.id: row.name for row in await self._run("names_of_users", ids=list(user_ids))}
 
     async def drop_slots(self, becauses: Mapping[str, str], now: datetime) -> None:

@@ -11,8 +11,6 @@ from reservation_core.ports.policy.policies import Project
 
 
 class Projects(StatementRunner):
-    """Projects and their members."""
-
     async def create(self, name: str, title: str | None, now: datetime) -> Project:
         """Store a new project. Raises NameTakenError; the transaction stays usable."""
         row = (await self._run("create_project", name=name, title=title, now=now)).one_or_none()
@@ -21,7 +19,6 @@ class Projects(StatementRunner):
         return _project(row)
 
     async def get(self, name: str) -> Project | None:
-        """One project by name."""
         return await self._first(_project, "project_by_name", name=name)
 
     async def page(self, user_id: int | None, *, after: str | None, limit: int) -> list[Project]:
