@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 from benchmarks.figures import Figure
 from benchmarks.references import LOOP, against, loop_ms
 from reservation_core.domain.model import Gpu, Node
-from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.plan import Commitment, PlanningSnapshot, Waiting
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.slot_decisions import plan_slots
+from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 
 JOBS = 10_000
@@ -49,17 +51,17 @@ def measure() -> list[Figure]:
 
 
 def _pass(seed: int, nodes: int, bookings: int, jobs: int) -> float:
-    state = world(seed, nodes, bookings, jobs)
+    picture = world(seed, nodes, bookings, jobs)
     started = time.process_time()
-    starts = state.plan_starts(NOW, jobs)
-    plan = state.plan_slots(NOW, jobs, jobs)
+    starts = plan_starts(picture, NOW, jobs)
+    plan = plan_slots(picture, NOW, jobs, jobs)
     while plan.more and len(plan.slots) + len(starts) < jobs:
-        starts += state.plan_starts(NOW, jobs)
-        plan = state.plan_slots(NOW, jobs, jobs)
+        starts += plan_starts(picture, NOW, jobs)
+        plan = plan_slots(picture, NOW, jobs, jobs)
     return time.process_time() - started
 
 
-def world(seed: int, nodes: int, bookings: int, jobs: int) -> PlanningState:
+def world(seed: int, nodes: int, bookings: int, jobs: int) -> Picture:
     """A cluster in which every card is taken, with bookings and a line."""
     chance = random.Random(seed)
     inventory = [
@@ -77,7 +79,8 @@ def world(seed: int, nodes: int, bookings: int, jobs: int) -> PlanningState:
             end = NOW + chance.randrange(5, 24 * 60) * MINUTE
             rows += [Commitment(f"job-r{gpu.id}", gpu.id, NOW - 60 * MINUTE, end, True) for gpu in part]
     rows += _bookings(chance, inventory, bookings)
-    return PlanningState(inventory, rows, [_job(chance, seq) for seq in range(1, jobs + 1)], frozenset({None, *TYPES}))
+    waiting = tuple(_job(chance, seq) for seq in range(1, jobs + 1))
+    return Picture(PlanningSnapshot(tuple(inventory), tuple(rows), waiting, frozenset({None, *TYPES})))
 
 
 def _bookings(chance: random.Random, inventory: list[Node], count: int) -> list[Commitment]:

@@ -3,11 +3,12 @@
 Times are timezone-aware UTC datetimes, lengths are timedeltas, ranges are half-open.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from reservation_core.domain.model import Reason
+from reservation_core.domain.model import Node, Reason
 
 
 class Shape(NamedTuple):
@@ -57,6 +58,15 @@ class Waiting:
         """The sort key of the queue; smaller goes first."""
         return (-self.priority, self.seq)
 
+    @property
+    def all_gpus(self) -> int:
+        """GPUs on all of its nodes together."""
+        return self.gpus * self.nodes
+
+    def asker(self, gpu_type: str) -> Asker:
+        """The user or project that quotas bound if it gets GPUs of this type."""
+        return Asker(self.owner, self.project, gpu_type)
+
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
@@ -73,6 +83,28 @@ class Commitment:
     held: bool
     planned: bool = False
     booking_id: str | None = None
+
+
+def by_reservation(commitments: Iterable[Commitment]) -> dict[str, list[Commitment]]:
+    """The rows of each reservation."""
+    rows: dict[str, list[Commitment]] = {}
+    for commitment in commitments:
+        rows.setdefault(commitment.reservation_id, []).append(commitment)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningSnapshot:
+    """What the planner decides on, from one consistent view: nodes, open rows, and the waiting jobs in memory.
+
+    `waiting` may hold only the first part of a requested type's queue; `complete_types` are those that it holds whole
+    (a type that no job waits for counts as complete).
+    """
+
+    nodes: tuple[Node, ...]
+    commitments: tuple[Commitment, ...]
+    waiting: tuple[Waiting, ...]
+    complete_types: frozenset[str | None]
 
 
 @dataclass(frozen=True, slots=True)

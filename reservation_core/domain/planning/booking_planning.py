@@ -1,6 +1,6 @@
-"""Starts within one booking: its cards are a pool of their own, from its start to its end.
+"""Starts within one booking: its GPUs are a pool of their own, from its start to its end.
 
-A job in a booking ends by the booking's end at the latest, whatever it asked for: it fits as soon as cards of the
+A job in a booking ends by the booking's end at the latest, whatever it asked for: it fits as soon as GPUs of the
 booking are free of the booking's other jobs, for as long as there is left.
 """
 
@@ -12,8 +12,11 @@ from typing import TypeVar
 from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Node, Reason, ReasonCode
-from reservation_core.domain.plan import Commitment, PlannedSlot, Start, WaitEstimate, Waiting
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.plan import Commitment, PlannedSlot, PlanningSnapshot, Start, WaitEstimate, Waiting
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.slot_decisions import plan_slots
+from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.planning.wait_estimates import estimate_waits
 
 _BEFORE = "before the booking"
 
@@ -31,12 +34,12 @@ class BookingPool:
         self.changed = True
         self.slots_wanted = True
         self._look_again_at = FOREVER
-        self._state: PlanningState | None = None
+        self._picture: Picture | None = None
         self._end = datetime.max.replace(tzinfo=UTC)
 
     @property
     def empty(self) -> bool:
-        """Whether nobody waits or runs in it."""
+        """Whether no job waits or runs in it."""
         return not self.waiting and not self.rows
 
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, rows: Sequence[Commitment]) -> None:
@@ -53,10 +56,10 @@ class BookingPool:
         self.forget()
 
     def forget(self) -> None:
-        """Something about its cards has changed."""
+        """Look at it anew: something about its GPUs has changed."""
         self.changed = True
         self.slots_wanted = True
-        self._state = None
+        self._picture = None
 
     def note_time(self, now: int) -> None:
         """Look again when a time was reached at which something in it begins or ends."""
@@ -65,13 +68,13 @@ class BookingPool:
 
     def look(
         self, nodes: Iterable[Node], own: Sequence[tuple[int, Row]], holds: Iterable[tuple[int, Row]], now: datetime
-    ) -> PlanningState | None:
+    ) -> Picture | None:
         """The picture of it: `own` are the booking's rows by card, `holds` those of others whose pods may be there.
 
-        None when the booking has no cards, or is over.
+        None when the booking has no GPUs, or is over.
         """
-        if self._state is not None:
-            return self._state
+        if self._picture is not None:
+            return self._picture
         at = to_micros(now)
         self._look_again_at = FOREVER
         if not own:
@@ -97,12 +100,13 @@ class BookingPool:
             if any(gpu.id in cards for gpu in node.gpus)
         ]
         types = frozenset(job.gpu_type for job in self.waiting.values())
-        self._state = PlanningState(part, rows, self.waiting.values(), types, self._policy)
-        return self._state
+        snapshot = PlanningSnapshot(tuple(part), tuple(rows), tuple(self.waiting.values()), types)
+        self._picture = Picture(snapshot, self._policy)
+        return self._picture
 
-    def plan_starts(self, state: PlanningState, now: datetime, limit: int) -> list[Start]:
-        """Decide which jobs start now; the starts are noted here, too."""
-        starts = [self._cut(start) for start in state.plan_starts(now, limit)]
+    def plan_starts(self, picture: Picture, now: datetime, limit: int) -> list[Start]:
+        """Decide which jobs start now, and note their starts here, too."""
+        starts = [self._cut(start) for start in plan_starts(picture, now, limit)]
         for start in starts:
             del self.waiting[start.id]
             self.rows[start.id] = tuple(
@@ -113,10 +117,10 @@ class BookingPool:
             self.changed = False
         return starts
 
-    def plan_slots(self, state: PlanningState, now: datetime, limit: int) -> list[PlannedSlot]:
-        """Slots for those who wait in it; none for who could start only when it is over."""
+    def plan_slots(self, picture: Picture, now: datetime, limit: int) -> list[PlannedSlot]:
+        """Slots for the jobs that wait in it; none for a job that could start only when it is over."""
         slots: list[PlannedSlot] = []
-        plan = state.plan_slots(now, len(self.waiting), limit)
+        plan = plan_slots(picture, now, len(self.waiting), limit)
         for job_slot in plan.slots:
             if job_slot.start < self._end or not job_slot.gpus:
                 slot = self._cut(job_slot)
@@ -133,13 +137,13 @@ class BookingPool:
     def _cut(self, placed: _Placed) -> _Placed:
         return replace(placed, end=min(placed.end, self._end), booking_id=self.booking_id)
 
-    def estimates(self, state: PlanningState | None, now: datetime) -> list[WaitEstimate]:
-        """What those who wait in it are told."""
-        if state is None:
+    def estimate_waits(self, picture: Picture | None, now: datetime) -> list[WaitEstimate]:
+        """Estimates for the jobs that wait in it."""
+        if picture is None:
             jobs = sorted(self.waiting.values(), key=lambda job: job.key)
             return [WaitEstimate(job.id, place, self._over(), None) for place, job in enumerate(jobs, 1)]
         answer = []
-        for estimate in state.estimates(now, len(self.waiting)):
+        for estimate in estimate_waits(picture, now, len(self.waiting)):
             if estimate.estimated_start_at is None or estimate.estimated_start_at >= self._end:
                 answer.append(replace(estimate, reason=self._over(), estimated_start_at=None))
             else:

@@ -1,102 +1,83 @@
-"""The planner's whole picture: the common line, and the line of each booking within the booking's own cards."""
+"""The planner's whole picture: the common queue, and the queue of each booking within the booking's own GPUs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from reservation_core.domain.calendar import Row, to_micros
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Node
-from reservation_core.domain.plan import Commitment, LateStart, Start, WaitEstimate, Waiting
+from reservation_core.domain.plan import (
+    Commitment,
+    LateStart,
+    PlanningSnapshot,
+    Start,
+    WaitEstimate,
+    Waiting,
+    by_reservation,
+)
 from reservation_core.domain.planning.booking_planning import BookingPool
-from reservation_core.domain.planning.slot_decisions import SlotPlan
-from reservation_core.domain.planning.start_decisions import PlanningState
-from reservation_core.domain.planning.waiting_queue import Key
-from reservation_core.domain.policy.quota_book import QuotaBook
-from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.slot_decisions import SlotPlan, late_starts, plan_slots
+from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.planning.wait_estimates import estimate_waits
 
 
 class CalendarPicture:
-    """Routes what is told to whom it concerns, and puts together what is decided.
+    """Passes what changes on to the `common` picture and to the bookings concerned, and collects what is decided.
 
     What runs within a booking is no part of the common calendar, where the booking itself is, but for one thing: while
-    its pod may exist, nobody else can have its cards, however late it is.
+    its pod may exist, no other job can have its GPUs, however late it is. Quotas and shares hold in the common queue
+    alone.
     """
 
-    def __init__(
-        self,
-        nodes: Iterable[Node],
-        commitments: Iterable[Commitment],
-        waiting: Iterable[Waiting],
-        complete_types: frozenset[str | None],
-        policy: PlacementPolicy = DEFAULT_POLICY,
-    ) -> None:
+    def __init__(self, snapshot: PlanningSnapshot, policy: PlacementPolicy = DEFAULT_POLICY) -> None:
         self._policy = policy
-        self._nodes = tuple(nodes)
-        rows = list(commitments)
-        jobs = list(waiting)
-        self._common = PlanningState(
-            self._nodes,
-            [row for row in rows if row.booking_id is None or row.held],
-            [job for job in jobs if job.booking_id is None],
-            complete_types,
+        self.common = Picture(
+            PlanningSnapshot(
+                snapshot.nodes,
+                tuple(row for row in snapshot.commitments if row.booking_id is None or row.held),
+                tuple(job for job in snapshot.waiting if job.booking_id is None),
+                snapshot.complete_types,
+            ),
             policy,
         )
         self._bookings: dict[str, BookingPool] = {}
         self._booking_of: dict[str, str] = {}
-        within: dict[str, list[Commitment]] = {}
-        for row in rows:
-            if row.booking_id is not None:
-                within.setdefault(row.reservation_id, []).append(row)
-        in_line = {job.id: job for job in jobs if job.booking_id is not None}
-        for reservation_id in {**within, **in_line}:
-            self._set_within(reservation_id, in_line.get(reservation_id), within.get(reservation_id, []))
+        within = by_reservation(row for row in snapshot.commitments if row.booking_id is not None)
+        waiting = {job.id: job for job in snapshot.waiting if job.booking_id is not None}
+        for reservation_id in {**within, **waiting}:
+            self._set_within(reservation_id, waiting.get(reservation_id), within.get(reservation_id, []))
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the inventory."""
-        nodes = tuple(nodes)
-        if nodes != self._nodes:
-            self._nodes = nodes
-            self._common.set_nodes(nodes)
+        before = self.common.pools
+        self.common.set_nodes(nodes)
+        if self.common.pools is not before:
             for pool in self._bookings.values():
                 pool.forget()
 
-    def set_shares(self, shares: Mapping[int, int]) -> None:
-        """Among equal priorities of the common line, those go first whose owner has the smaller rank here."""
-        self._common.set_shares(shares)
-
-    def set_quotas(self, quotas: QuotaBook | None) -> None:
-        """Quotas that hold from now on; what runs within a booking is the booking's."""
-        self._common.set_quotas(quotas)
-
-    def note_held(self, holdings: Iterable[Holding]) -> bool:
-        """This is all that is held and booked; true when somebody has less than before."""
-        return self._common.note_held(holdings)
-
-    @property
-    def owners(self) -> Set[int]:
-        """Owners of jobs that were ever in the common queue."""
-        return self._common.owners
-
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
         """Replace everything known about one reservation; None and nothing mean that it is gone."""
-        if self._bookings or self._booking_of or (waiting is not None and waiting.booking_id is not None):
-            self._note_cards_of(reservation_id, commitments)
+        waits_within = waiting is not None and waiting.booking_id is not None
+        if self._bookings or waits_within:
+            self._note_gpus_of(reservation_id, commitments)
         if reservation_id in self._bookings:
             self._bookings[reservation_id].forget()
         within = [commitment for commitment in commitments if commitment.booking_id is not None]
-        if within or reservation_id in self._booking_of or (waiting is not None and waiting.booking_id is not None):
+        if within or waits_within or reservation_id in self._booking_of:
             self._set_within(reservation_id, waiting, within)
-            waiting = None if waiting is not None and waiting.booking_id is not None else waiting
+            waiting = None if waits_within else waiting
             commitments = [commitment for commitment in commitments if commitment.booking_id is None or commitment.held]
-        self._common.set_reservation(reservation_id, waiting, commitments)
+        self.common.set_reservation(reservation_id, waiting, commitments)
 
-    def _note_cards_of(self, reservation_id: str, commitments: Sequence[Commitment]) -> None:
-        """A job that comes to a booking's card or leaves it concerns those that wait for it."""
-        cards = {gpu_id for gpu_id, _ in self._common.rows_of(reservation_id)} | {
+    def _note_gpus_of(self, reservation_id: str, commitments: Sequence[Commitment]) -> None:
+        """Look anew at the bookings to whose GPUs a job comes, or whose GPUs it leaves."""
+        rows = self.common.ledger.by_reservation
+        gpus = {gpu_id for gpu_id, _ in rows.get(reservation_id, ())} | {
             commitment.gpu_id for commitment in commitments
         }
         for booking_id, pool in self._bookings.items():
-            if cards.intersection(gpu_id for gpu_id, _ in self._common.rows_of(booking_id)):
+            if gpus.intersection(gpu_id for gpu_id, _ in rows.get(booking_id, ())):
                 pool.forget()
 
     def _set_within(self, reservation_id: str, waiting: Waiting | None, rows: Sequence[Commitment]) -> None:
@@ -116,46 +97,28 @@ class CalendarPicture:
 
     def slotted(self, ids: Iterable[str]) -> list[str]:
         """Those of these reservations that have a slot as far as is known."""
+        slots = self.common.ledger.slots
         return [
-            reservation_id
-            for reservation_id in ids
-            if reservation_id in self._booking_of or self._common.has_slot(reservation_id)
+            reservation_id for reservation_id in ids if reservation_id in self._booking_of or reservation_id in slots
         ]
 
     @property
-    def in_line(self) -> Mapping[str, Waiting]:
-        """Waiting jobs of the common queue, by id, as far as they are in memory."""
-        return self._common.in_line
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """The types of the usable cards."""
-        return self._common.types
-
-    def type_of(self, gpu_id: int) -> str | None:
-        """The type of a usable card."""
-        return self._common.type_of(gpu_id)
+    def has_waiting(self) -> bool:
+        """Whether any job waits."""
+        return bool(self.common.queue.jobs) or any(pool.waiting for pool in self._bookings.values())
 
     def forget_slot(self, job_id: str) -> None:
-        """A slot that was decided was not written: the job has been changed, or is being changed just now."""
+        """Drop a slot that was decided and not written: the job has been changed, or is being changed just now."""
         booking_id = self._booking_of.get(job_id)
         if booking_id is None:
-            self._common.forget_slot(job_id)
+            self.common.forget_slot(job_id)
         else:
             pool = self._bookings[booking_id]
             pool.set_reservation(job_id, pool.waiting.get(job_id), ())
 
-    def needs_refill(self, low_water: int) -> list[tuple[str | None, Key | None]]:
-        """Requested types whose part of the common line in memory is short and goes on in the database."""
-        return self._common.needs_refill(low_water)
-
-    def refill(self, gpu_type: str | None, jobs: Sequence[Waiting], complete: bool) -> None:
-        """Append the next jobs of one requested type's line; `complete` says that there are none after them."""
-        self._common.refill(gpu_type, jobs, complete)
-
     def plan_starts(self, now: datetime, limit: int) -> list[Start]:
         """Decide which jobs start now, at most `limit`; the decision is applied to this picture at once."""
-        starts = self._common.plan_starts(now, limit)
+        starts = plan_starts(self.common, now, limit)
         for pool in list(self._bookings.values()):
             pool.note_time(to_micros(now))
             if len(starts) < limit and pool.changed and pool.waiting:
@@ -163,28 +126,32 @@ class CalendarPicture:
         return starts
 
     def _starts_within(self, pool: BookingPool, now: datetime, limit: int) -> list[Start]:
-        state = self._look(pool, now)
-        starts = [] if state is None else pool.plan_starts(state, now, limit)
-        pool.changed = pool.changed and state is not None
+        picture = self._look(pool, now)
+        starts = [] if picture is None else pool.plan_starts(picture, now, limit)
+        pool.changed = pool.changed and picture is not None
         for start in starts:
-            self._common.set_reservation(start.id, None, pool.rows[start.id])
+            self.common.set_reservation(start.id, None, pool.rows[start.id])
         return starts
 
-    def _look(self, pool: BookingPool, now: datetime) -> PlanningState | None:
-        own = self._common.rows_of(pool.booking_id)
+    def _look(self, pool: BookingPool, now: datetime) -> Picture | None:
+        ledger = self.common.ledger
+        own = ledger.by_reservation.get(pool.booking_id, ())
         holds: list[tuple[int, Row]] = [
-            (gpu_id, row) for gpu_id, _ in own for row in self._common.holds_on(gpu_id) if row[3] != pool.booking_id
+            (gpu_id, row)
+            for gpu_id, _ in own
+            for row in ledger.calendar(gpu_id).rows
+            if row[2] and row[3] != pool.booking_id
         ]
-        return pool.look(self._nodes, own, holds, now)
+        return pool.look(self.common.pools.nodes, own, holds, now)
 
     def plan_slots(
         self, now: datetime, promises: int, limit: int, enough: Callable[[], bool] = lambda: False
     ) -> SlotPlan:
-        """Slots for the first `promises` of the common line, and for all who wait within bookings.
+        """Slots for the first `promises` of the common queue, and for all jobs that wait within bookings.
 
         `enough` is asked after each job, and after each booking: true ends this part of the work.
         """
-        plan = self._common.plan_slots(now, promises, limit, enough)
+        plan = plan_slots(self.common, now, promises, limit, enough)
         slots = list(plan.slots)
         more = plan.more
         looked_at = 0
@@ -194,30 +161,26 @@ class CalendarPicture:
                     more = True
                     break
                 looked_at += 1
-                state = self._look(pool, now)
-                if state is None:
+                picture = self._look(pool, now)
+                if picture is None:
                     pool.slots_wanted = False
                 else:
-                    slots += pool.plan_slots(state, now, limit)
+                    slots += pool.plan_slots(picture, now, limit)
         return SlotPlan(slots, more)
 
-    def late(self, now: datetime) -> list[LateStart]:
+    def late_starts(self, now: datetime) -> list[LateStart]:
         """Jobs that can't start although their slot has come, and the jobs in their way."""
-        found = self._common.late(now)
+        late = late_starts(self.common, now)
         for pool in self._bookings.values():
-            state = self._look(pool, now) if pool.waiting else None
-            if state is not None:
-                found += state.late(now)
-        return found
+            picture = self._look(pool, now) if pool.waiting else None
+            if picture is not None:
+                late += late_starts(picture, now)
+        return late
 
-    def lacks_slots(self, limit: int) -> bool:
-        """Whether any of the first `limit` in the common line could have a slot and has none."""
-        return self._common.lacks_slots(limit)
-
-    def estimates(self, now: datetime, limit: int) -> list[WaitEstimate]:
-        """What the first `limit` in the common line are told, and everybody who waits within a booking."""
-        answer = self._common.estimates(now, limit)
+    def estimate_waits(self, now: datetime, limit: int) -> list[WaitEstimate]:
+        """Estimates for the first `limit` jobs in the common queue, and for all that wait within a booking."""
+        estimates = estimate_waits(self.common, now, limit)
         for pool in self._bookings.values():
             if pool.waiting:
-                answer += pool.estimates(self._look(pool, now), now)
-        return answer
+                estimates += pool.estimate_waits(self._look(pool, now), now)
+        return estimates

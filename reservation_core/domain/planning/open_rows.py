@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from reservation_core.domain.calendar import GpuCalendar, Row, to_micros
-from reservation_core.domain.plan import Commitment, PlacedGpu
+from reservation_core.domain.plan import Commitment, PlacedGpu, by_reservation
 
 _STALE_EDGES = 4096
 
@@ -15,7 +15,7 @@ class Ledger:
     `slots` has the [start, end) of each reservation whose rows are planned; `due` those of them whose time has come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, commitments: Iterable[Commitment] = ()) -> None:
         self.calendars: dict[int, GpuCalendar] = {}
         self.by_reservation: dict[str, tuple[tuple[int, Row], ...]] = {}
         self.slots: dict[str, tuple[int, int]] = {}
@@ -24,6 +24,8 @@ class Ledger:
         self._edges: list[tuple[int, tuple[int, ...]]] = []
         self._slot_starts: list[tuple[int, str]] = []
         self._edges_before = -(2**62)
+        for reservation_id, rows in by_reservation(commitments).items():
+            self.replace(reservation_id, rows)
 
     def calendar(self, gpu_id: int) -> GpuCalendar:
         """The calendar of a card; an empty one when nothing is known of it."""

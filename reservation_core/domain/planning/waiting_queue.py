@@ -1,14 +1,14 @@
 """The queue of waiting jobs in memory: per requested type, possibly only its first part, kept by shape and in order.
 
 A *shape* is (GPUs per node, nodes, nodes to avoid). Jobs of one shape are kept together because what can't be placed
-for one of them can't be placed for the next: the planner asks each shape once instead of each job. Those that have a
-slot are kept apart from those that don't: the latter are fewer, and it is they who need one. Those whom a quota holds
-back are kept apart, too: nobody looks at them to see who can start.
+for one of them can't be placed for the next: the planner asks each shape once instead of each job. Jobs with a slot are
+kept apart from those without: the latter are fewer, and they need one. Jobs that a quota holds back are kept apart,
+too: no pass looks at them.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -28,19 +28,17 @@ Entry = tuple[int, int, int, Waiting, int]
 _COMPACT_AFTER = 1024
 
 
-class ShapeLine:
-    """Jobs of one requested type and one shape in the order of the line.
+class ShapeQueue:
+    """Jobs of one requested type and one shape in queue order.
 
     Entries before `first` are gone: most jobs leave at the front, and moving the rest each time would cost more.
     """
 
     __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "held", "shape", "slotted")
 
-    def __init__(self, gpu_type: str | None, shape: Shape, *, slotted: bool, held: bool = False) -> None:
+    def __init__(self, gpu_type: str | None, kind: _Kind) -> None:
         self.gpu_type = gpu_type
-        self.shape = shape
-        self.slotted = slotted
-        self.held = held
+        self.shape, self.slotted, self.held = kind
         self.entries: list[Entry] = []
         self.first = 0
         self._lengths: Counter[int] = Counter()
@@ -50,8 +48,7 @@ class ShapeLine:
         return len(self.entries) - self.first
 
     def __iter__(self) -> Iterator[Entry]:
-        for index in range(self.first, len(self.entries)):
-            yield self.entries[index]
+        return self.after(None)
 
     def add(self, job: Waiting, share: int) -> None:
         """Put a job in its place."""
@@ -83,9 +80,16 @@ class ShapeLine:
             if length == self._shortest:
                 self._shortest = None
 
-    def first_after(self, order: Order) -> int:
-        """The index of the first entry that comes after this place in the order of the line."""
+    def first_after(self, order: Order | None) -> int:
+        """The index of the first entry that comes after this place in queue order; None is the start."""
+        if order is None:
+            return self.first
         return bisect_left(self.entries, (*order[:2], order[2] + 1), lo=self.first)
+
+    def after(self, order: Order | None) -> Iterator[Entry]:
+        """The entries after this place in queue order; None is the start."""
+        for index in range(self.first_after(order), len(self.entries)):
+            yield self.entries[index]
 
     @property
     def shortest(self) -> int:
@@ -95,28 +99,39 @@ class ShapeLine:
         return self._shortest
 
 
-class Line:
+class WaitingQueue:
     """All waiting jobs that are in memory.
 
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
-    part: jobs after it are in the database and come by a refill. `slotted` are the ids of those that have a slot; they
-    are in memory wherever they stand, so that they start in it. `held` are those whom a quota holds back, `barred`
-    those of them whom it would never let start. `owners` are all who were ever in.
+    part: jobs after it are in the database and come by a refill. `slotted` are the ids of jobs with a slot; they are in
+    memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those that it would
+    never let start. `arrivals` came, or were released, since the last pass. `owners` are all who ever had a job in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[Waiting] = (),
+        complete_types: Collection[str | None] = frozenset(),
+        slots: Collection[str] = frozenset(),
+    ) -> None:
         self.jobs: dict[str, Waiting] = {}
-        self.shapes: dict[str | None, dict[_Kind, ShapeLine]] = {}
-        self.ends: dict[str | None, Key | None] = {}
+        self.shapes: dict[str | None, dict[_Kind, ShapeQueue]] = {}
         self.slotted: set[str] = set()
         self.held: set[str] = set()
         self.barred: set[str] = set()
+        self.arrivals: dict[str, Waiting] = {}
         self.owners: set[int] = set()
         self._shares: Mapping[int, int] = {}
-        self._let_go_after: Order | None = None
+        self._released_after: Order | None = None
+        jobs = sorted(jobs, key=lambda job: job.key)
+        self.ends: dict[str | None, Key | None] = {
+            job.gpu_type: job.key for job in jobs if job.gpu_type not in complete_types and job.id not in slots
+        }
+        for job in jobs:
+            self.add(job, slotted=job.id in slots)
 
     def order(self, job: Waiting) -> Order:
-        """A job's place in the order of the line; smaller goes first."""
+        """A job's place in queue order; smaller goes first."""
         return (-job.priority, self._shares.get(job.owner, 0), job.seq)
 
     def set_shares(self, shares: Mapping[int, int]) -> bool:
@@ -132,35 +147,39 @@ class Line:
             self._put_in(job)
         return True
 
-    def add(self, job: Waiting, *, slotted: bool = False) -> bool:
-        """Put a job in; false when its place is beyond the part of its line that is in memory, and it has no slot."""
-        if job.gpu_type in self.ends and not slotted:
-            end = self.ends[job.gpu_type]
-            if end is None or job.key > end:
-                return False
+    def add(self, job: Waiting, *, slotted: bool) -> None:
+        """Put a job in, unless it has no slot and its place is beyond the part that is in memory."""
+        if not slotted and job.gpu_type in self.ends and job.key > self._last_of(job.gpu_type):
+            return
         if slotted:
             self.slotted.add(job.id)
         self.owners.add(job.owner)
+        self.arrivals[job.id] = job
         self._put_in(job)
-        return True
+
+    def refill(self, gpu_type: str | None, jobs: Sequence[Waiting], *, complete: bool) -> None:
+        """Note that the next jobs of one requested type follow; `complete` says that there are none after them."""
+        if complete:
+            self.ends.pop(gpu_type, None)
+        elif jobs:
+            last = max(job.key for job in jobs)
+            end = self.ends.get(gpu_type)
+            self.ends[gpu_type] = last if end is None else max(last, end)
 
     def _put_in(self, job: Waiting) -> None:
         shapes = self.shapes.setdefault(job.gpu_type, {})
         kind = self._kind(job)
         if kind not in shapes:
-            shapes[kind] = ShapeLine(job.gpu_type, job.shape, slotted=kind[1], held=kind[2])
+            shapes[kind] = ShapeQueue(job.gpu_type, kind)
         shapes[kind].add(job, self._shares.get(job.owner, 0))
         self.jobs[job.id] = job
 
-    def remove(self, job_id: str) -> Waiting | None:
-        """Take a job out and answer it; None when it is not in."""
-        job = self.jobs.get(job_id)
-        if job is not None:
-            self._take_out(job)
-            self.slotted.discard(job_id)
-            self.held.discard(job_id)
-            self.barred.discard(job_id)
-        return job
+    def remove(self, job: Waiting) -> None:
+        """Take a job out that is in."""
+        self._take_out(job)
+        self.arrivals.pop(job.id, None)
+        for marked in (self.slotted, self.held, self.barred):
+            marked.discard(job.id)
 
     def _kind(self, job: Waiting) -> _Kind:
         return (job.shape, job.id in self.slotted, job.id in self.held)
@@ -169,82 +188,131 @@ class Line:
         del self.jobs[job.id]
         shapes = self.shapes[job.gpu_type]
         kind = self._kind(job)
-        shape_line = shapes[kind]
-        shape_line.remove(job, self._shares.get(job.owner, 0))
-        if not shape_line:
+        shape_queue = shapes[kind]
+        shape_queue.remove(job, self._shares.get(job.owner, 0))
+        if not shape_queue:
             del shapes[kind]
             if not shapes:
                 del self.shapes[job.gpu_type]
 
-    def mark_slotted(self, job_id: str, has_slot: bool) -> None:
-        """Note that a job in line has a slot now, or none any more."""
-        if has_slot == (job_id in self.slotted):
-            return
-        job = self.jobs[job_id]
-        self._take_out(job)
-        if has_slot:
-            self.slotted.add(job_id)
-        else:
-            self.slotted.discard(job_id)
-        self._put_in(job)
-
-    def hold_back(self, job_id: str) -> None:
-        """Hold back a job that a quota does not let start now."""
-        if job_id not in self.held:
-            job = self.jobs[job_id]
+    def give_slot(self, job: Waiting) -> None:
+        """Note that a job has a slot now."""
+        if job.id not in self.slotted:
+            self.arrivals.pop(job.id, None)
             self._take_out(job)
-            self.held.add(job_id)
+            self.slotted.add(job.id)
             self._put_in(job)
 
-    def let_go(self) -> None:
+    def take_slot(self, job: Waiting) -> None:
+        """Note that a job has no slot any more; it is considered again like one that arrived."""
+        if job.id in self.slotted:
+            self._take_out(job)
+            self.slotted.discard(job.id)
+            self._put_in(job)
+            self.arrivals[job.id] = job
+
+    def take_arrivals(self) -> set[str | None]:
+        """The requested types of all arrivals; a pass considers them now."""
+        arrived = {job.gpu_type for job in self.arrivals.values()}
+        self.arrivals.clear()
+        return arrived
+
+    def hold_back(self, job: Waiting) -> None:
+        """Hold back a job that a quota does not let start now."""
+        if job.id not in self.held:
+            self._take_out(job)
+            self.held.add(job.id)
+            self._put_in(job)
+
+    def bar(self, job: Waiting) -> None:
+        """Note that a quota would never let a job start: `hold_barred` holds it back."""
+        self.barred.add(job.id)
+
+    def hold_barred(self) -> None:
+        """Hold back all jobs that are barred."""
+        for job_id in self.barred - self.held:
+            self.hold_back(self.jobs[job_id])
+
+    def release_all(self) -> None:
         """Release all jobs that were held back."""
         self.barred.clear()
-        for job in [entry[3] for line in self._held_lines() for entry in line]:
-            self._let_go(job)
+        for job in [entry[3] for held_queue in self._held_queues() for entry in held_queue]:
+            self._release(job)
 
-    def let_some_go(self, limit: int) -> list[Waiting]:
-        """Release so many held-back jobs that have no slot and are not barred; returns them.
+    def release_some(self, limit: int) -> None:
+        """Release so many held-back jobs that have no slot and are not barred.
 
-        The next time goes on behind them, and begins anew after the last: everybody has their turn.
+        The next call goes on behind them, and begins anew after the last: every job has its turn.
         """
-        lines = [line for line in self._held_lines() if not line.slotted]
-        mark = self._let_go_after
-        parts = (islice(line.entries, line.first if mark is None else line.first_after(mark), None) for line in lines)
-        some = list(islice((entry for entry in merge(*parts) if entry[3].id not in self.barred), limit))
-        self._let_go_after = some[-1][:3] if len(some) == limit else None
+        queues = [
+            held_queue.after(self._released_after) for held_queue in self._held_queues() if not held_queue.slotted
+        ]
+        some = list(islice((entry for entry in merge(*queues) if entry[3].id not in self.barred), limit))
+        self._released_after = some[-1][:3] if len(some) == limit else None
         for entry in some:
-            self._let_go(entry[3])
-        return [entry[3] for entry in some]
+            self._release(entry[3])
 
-    def _held_lines(self) -> list[ShapeLine]:
-        return [line for shapes in self.shapes.values() for line in shapes.values() if line.held]
+    def _held_queues(self) -> list[ShapeQueue]:
+        return [shape_queue for shape_queue in self.all_shapes() if shape_queue.held]
 
-    def _let_go(self, job: Waiting) -> None:
+    def _release(self, job: Waiting) -> None:
         self._take_out(job)
         self.held.discard(job.id)
         self._put_in(job)
+        self.arrivals[job.id] = job
 
-    def shape_lines(self, gpu_type: str | None) -> list[ShapeLine]:
-        """The lines by shape of one requested type, without those who are held back."""
-        return [shape_line for shape_line in self.shapes.get(gpu_type, {}).values() if not shape_line.held]
+    def all_shapes(self) -> list[ShapeQueue]:
+        """The queues of all shapes."""
+        return [shape_queue for shapes in self.shapes.values() for shape_queue in shapes.values()]
+
+    def of_type(self, gpu_type: str | None) -> list[ShapeQueue]:
+        """The queues by shape of one requested type, without jobs that are held back."""
+        return [shape_queue for shape_queue in self.shapes.get(gpu_type, {}).values() if not shape_queue.held]
 
     def pieces(self, gpu_type: str | None) -> Counter[int]:
-        """Demand per node of the jobs that wait for one requested type: how many pieces of so many cards."""
-        found: Counter[int] = Counter()
-        for (shape, _, _), line in self.shapes.get(gpu_type, {}).items():
-            found[shape.gpus] += shape.nodes * len(line)
-        return found
+        """Demand per node of the jobs that wait for one requested type: how many pieces of so many GPUs."""
+        demand: Counter[int] = Counter()
+        for (shape, _, _), shape_queue in self.shapes.get(gpu_type, {}).items():
+            demand[shape.gpus] += shape.nodes * len(shape_queue)
+        return demand
 
     def in_order(self) -> Iterator[Waiting]:
         """All jobs in queue order."""
-        everything = [shape_line for shapes in self.shapes.values() for shape_line in shapes.values()]
-        for entry in merge(*everything):
+        for entry in merge(*self.all_shapes()):
             yield entry[3]
 
-    def horizon(self, gpu_type: str | None) -> Key | None:
-        """The key after which somebody unknown may come first in a requested type's line; None when all are known."""
-        if gpu_type not in self.ends:
-            return None
+    def _last_of(self, gpu_type: str | None) -> Key:
         end = self.ends[gpu_type]
         # Nothing is known of this queue, so a new job may come before any other.
         return end if end is not None else (-(2**63), 0)
+
+    def may_be_next(self, job: Waiting, gpu_type: str | None) -> bool:
+        """Whether no job outside memory that asks for this type can be ahead of a job."""
+        return gpu_type not in self.ends or job.key <= self._last_of(gpu_type)
+
+
+class SlotWalk:
+    """How far the search for earlier slots has come: it goes through jobs with a slot, a part of the queue at a time.
+
+    `gpu_types` are the types of the pools in which something was given back before it began; none when it is over.
+    """
+
+    def __init__(self) -> None:
+        self.gpu_types: frozenset[str] = frozenset()
+        self._after: Order | None = None
+
+    def begin(self, gpu_types: frozenset[str]) -> None:
+        """Begin at the start of the queue."""
+        self.gpu_types = gpu_types
+        self._after = None
+
+    def rest_of(self, shape_queue: ShapeQueue) -> Iterator[Entry]:
+        """The jobs of a shape that the walk has not come to."""
+        return shape_queue.after(self._after)
+
+    def go_on(self, last: Entry | None, *, over: bool) -> None:
+        """Remember the last job that was looked at in this part; `over` says that there are no more."""
+        if over:
+            self.gpu_types = frozenset()
+        elif self.gpu_types and last is not None:
+            self._after = last[:3] if self._after is None else max(last[:3], self._after)

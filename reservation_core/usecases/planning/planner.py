@@ -1,12 +1,14 @@
 """The planner's cycle: read what changed, decide a batch from memory, commit it in one fenced transaction.
 
-The picture in memory is a cache of the database. Whenever the database disagrees (a guard fails, a constraint refuses),
-it is thrown away and read anew; a periodic reload repairs whatever a lost message could have left wrong.
+The picture in memory begins as a snapshot of the database, to which changes are applied. Whenever the database
+disagrees (a guard fails, a constraint refuses), it is dropped and read anew; a periodic reload repairs whatever a lost
+message could have left wrong.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 
 import pydantic
 
@@ -14,8 +16,9 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.plan import Commitment, PlannedSlot, Start
+from reservation_core.domain.plan import PlannedSlot, Start, by_reservation
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.slot_decisions import lacks_slots
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import TransactionLostError
@@ -36,7 +39,7 @@ class PlannerRules:
 
     A job's range is `start_allowance` longer than the job.
 
-    The first `promises` of the line get slots. Every `estimate_every` at most `slot_batches` times `slot_batch` jobs
+    The first `promises` of the queue get slots. Every `estimate_every` at most `slot_batches` times `slot_batch` jobs
     are looked at for that, and starts go on between the batches. A batch is over after `slot_time`, too: meanwhile
     nothing else happens in this process. `policy` says on which nodes jobs start.
     """
@@ -67,6 +70,72 @@ class CycleOutcome:
     more: bool = False
 
 
+class Estimates(Enum):
+    """What the database says to waiting jobs, compared with the picture."""
+
+    CURRENT = "current"
+    STALE = "stale"
+    NONE = "none"
+    """It says nothing: no job waited when they were written. They are stale as soon as one waits."""
+
+
+@dataclass(slots=True)
+class Cadence:
+    """When the planner last did what it does from time to time, and what is left to do in this turn.
+
+    `batches_left` are the batches of slots that may follow in this turn while there are slots to come; None when all
+    that can be given are.
+    """
+
+    rules: PlannerRules
+    loaded_at: datetime | None = None
+    full_reads: int = 0
+    estimated_at: datetime | None = None
+    put_off_since: datetime | None = None
+    slots_at: datetime | None = None
+    batches_left: int | None = None
+
+    def is_reload_due(self, now: datetime) -> bool:
+        """Whether everything is to be read anew: now and then, and when messages come faster than they are read."""
+        due = self.loaded_at is None or now - self.loaded_at >= self.rules.reload_every
+        return due or self.full_reads > _FULL_READS
+
+    def begin_slots(self, now: datetime) -> bool:
+        """Begin a turn of giving slots if it is time."""
+        if self.slots_at is not None and now - self.slots_at < self.rules.estimate_every:
+            return False
+        self.slots_at = now
+        self.batches_left = self.rules.slot_batches
+        return True
+
+    def take_batch(self) -> bool:
+        """Begin a batch of slots; false when none is left in this turn."""
+        if not self.batches_left:
+            return False
+        self.batches_left -= 1
+        return True
+
+    def rest_from_slots(self) -> None:
+        """Give no more slots in this turn."""
+        if self.batches_left:
+            self.batches_left = 0
+
+    def are_estimates_due(self, now: datetime) -> bool:
+        """Whether it is time for estimates."""
+        return self.estimated_at is None or now - self.estimated_at >= self.rules.estimate_every
+
+    def puts_off_estimates(self, picture: CalendarPicture, now: datetime) -> bool:
+        """Whether the jobs that need an estimate are just being given slots.
+
+        Then their estimates are known in a moment; to compute them without slots takes long where many wait.
+        """
+        if self.batches_left is None or not lacks_slots(picture.common, self.rules.estimates):
+            self.put_off_since = None
+            return False
+        self.put_off_since = self.put_off_since or now
+        return now - self.put_off_since < _SLOTS_FIRST * self.rules.estimate_every
+
+
 @dataclass(slots=True)
 class _Inbox:
     """One batch of messages, sorted by what they ask for."""
@@ -85,16 +154,9 @@ class Planner:
         self._clock = clock
         self._epoch = epoch
         self._rules = rules
-        self._state: CalendarPicture | None = None
-        self._loaded_at: datetime | None = None
-        self._estimated_at: datetime | None = None
-        self._estimates_stale = True
-        self._told_nobody = False
-        self._slots_to_come = False
-        self._not_told_since: datetime | None = None
-        self._slots_at: datetime | None = None
-        self._slot_batches = 0
-        self._full_reads = 0
+        self._picture: CalendarPicture | None = None
+        self._cadence = Cadence(rules)
+        self._estimates = Estimates.STALE
         self._low_water = max(1, rules.window // 2)
         self._quota = QuotaGate(uow_factory, rules.estimate_every)
         self._shares: Mapping[int, int] = {}
@@ -103,14 +165,19 @@ class Planner:
         """Order equal priorities by these ranks of their owners, smallest first (see `fair_share.ranks`)."""
         if ranks != self._shares:
             self._shares = ranks
-            self._estimates_stale = True
-            if self._state is not None:
-                self._state.set_shares(ranks)
+            self._note_change()
+            if self._picture is not None:
+                self._picture.common.set_shares(ranks)
 
     def read_anew(self) -> None:
         """Drop the picture after a failure. The next cycle reads all of it from the database."""
-        self._state = None
-        self._slot_batches = 0
+        self._picture = None
+        self._cadence.rest_from_slots()
+
+    def _note_change(self) -> None:
+        """Note that waiting jobs may have another place or start than they were told."""
+        if self._estimates is Estimates.CURRENT:
+            self._estimates = Estimates.STALE
 
     async def cycle(self) -> CycleOutcome:
         """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
@@ -120,21 +187,20 @@ class Planner:
                 QueueName.GPU_JOBS, visibility=self._rules.visibility, limit=self._rules.messages
             )
         inbox = _sort(messages)
-        self._full_reads = self._full_reads + 1 if len(messages) == self._rules.messages else 0
-        state = await self._refreshed(inbox, now)
-        if await self._quota.look(state, now):
-            self._estimates_stale = True
-        starts = state.plan_starts(self._clock.now(), self._rules.batch)
-        if messages or starts:
-            self._estimates_stale = True
-        committed = await self._commit(state, starts, inbox)
+        self._cadence.full_reads = self._cadence.full_reads + 1 if len(messages) == self._rules.messages else 0
+        picture = await self._refreshed(inbox, now)
+        quotas_changed = await self._quota.look(picture.common, now)
+        starts = picture.plan_starts(self._clock.now(), self._rules.batch)
+        if quotas_changed or messages or starts:
+            self._note_change()
+        committed = await self._commit(picture, starts, inbox)
         if committed is None:
             return CycleOutcome(messages=len(messages), conflict=True, more=True)
         more = (
             len(messages) == self._rules.messages
             or len(starts) == self._rules.batch
             # The database holds more of the queue, and the part in memory is short.
-            or bool(state.needs_refill(self._low_water))
+            or bool(picture.common.needs_refill(self._low_water))
         )
         return CycleOutcome(committed, len(messages), more=more)
 
@@ -144,102 +210,88 @@ class Planner:
         Raises LostLeadershipError when another planner has taken over.
         """
         now = self._clock.now()
-        state = self._state
-        if state is None:
+        picture = self._picture
+        if picture is None:
             return False
-        if self._slots_at is None or now - self._slots_at >= self._rules.estimate_every:
-            self._slots_at = now
-            self._slot_batches = self._rules.slot_batches
-            await self._record_late_starts(state, now)
-        if not self._slot_batches:
+        if self._cadence.begin_slots(now):
+            await self._record_late_starts(picture, now)
+        if not self._cadence.take_batch():
             return False
-        self._slot_batches -= 1
         begun = self._clock.now()
-        plan = state.plan_slots(
+        plan = picture.plan_slots(
             now,
             self._rules.promises,
             self._rules.slot_batch,
             lambda: abs(self._clock.now() - begun) >= self._rules.slot_time,
         )
         if plan.slots:
-            self._estimates_stale = True
-            await self._commit_slots(state, plan.slots, now)
-        self._slots_to_come = plan.more
+            self._note_change()
+            await self._commit_slots(picture, plan.slots, now)
         if not plan.more:
-            self._slot_batches = 0
-        return bool(self._slot_batches)
+            self._cadence.batches_left = None
+        return bool(self._cadence.batches_left)
 
-    async def _record_late_starts(self, state: CalendarPicture, now: datetime) -> None:
-        late = state.late(now)
+    async def _record_late_starts(self, picture: CalendarPicture, now: datetime) -> None:
+        late = picture.late_starts(now)
         if late:
             async with self._uow(one_statement=True) as uow:
                 await uow.planning.record_late_starts(late, now)
                 uow.wake(Channel.EVENTS)
 
-    async def _commit_slots(self, state: CalendarPicture, slots: list[PlannedSlot], now: datetime) -> None:
+    async def _commit_slots(self, picture: CalendarPicture, slots: list[PlannedSlot], now: datetime) -> None:
         """Write slots; where the ledger refuses (a booking was made meanwhile), the picture is to be read anew."""
         try:
             async with self._uow(one_statement=all(slot.asker is None for slot in slots)) as uow:
                 allowed = await self._quota.permitted_slots(uow, slots, self._clock.now())
                 written = await uow.planning.commit_slots(self._epoch, allowed, now)
         except (CalendarConflictError, TransactionLostError):
-            self._state = None
+            self._picture = None
             return
         except BaseException:
             # The commit's outcome is unknown here; the database knows.
-            self._state = None
+            self._picture = None
             raise
         for slot in slots:
             if slot.id not in written:
-                state.forget_slot(slot.id)
-        if await self._know_refused(state):
+                picture.forget_slot(slot.id)
+        if await self._read_refused(picture):
             # Read the present state first.
-            self._slot_batches = 0
+            self._cadence.rest_from_slots()
 
     async def publish_estimates(self) -> None:
         """Write the estimates of waiting jobs, if the plan may have changed and they were not written just now."""
         now = self._clock.now()
-        state = self._state
-        due = self._estimated_at is None or now - self._estimated_at >= self._rules.estimate_every
-        if state is None or not due or not self._estimates_stale or self._are_given_slots(state, now):
+        picture = self._picture
+        if picture is None or not self._cadence.are_estimates_due(now):
             return
-        self._estimates_stale = False
-        self._estimated_at = now
-        estimates = state.estimates(now, self._rules.estimates)
-        if not estimates and self._told_nobody:
-            return  # nobody else tells anybody anything
-        self._told_nobody = False
+        if self._estimates is Estimates.CURRENT or (self._estimates is Estimates.NONE and not picture.has_waiting):
+            return
+        if self._cadence.puts_off_estimates(picture, now):
+            return
+        self._cadence.estimated_at = now
+        estimates = picture.estimate_waits(now, self._rules.estimates)
+        if not estimates and self._estimates is Estimates.NONE:
+            return
+        self._estimates = Estimates.STALE
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
-        self._told_nobody = not estimates
-
-    def _are_given_slots(self, state: CalendarPicture, now: datetime) -> bool:
-        """Whether the jobs that need an estimate are just being given slots.
-
-        Then what they are told is known in a moment; to reckon it without slots takes long where many wait.
-        """
-        if not self._slots_to_come or not state.lacks_slots(self._rules.estimates):
-            self._not_told_since = None
-            return False
-        self._not_told_since = self._not_told_since or now
-        return now - self._not_told_since < _SLOTS_FIRST * self._rules.estimate_every
+        self._estimates = Estimates.CURRENT if estimates else Estimates.NONE
 
     async def _refreshed(self, inbox: _Inbox, now: datetime) -> CalendarPicture:
         """Return the picture, updated with the rows that the messages point to."""
-        state = self._state
-        due = self._loaded_at is None or now - self._loaded_at >= self._rules.reload_every
-        if state is None or due or self._full_reads > _FULL_READS:
+        picture = self._picture
+        if picture is None or self._cadence.is_reload_due(now):
             return await self._reload(now)
         if inbox.ids or inbox.inventory:
             async with self._uow(one_statement=True) as uow:
                 if inbox.inventory:
-                    state.set_nodes(await uow.planning.nodes())
-                await self._apply_changed(uow, state, inbox.ids)
-        for gpu_type, after in state.needs_refill(self._low_water):
+                    picture.set_nodes(await uow.planning.nodes())
+                await self._apply_changed(uow, picture, inbox.ids)
+        for gpu_type, after in picture.common.needs_refill(self._low_water):
             async with self._uow() as uow:
                 jobs = await uow.planning.more_waiting(gpu_type, after, self._rules.window, self._rules.start_allowance)
-            state.refill(gpu_type, jobs, complete=len(jobs) < self._rules.window)
-        return state
+            picture.common.refill(gpu_type, jobs, complete=len(jobs) < self._rules.window)
+        return picture
 
     async def _reload(self, now: datetime) -> CalendarPicture:
         # News of a freed card stands in the queue behind all that was submitted before: after an outage, behind a
@@ -250,43 +302,39 @@ class Planner:
                 forgotten = await uow.planning.forget_messages(self._epoch, _FORGOTTEN_AT_ONCE)
             if forgotten < _FORGOTTEN_AT_ONCE:
                 break
-        self._full_reads = 0
+        self._cadence.full_reads = 0
         async with self._uow() as uow:
-            seen = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
-        self._state = CalendarPicture(
-            seen.nodes, seen.commitments, seen.waiting, seen.complete_types, self._rules.policy
-        )
-        self._state.set_shares(self._shares)
+            snapshot = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
+        picture = self._picture = CalendarPicture(snapshot, self._rules.policy)
+        picture.common.set_shares(self._shares)
         self._quota.begin()
-        self._loaded_at = now
-        self._estimates_stale = True
-        return self._state
+        self._cadence.loaded_at = now
+        self._note_change()
+        return picture
 
-    async def _know_refused(self, state: CalendarPicture) -> bool:
+    async def _read_refused(self, picture: CalendarPicture) -> bool:
         """Read again the jobs that quotas refused, which the picture counts as started; true when there were any."""
         refused = self._quota.take_refused()
         if refused:
             async with self._uow(one_statement=True) as uow:
-                await self._apply_changed(uow, state, refused, refused)
+                await self._apply_changed(uow, picture, refused, refused)
         return bool(refused)
 
     async def _apply_changed(
-        self, uow: UnitOfWork, state: CalendarPicture, ids: list[str], slotted: Sequence[str] = ()
+        self, uow: UnitOfWork, picture: CalendarPicture, ids: list[str], slotted: Sequence[str] = ()
     ) -> None:
         """Read these jobs again; `slotted` of them may have slots that the picture does not know."""
         if not ids:
             return
         waiting, commitments = await uow.planning.changed(
-            ids, self._rules.start_allowance, [*state.slotted(ids), *slotted]
+            ids, self._rules.start_allowance, [*picture.slotted(ids), *slotted]
         )
-        in_line = {job.id: job for job in waiting}
-        held: dict[str, list[Commitment]] = {}
-        for commitment in commitments:
-            held.setdefault(commitment.reservation_id, []).append(commitment)
+        in_queue = {job.id: job for job in waiting}
+        rows = by_reservation(commitments)
         for reservation_id in ids:
-            state.set_reservation(reservation_id, in_line.get(reservation_id), held.get(reservation_id, ()))
+            picture.set_reservation(reservation_id, in_queue.get(reservation_id), rows.get(reservation_id, ()))
 
-    async def _commit(self, state: CalendarPicture, starts: list[Start], inbox: _Inbox) -> int | None:
+    async def _commit(self, picture: CalendarPicture, starts: list[Start], inbox: _Inbox) -> int | None:
         """Write the plan and forget its messages; None when the ledger refused and the picture is to be read anew."""
         if not (starts or inbox.handled or inbox.broken):
             return 0
@@ -298,16 +346,16 @@ class Planner:
                     uow.wake(Channel.POD_OPERATIONS)
                     uow.wake(Channel.EVENTS)
         except (CalendarConflictError, TransactionLostError):
-            self._state = None
+            self._picture = None
             return None
         except BaseException:
             # The commit's outcome is unknown here; the database knows.
-            self._state = None
+            self._picture = None
             raise
         for start in starts:
             if start.id not in outcome.started:
-                state.set_reservation(start.id, None, ())
-        await self._know_refused(state)
+                picture.set_reservation(start.id, None, ())
+        await self._read_refused(picture)
         if inbox.broken:
             await self._set_aside(inbox.broken)
         return len(outcome.started)

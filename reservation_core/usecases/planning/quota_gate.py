@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.plan import Asker, PlannedSlot, Start
-from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_rulings import Ruling, counts_hours, limits_starts
@@ -55,14 +55,14 @@ class QuotaGate:
         self._refused.clear()
         return refused
 
-    async def look(self, state: CalendarPicture, now: datetime) -> bool:
-        """Tell the picture what holds by now; true when that changes what those who wait may be told."""
+    async def look(self, picture: Picture, now: datetime) -> bool:
+        """Bring the picture's quotas up to date; true when that may change the estimates of waiting jobs."""
         changed = False
         if self._read_at is None or now - self._read_at >= self._every:
             self._read_at = now
-            changed = await self._read(state, now)
+            changed = await self._read(picture, now)
         if self._binds:
-            await self._learn_names(state.owners)
+            await self._learn_names(picture.queue.owners)
         return changed
 
     async def permitted_starts(self, uow: UnitOfWork, starts: Sequence[Start], now: datetime) -> list[Start]:
@@ -121,7 +121,7 @@ class QuotaGate:
             holdings += await uow.policies.spent_by_all(week_start(now), now, owners, projects)
         return Ruling(policy, self._names, holdings)
 
-    async def _read(self, state: CalendarPicture, now: datetime) -> bool:
+    async def _read(self, picture: Picture, now: datetime) -> bool:
         async with self._uow(one_statement=True) as uow:
             revision = await uow.policies.revision()
             if revision != self._revision:
@@ -135,10 +135,10 @@ class QuotaGate:
         anew = self._told != self._revision
         if anew:
             if self._binds:
-                await self._learn_names(state.owners)
-            state.set_quotas(QuotaBook(self._policy, self._names) if self._binds else None)
+                await self._learn_names(picture.queue.owners)
+            picture.set_quotas(QuotaBook(self._policy, self._names) if self._binds else QuotaBook(NO_POLICY, {}))
             self._told = self._revision
-        return state.note_held(holdings) or anew
+        return picture.note_held(holdings) or anew
 
     async def _spent_by_all(self, uow: UnitOfWork, now: datetime) -> tuple[Holding, ...]:
         """A week's history is long, and changes little in a minute: who starts is counted to the second anyway."""

@@ -21,8 +21,16 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.lifecycle import ALLOCATION
 from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.plan import Commitment, LateStart, PlannedSlot, Start, WaitEstimate, Waiting
-from reservation_core.ports.planning.planning import LostLeadershipError, PlanningSnapshot, PlanOutcome
+from reservation_core.domain.plan import (
+    Commitment,
+    LateStart,
+    PlannedSlot,
+    PlanningSnapshot,
+    Start,
+    WaitEstimate,
+    Waiting,
+)
+from reservation_core.ports.planning.planning import LostLeadershipError, PlanOutcome
 
 _FIRST = (-(2**31), 0)
 

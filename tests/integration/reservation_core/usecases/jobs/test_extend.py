@@ -14,7 +14,8 @@ from reservation_core.domain.errors import (
     StaleVersionError,
 )
 from reservation_core.domain.model import JobStatus, Role
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
@@ -81,8 +82,7 @@ async def test_a_plan_made_before_an_extension_does_not_undo_it(world: World) ->
     async with world.uow() as uow:
         assert await uow.planning.acquire("test", HOUR) == planner_epoch
         seen = await uow.planning.snapshot(10, ALLOWANCE)
-    state = PlanningState(seen.nodes, seen.commitments, seen.waiting, seen.complete_types)
-    starts = state.plan_starts(world.clock.now(), 10)
+    starts = plan_starts(Picture(seen), world.clock.now(), 10)
     assert [start.id for start in starts] == [job_id]
     await extended(world, job_id)
     async with world.uow() as uow:

@@ -145,12 +145,12 @@ async def test_a_held_back_job_that_is_cancelled_does_not_come_back(bookings: Bo
     async with world.uow() as uow:
         await cancel(uow, world.who, job, None, world.clock.now())
     await planner.cycle()
-    assert planner._state is not None
-    assert planner._state.estimates(START, 10) == []
+    assert planner._picture is not None
+    assert planner._picture.estimate_waits(START, 10) == []
     async with world.uow() as uow:
         await uow.policies.delete_rules([Scope()])
     await planner.cycle()
-    assert job not in planner._state.in_line
+    assert job not in planner._picture.common.queue.jobs
 
 
 async def test_a_booking_counts_while_a_job_would_run_and_not_before(bookings: BookingWorld) -> None:

@@ -26,6 +26,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     choices,
     fits_at,
     is_free,
+    snapshot,
     types_for,
 )
 
@@ -68,7 +69,7 @@ class Simulation:
         self.policy = policy
         self.oracle = oracle
         placement = chance.choice(list(PlacementPolicy))
-        self.planner = CalendarPicture(nodes, (), (), frozenset({None, *TYPES, "t4"}), placement)
+        self.planner = CalendarPicture(snapshot(nodes, (), ()), placement)
         self.now = EVE
         self.cards = {gpu.id: gpu for node in nodes for gpu in node.gpus}
         self.waiting: dict[str, Waiting] = {}
@@ -83,7 +84,7 @@ class Simulation:
         self.made = 0
         self.refused = 0
         if not policy.is_empty:
-            self.planner.set_quotas(QuotaBook(policy, NAMES))
+            self.planner.common.set_quotas(QuotaBook(policy, NAMES))
 
     # --- what is true ---
 
@@ -153,7 +154,7 @@ class Simulation:
             held = [
                 holding for holding in self.holdings() if holding.reservation_id and holding.reservation_id not in waits
             ]
-            self.planner.note_held([*held, *self.spent])
+            self.planner.common.note_held([*held, *self.spent])
         for _ in range(MANY):
             starts = self.planner.plan_starts(self.now, self.limit)
             for start in starts:
@@ -293,7 +294,7 @@ class Simulation:
             case "unbook" if self.booked:
                 self._unbook(chance.choice(list(self.booked)))
             case "shares":
-                self.planner.set_shares({owner: chance.randint(0, 2) for owner in NAMES})
+                self.planner.common.set_shares({owner: chance.randint(0, 2) for owner in NAMES})
             case "pass_time":
                 until = self.now + chance.randint(1, 3) * MINUTE
                 while self.now < until:

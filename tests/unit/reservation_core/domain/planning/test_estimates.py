@@ -25,6 +25,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     held,
     job,
     node,
+    snapshot,
 )
 
 MANY = 1000
@@ -92,7 +93,7 @@ class Life:
         self.started: dict[str, datetime] = {}
         self.now = T0
         rows = [row for its in self.rows.values() for row in its]
-        self.planner = CalendarPicture(world.nodes, rows, (), frozenset({None, *TYPES, "t4"}))
+        self.planner = CalendarPicture(snapshot(world.nodes, rows, ()))
 
     def run(self, until: datetime) -> None:
         """Everything up to this time."""
@@ -131,7 +132,7 @@ class Life:
             plan = self.planner.plan_slots(self.now, MANY, MANY)
             self.slots.update({slot.id: slot.start for slot in plan.slots})
             more = plan.more
-        for estimate in self.planner.estimates(self.now, MANY):
+        for estimate in self.planner.estimate_waits(self.now, MANY):
             assert estimate.position >= 1
             self.told.setdefault(estimate.id, estimate.estimated_start_at)
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from reservation_core.domain.calendar import length_micros, to_micros, to_moment
 from reservation_core.domain.model import Gpu, Node, ReasonCode
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.planning.wait_estimates import estimate_waits
 from reservation_core.domain.pools.waiting_reasons import Capacity
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
@@ -27,6 +29,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     held,
     job,
     node,
+    snapshot,
     types_for,
     worlds,
 )
@@ -57,16 +60,16 @@ def test_what_could_ever_run_is_what_exhaustive_search_finds(world: World) -> No
 @given(worlds())
 def test_earliest_fit_is_the_oracles(world: World) -> None:
     state = world.state()
-    state._catch_up(T0)
+    state.catch_up(T0)
     for wanted in world.waiting:
         length = length_micros(wanted.length)
         for listed_type in types_for(world.nodes, wanted):
             expected = earliest(world.nodes, world.commitments, wanted, listed_type, T0)
-            pool = state._pools.get(listed_type)
-            if pool is None or pool not in state._reach.pools_for(wanted.gpu_type, wanted.shape):
+            pool = state.pools.by_type.get(listed_type)
+            if pool is None or pool not in state.pools.reach.pools_for(wanted.gpu_type, wanted.shape):
                 assert expected is None
                 continue
-            never = state._reach.avoided(pool, wanted).never
+            never = state.pools.reach.avoided(pool, wanted).never
             found = pool.earliest(wanted.gpus, wanted.nodes, length, to_micros(T0), never)
             assert (None if found is None else to_moment(found)) == expected
 
@@ -76,7 +79,7 @@ def test_earliest_fit_is_the_oracles(world: World) -> None:
 def test_starts_are_lawful_and_nobody_is_given_what_another_has(world: World) -> None:
     by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
     rows = list(world.commitments)
-    starts = world.state().plan_starts(T0, FOREVER_LIMIT)
+    starts = plan_starts(world.state(), T0, FOREVER_LIMIT)
     assert len({start.id for start in starts}) == len(starts)
     for start in starts:
         check_start(world.nodes, rows, by_id[start.id], start, T0)
@@ -87,10 +90,10 @@ def test_starts_are_lawful_and_nobody_is_given_what_another_has(world: World) ->
 @given(worlds())
 def test_backfill_never_delays_the_head_of_the_line(world: World) -> None:
     state = world.state()
-    starts = state.plan_starts(T0, FOREVER_LIMIT)
+    starts = plan_starts(state, T0, FOREVER_LIMIT)
     by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
     left = sorted(
-        (waiting_job for waiting_job in world.waiting if waiting_job.id in state._line.jobs),
+        (waiting_job for waiting_job in world.waiting if waiting_job.id in state.queue.jobs),
         key=lambda waiting_job: waiting_job.key,
     )
     left = [waiting_job for waiting_job in left if not unplaceable(world, waiting_job)]
@@ -106,11 +109,11 @@ def test_backfill_never_delays_the_head_of_the_line(world: World) -> None:
     if all(waiting_job.gpu_type is not None for waiting_job in left):
         for gpu_type in {waiting_job.gpu_type for waiting_job in left if waiting_job.gpu_type}:
             head = next(waiting_job for waiting_job in left if waiting_job.gpu_type == gpu_type)
-            assert state._heads[gpu_type].job == head
+            assert state.heads.jobs[gpu_type] == head
     # And for every head that the planner has.
-    for gpu_type, its in state._heads.items():
-        expected = earliest(world.nodes, before(its.job), its.job, gpu_type, T0)
-        assert earliest(world.nodes, after, its.job, gpu_type, T0) == expected
+    for gpu_type, its in state.heads.jobs.items():
+        expected = earliest(world.nodes, before(its), its, gpu_type, T0)
+        assert earliest(world.nodes, after, its, gpu_type, T0) == expected
         assert expected is not None
         assert expected > T0
 
@@ -119,30 +122,30 @@ def test_backfill_never_delays_the_head_of_the_line(world: World) -> None:
 @given(worlds())
 def test_nobody_is_left_who_may_start(world: World) -> None:
     state = world.state()
-    starts = state.plan_starts(T0, FOREVER_LIMIT)
-    assert state.plan_starts(T0, FOREVER_LIMIT) == []
+    starts = plan_starts(state, T0, FOREVER_LIMIT)
+    assert plan_starts(state, T0, FOREVER_LIMIT) == []
     rows = [*world.commitments, *(row for start in starts for row in commitments_of(start))]
-    for wanted in state._line.jobs.values():
+    for wanted in state.queue.jobs.values():
         for gpu_type in types_for(world.nodes, wanted):
-            head = state._heads.get(gpu_type)
-            if head is None or head.job == wanted:
+            head = state.heads.jobs.get(gpu_type)
+            if head is None or head == wanted:
                 assert not fits_at(world.nodes, rows, wanted, gpu_type, T0, T0)
                 continue
             if unplaceable(world, wanted) or not any(choices(world.nodes, wanted, gpu_type)):
                 continue
             if wanted.gpu_type is not None:
-                assert head.job.key < wanted.key
-            pool = state._pools[gpu_type]
-            shadow = state._shadow(pool, to_micros(T0))
+                assert head.key < wanted.key
+            pool = state.pools.by_type[gpu_type]
+            shadow = state.heads.shadow(pool, to_micros(T0))
             assert shadow is not None
             start = to_moment(shadow.start)
             promised = [
-                Commitment("shadow", card.placed.gpu_id, start, start + head.job.length, False)
+                Commitment("shadow", card.placed.gpu_id, start, start + head.length, False)
                 for position, mask in shadow.cards.items()
                 for card in pool.nodes[position].cards
                 if card.bit & mask
             ]
-            assert len(promised) == head.job.gpus * head.job.nodes
+            assert len(promised) == head.gpus * head.nodes
             assert not fits_at(world.nodes, [*rows, *promised], wanted, gpu_type, T0, T0)
 
 
@@ -150,10 +153,10 @@ def test_nobody_is_left_who_may_start(world: World) -> None:
 @given(worlds())
 def test_estimates_are_possible_in_order_and_exact_for_the_first(world: World) -> None:
     state = world.state()
-    state.plan_starts(T0, FOREVER_LIMIT)
-    rows = [row for _ in state._pools.values() for row in _rows_of(state)]
-    estimates = state.estimates(T0, FOREVER_LIMIT)
-    line = sorted(state._line.jobs.values(), key=lambda listed_job: listed_job.key)
+    plan_starts(state, T0, FOREVER_LIMIT)
+    rows = [row for _ in state.pools.by_type.values() for row in _rows_of(state)]
+    estimates = estimate_waits(state, T0, FOREVER_LIMIT)
+    line = sorted(state.queue.jobs.values(), key=lambda listed_job: listed_job.key)
     assert [estimate.id for estimate in estimates] == [listed_job.id for listed_job in line]
     types = [job.gpu_type for job in line]
     assert [estimate.position for estimate in estimates] == [
@@ -180,16 +183,16 @@ def test_estimates_are_possible_in_order_and_exact_for_the_first(world: World) -
         latest[alike] = estimate.estimated_start_at
 
 
-def _rows_of(state: PlanningState) -> list[Commitment]:
+def _rows_of(state: Picture) -> list[Commitment]:
     return [
         Commitment(reservation_id, gpu_id, to_moment(start), to_moment(end), is_held)
-        for reservation_id, rows in state._ledger.by_reservation.items()
+        for reservation_id, rows in state.ledger.by_reservation.items()
         for gpu_id, (start, end, is_held, _) in rows
     ]
 
 
 def run_to_the_end(
-    world: World, state: PlanningState, until: timedelta, *, overrun: timedelta = timedelta(0)
+    world: World, state: Picture, until: timedelta, *, overrun: timedelta = timedelta(0)
 ) -> dict[str, datetime]:
     """Let everything run for its full length, a minute at a time; answers when each job started.
 
@@ -204,13 +207,13 @@ def run_to_the_end(
     for row in world.commitments:
         ledger.setdefault(row.reservation_id, []).append(row)
     now = T0
-    while now <= T0 + until and state._line.jobs:
+    while now <= T0 + until and state.queue.jobs:
         for reservation_id, rows in list(ledger.items()):
             left = [row for row in rows if max(row.end, T0 + overrun * row.held) > now]
             if len(left) < len(rows):
                 ledger[reservation_id] = left
                 state.set_reservation(reservation_id, None, left)
-        while starts := state.plan_starts(now, 2):
+        while starts := plan_starts(state, now, 2):
             for start in starts:
                 rows = [row for rows in ledger.values() for row in rows]
                 check_start(world.nodes, rows, by_id[start.id], start, now)
@@ -222,18 +225,16 @@ def run_to_the_end(
                 _refill(world, state, gpu_type, after, set(started))
         for gpu_type, after in state.needs_refill(2):
             _refill(world, state, gpu_type, after, set(started))
-        if not state._dirty:
+        if not state.pools.dirty:
             if now + MINUTE >= T0 + overrun:
-                estimates = state.estimates(now, FOREVER_LIMIT)
+                estimates = estimate_waits(state, now, FOREVER_LIMIT)
                 told = [(estimate.id, when) for estimate in estimates if (when := estimate.estimated_start_at)]
                 latest.update({first: min(when, latest.get(first, when)) for first, when in told[:1]})
             now += MINUTE
     return started
 
 
-def _refill(
-    world: World, state: PlanningState, gpu_type: str | None, after: tuple[int, int] | None, gone: set[str]
-) -> None:
+def _refill(world: World, state: Picture, gpu_type: str | None, after: tuple[int, int] | None, gone: set[str]) -> None:
     rest = sorted(
         (
             waiting_job
@@ -256,10 +257,12 @@ def check_the_first_is_told_the_latest(world: World, limit: int, overrun: timede
     state = world.state()
     rows = list(world.commitments)
     at_once: set[str] = set()
-    while starts := state.plan_starts(T0, limit):
+    while starts := plan_starts(state, T0, limit):
         at_once |= {start.id for start in starts}
         rows += [row for start in starts for row in commitments_of(start)]
-    told = [estimate for estimate in state.estimates(T0, FOREVER_LIMIT) if estimate.estimated_start_at is not None]
+    told = [
+        estimate for estimate in estimate_waits(state, T0, FOREVER_LIMIT) if estimate.estimated_start_at is not None
+    ]
     left = World(
         world.nodes, tuple(rows), tuple(waiting_job for waiting_job in world.waiting if waiting_job.id not in at_once)
     )
@@ -312,11 +315,15 @@ def test_an_overrun_that_ends_puts_off_nobody_who_was_told(overrun: int, anew: b
 def test_who_is_told_what_depends_on_which_overruns_have_ended_by_the_time_of_the_starts() -> None:
     world = OVERRUN_FREED_AT_ONCE
     state = world.state()
-    assert len(state.plan_starts(T0, FOREVER_LIMIT)) == 4
-    assert [(estimate.id, estimate.estimated_start_at) for estimate in state.estimates(T0, 10)] == [("job-5", at(1))]
+    assert len(plan_starts(state, T0, FOREVER_LIMIT)) == 4
+    assert [(estimate.id, estimate.estimated_start_at) for estimate in estimate_waits(state, T0, 10)] == [
+        ("job-5", at(1))
+    ]
     ended = World(world.nodes, world.commitments[1:], world.waiting).state()
-    assert len(ended.plan_starts(T0, FOREVER_LIMIT)) == 4
-    assert [(estimate.id, estimate.estimated_start_at) for estimate in ended.estimates(T0, 10)] == [("job-5", at(2))]
+    assert len(plan_starts(ended, T0, FOREVER_LIMIT)) == 4
+    assert [(estimate.id, estimate.estimated_start_at) for estimate in estimate_waits(ended, T0, 10)] == [
+        ("job-5", at(2))
+    ]
 
 
 @examples(300, suppress_health_check=list(HealthCheck))
@@ -329,7 +336,7 @@ def test_single_gpu_jobs_start_exactly_when_they_were_told(world: World, minutes
     # With bookings on the calendar equal starts on different cards are not equally good for those behind.
     rows = tuple(row for row in world.commitments if row.start <= T0 < row.end)
     world = World(world.nodes, rows, alike)
-    told = {estimate.id: estimate.estimated_start_at for estimate in world.state().estimates(T0, FOREVER_LIMIT)}
+    told = {estimate.id: estimate.estimated_start_at for estimate in estimate_waits(world.state(), T0, FOREVER_LIMIT)}
     started = run_to_the_end(world, world.state(), timedelta(minutes=150))
     assert {key: value for key, value in told.items() if value is not None} == started
 
@@ -344,6 +351,6 @@ def test_a_window_on_the_line_loses_nobody(world: World) -> None:
         if seen[other_waiting_job.gpu_type] <= 2:
             window.append(other_waiting_job)
     complete = frozenset(gpu_type for gpu_type, count in seen.items() if count <= 2)
-    state = PlanningState(world.nodes, world.commitments, window, complete)
+    state = Picture(snapshot(world.nodes, world.commitments, window, complete))
     started = run_to_the_end(world, state, timedelta(minutes=300))
     assert started.keys() == {waiting_job.id for waiting_job in world.waiting if not unplaceable(world, waiting_job)}

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition, Node
 from reservation_core.domain.plan import Commitment
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.planning.wait_estimates import estimate_waits
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
@@ -22,6 +24,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     job,
     jobs,
     node,
+    snapshot,
     worlds,
 )
 
@@ -49,7 +52,7 @@ class Told:
         self.next_seq = 100
         self.planner = world.state()
 
-    def afresh(self) -> PlanningState:
+    def afresh(self) -> Picture:
         rows = tuple(row for rows in self.ledger.values() for row in rows)
         return World(self.nodes, rows, tuple(self.waiting.values())).state()
 
@@ -59,8 +62,8 @@ class Told:
 
     def plan(self, limit: int) -> None:
         rows = [row for rows in self.ledger.values() for row in rows]
-        expected = self.afresh().plan_starts(self.now, limit)
-        starts = self.planner.plan_starts(self.now, limit)
+        expected = plan_starts(self.afresh(), self.now, limit)
+        starts = plan_starts(self.planner, self.now, limit)
         assert starts == expected
         for start in starts:
             check_start(self.nodes, rows, self.waiting.pop(start.id), start, self.now)
@@ -144,89 +147,89 @@ def test_deltas_lead_to_the_same_decisions_as_a_fresh_look(
     told.plan(100)
     told.now += MINUTE
     told.plan(100)
-    assert told.planner.estimates(told.now, 100) == told.afresh().estimates(told.now, 100)
+    assert estimate_waits(told.planner, told.now, 100) == estimate_waits(told.afresh(), told.now, 100)
 
 
 def test_a_window_takes_in_nobody_from_beyond_its_end() -> None:
     line = [job(seq, minutes=5) for seq in range(1, 7)]
-    state = PlanningState([node("a", 1)], [], line[:2], frozenset())
+    state = Picture(snapshot([node("a", 1)], [], line[:2], frozenset()))
     state.set_reservation("job-6", line[5], ())
-    assert [start.id for start in state.plan_starts(T0, 10)] == ["job-1"]
+    assert [start.id for start in plan_starts(state, T0, 10)] == ["job-1"]
     assert state.needs_refill(1) == []
     assert state.needs_refill(2) == [("h100", (0, 2))]
     state.refill("h100", line[2:4], complete=False)
     assert state.needs_refill(4) == [("h100", (0, 4))]
     state.refill("h100", line[4:], complete=True)
     assert state.needs_refill(100) == []
-    assert [estimate.id for estimate in state.estimates(T0, 10)] == ["job-2", "job-3", "job-4", "job-5", "job-6"]
+    assert [estimate.id for estimate in estimate_waits(state, T0, 10)] == ["job-2", "job-3", "job-4", "job-5", "job-6"]
 
 
 def test_nobody_passes_those_who_are_not_in_memory_yet() -> None:
     line = [job(seq, minutes=5) for seq in range(1, 5)]
     any_type = job(10, gpu_type=None)
-    state = PlanningState([node("a", 4)], [], [*line[:2], any_type], frozenset({None}))
-    assert [start.id for start in state.plan_starts(T0, 10)] == ["job-1", "job-2"]
+    state = Picture(snapshot([node("a", 4)], [], [*line[:2], any_type], frozenset({None})))
+    assert [start.id for start in plan_starts(state, T0, 10)] == ["job-1", "job-2"]
     state.refill("h100", line[2:], complete=True)
-    assert [start.id for start in state.plan_starts(T0, 10)] == ["job-3", "job-4"]
+    assert [start.id for start in plan_starts(state, T0, 10)] == ["job-3", "job-4"]
 
 
 def test_a_window_full_of_jobs_that_can_never_run_is_refilled() -> None:
     line = [*(job(seq, 8) for seq in range(1, 5)), job(5)]
-    state = PlanningState([node("a", 4)], [], line[:4], frozenset())
-    assert state.plan_starts(T0, 10) == []
+    state = Picture(snapshot([node("a", 4)], [], line[:4], frozenset()))
+    assert plan_starts(state, T0, 10) == []
     assert state.needs_refill(1) == [("h100", (0, 4))]
     state.refill("h100", line[4:], complete=True)
-    assert [start.id for start in state.plan_starts(T0, 10)] == ["job-5"]
+    assert [start.id for start in plan_starts(state, T0, 10)] == ["job-5"]
 
 
 def test_a_refill_does_not_bring_back_who_has_started() -> None:
-    state = PlanningState([node("a", 2)], [], [job(1), job(2, 2)], frozenset())
-    assert [start.id for start in state.plan_starts(T0, 10)] == ["job-1"]
+    state = Picture(snapshot([node("a", 2)], [], [job(1), job(2, 2)], frozenset()))
+    assert [start.id for start in plan_starts(state, T0, 10)] == ["job-1"]
     state.refill("h100", [job(1), job(2, 2), job(3)], complete=True)
-    assert [estimate.id for estimate in state.estimates(T0, 10)] == ["job-2", "job-3"]
+    assert [estimate.id for estimate in estimate_waits(state, T0, 10)] == ["job-2", "job-3"]
 
 
 def test_who_just_arrived_in_one_pool_starts_in_order_with_who_was_let_in_in_another() -> None:
     nodes = (node("a", 1), node("b", 1, "a100", first_id=10))
     state = World(nodes, (held("r0", 0, -5, 60),), (job(2),)).state()
-    assert state.plan_starts(T0, 10) == []
+    assert plan_starts(state, T0, 10) == []
     state.set_reservation("job-1", job(1, gpu_type="a100"), ())
     state.set_reservation("r0", None, ())
-    assert [start.id for start in state.plan_starts(T0, 1)] == ["job-1"]
-    assert [start.id for start in state.plan_starts(T0, 1)] == ["job-2"]
+    assert [start.id for start in plan_starts(state, T0, 1)] == ["job-1"]
+    assert [start.id for start in plan_starts(state, T0, 1)] == ["job-2"]
 
 
 def test_telling_the_same_again_changes_nothing() -> None:
     state = World((node("a", 2),), (), (job(1), job(2, 2))).state()
-    (start,) = state.plan_starts(T0, 10)
+    (start,) = plan_starts(state, T0, 10)
     state.set_reservation("job-1", None, commitments_of(start))
     state.set_reservation("job-2", job(2, 2), ())
     state.set_nodes((node("a", 2),))
     state.set_reservation("job-9", None, ())
-    assert not state._dirty
-    assert not state._arrivals
-    assert state.plan_starts(T0, 10) == []
+    assert not state.pools.dirty
+    assert not state.queue.arrivals
+    assert plan_starts(state, T0, 10) == []
 
 
 def test_releases_in_the_order_of_the_line_whatever_was_cancelled() -> None:
     rows = [held(f"r{card}", card, -5, 60) for card in range(2)]
     state = World((node("a", 2),), tuple(rows), tuple(job(seq) for seq in range(1, 6))).state()
-    assert state.plan_starts(T0, 10) == []
+    assert plan_starts(state, T0, 10) == []
     state.set_reservation("job-1", None, ())
     state.set_reservation("job-3", None, ())
     state.set_reservation("r0", None, ())
-    assert [start.id for start in state.plan_starts(at(1), 10)] == ["job-2"]
+    assert [start.id for start in plan_starts(state, at(1), 10)] == ["job-2"]
     state.set_reservation("r1", None, ())
-    assert [start.id for start in state.plan_starts(at(2), 10)] == ["job-4"]
+    assert [start.id for start in plan_starts(state, at(2), 10)] == ["job-4"]
 
 
 def test_edges_of_rows_that_went_early_do_not_pile_up() -> None:
     state = World((node("a", 1),), (), ()).state()
     for seq in range(10_000):
         state.set_reservation(f"job-{seq}", job(seq), ())
-        (start,) = state.plan_starts(T0, 1)
+        (start,) = plan_starts(state, T0, 1)
         state.set_reservation(start.id, None, ())
-    assert len(state._ledger._edges) < 5_000
+    assert len(state.ledger._edges) < 5_000
 
 
 def test_a_long_line_is_kept_in_order_when_its_front_leaves() -> None:
@@ -235,4 +238,4 @@ def test_a_long_line_is_kept_in_order_when_its_front_leaves() -> None:
     for seq in range(3_000):
         state.set_reservation(f"job-{seq}", None, ())
     state.set_reservation("job-2000", line[2_000], ())
-    assert [estimate.id for estimate in state.estimates(T0, 2)] == ["job-2000", "job-3000"]
+    assert [estimate.id for estimate in estimate_waits(state, T0, 2)] == ["job-2000", "job-3000"]

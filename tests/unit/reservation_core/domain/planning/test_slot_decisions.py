@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.model import GpuCondition
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
-from reservation_core.domain.planning.slot_decisions import LAPSED, UNUSABLE
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.slot_decisions import LAPSED, UNUSABLE, late_starts, plan_slots
+from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.planning.wait_estimates import estimate_waits
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
@@ -35,13 +37,13 @@ def rows_of(slot: PlannedSlot) -> list[Commitment]:
     return [Commitment(slot.id, gpu.gpu_id, slot.start, slot.end, False, planned=True) for gpu in slot.gpus]
 
 
-def all_slots(state: PlanningState, now: datetime = T0) -> list[PlannedSlot]:
+def all_slots(state: Picture, now: datetime = T0) -> list[PlannedSlot]:
     """Every slot there is to write, when nobody can start."""
     slots: list[PlannedSlot] = []
     for _ in range(ALL):
-        plan = state.plan_slots(now, ALL, ALL)
+        plan = plan_slots(state, now, ALL, ALL)
         slots += plan.slots
-        assert state.plan_starts(now, ALL) == []
+        assert plan_starts(state, now, ALL) == []
         if not plan.more:
             return slots
     raise AssertionError("there is no end to it")
@@ -71,9 +73,9 @@ class Played:
     def plan(self) -> None:
         """All that there is to decide."""
         for _ in range(ALL):
-            for start in self.state.plan_starts(self.now, ALL):
+            for start in plan_starts(self.state, self.now, ALL):
                 self.start(start)
-            plan = self.state.plan_slots(self.now, ALL, self.limit)
+            plan = plan_slots(self.state, self.now, ALL, self.limit)
             for slot in plan.slots:
                 self.give(slot)
             if not plan.more:
@@ -114,11 +116,11 @@ def check_slot(world: World, rows: list[Commitment], wanted: Waiting, slot: Plan
 @given(worlds())
 def test_each_gets_the_earliest_fit_that_disturbs_nobody_before_it(world: World) -> None:
     state = world.state()
-    starts = state.plan_starts(T0, ALL)
+    starts = plan_starts(state, T0, ALL)
     rows = [*world.commitments, *(row for start in starts for row in commitments_of(start))]
     by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
-    line = sorted((by_id[job_id] for job_id in state._line.jobs), key=lambda waiting_job: waiting_job.key)
-    slots = state.plan_slots(T0, ALL, ALL).slots
+    line = sorted((by_id[job_id] for job_id in state.queue.jobs), key=lambda waiting_job: waiting_job.key)
+    slots = plan_slots(state, T0, ALL, ALL).slots
     assert [listed_slot.id for listed_slot in slots] == [
         waiting_job.id for waiting_job in line if earliest_of_any(world.nodes, rows, waiting_job, T0) is not None
     ]
@@ -126,7 +128,7 @@ def test_each_gets_the_earliest_fit_that_disturbs_nobody_before_it(world: World)
         check_slot(world, rows, by_id[slot.id], slot, T0)
         assert slot.start == earliest_of_any(world.nodes, rows, by_id[slot.id], T0)
         rows += rows_of(slot)
-    assert state._line.slotted == {listed_slot.id for listed_slot in slots}
+    assert state.queue.slotted == {listed_slot.id for listed_slot in slots}
 
 
 @thousand
@@ -148,7 +150,7 @@ def test_what_is_given_back_moves_slots_to_the_earliest_and_none_later(
         assert slot.start > T0
 
 
-def state_with_slots(*rows: Commitment, waiting: tuple[Waiting, ...], cards: int = 1) -> PlanningState:
+def state_with_slots(*rows: Commitment, waiting: tuple[Waiting, ...], cards: int = 1) -> Picture:
     return World((node("a", cards),), rows, waiting).state()
 
 
@@ -160,9 +162,9 @@ def test_a_later_job_does_not_start_over_a_slot_and_its_owner_does_when_its_time
     state = state_with_slots(held("r0", 0, -5, 5), slot(1, 0, 5, 15), waiting=(job(1), job(2, minutes=3)))
     state.set_reservation("r0", None, ())
     # Nobody is there any more: job-1 need not wait for its slot, and job-2 has to.
-    (start,) = state.plan_starts(at(1), ALL)
+    (start,) = plan_starts(state, at(1), ALL)
     assert (start.id, start.start, start.end) == ("job-1", at(1), at(11))
-    assert state.plan_starts(at(1), ALL) == []
+    assert plan_starts(state, at(1), ALL) == []
 
 
 def test_what_ends_before_a_slot_goes_in_between() -> None:
@@ -173,43 +175,43 @@ def test_what_ends_before_a_slot_goes_in_between() -> None:
         waiting=(job(1, 2), job(2, minutes=6), job(3, minutes=5)),
         cards=2,
     )
-    assert [start.id for start in state.plan_starts(T0, ALL)] == ["job-3"]
+    assert [start.id for start in plan_starts(state, T0, ALL)] == ["job-3"]
 
 
 def test_a_late_start_is_told_and_lasts_as_long_as_nobody_comes_after_it() -> None:
     rows = (held("r0", 0, -5, 5), slot(1, 0, 5, 15), held("b", 0, 17, 20, is_held=False))
     state = state_with_slots(*rows, waiting=(job(1),))
-    assert state.plan_starts(at(5), ALL) == []
-    (late,) = state.late(at(5))
+    assert plan_starts(state, at(5), ALL) == []
+    (late,) = late_starts(state, at(5))
     assert late.id == "job-1"
     assert late.late == ("r0",)
     state.set_reservation("r0", None, ())
-    (start,) = state.plan_starts(at(9), ALL)
+    (start,) = plan_starts(state, at(9), ALL)
     assert (start.start, start.end) == (at(9), at(17))
-    assert state.late(at(9)) == []
+    assert late_starts(state, at(9)) == []
 
 
 def test_who_is_about_to_be_started_in_its_slot_is_not_late() -> None:
     state = state_with_slots(held("r0", 0, -5, 5), slot(1, 0, 5, 15), waiting=(job(1),))
-    assert state.plan_starts(at(4), ALL) == []
+    assert plan_starts(state, at(4), ALL) == []
     state.set_reservation("r0", None, ())
     state.set_shares({})
-    assert state.late(at(5)) == []
+    assert late_starts(state, at(5)) == []
 
 
 def test_a_slot_on_a_card_that_is_lost_is_given_up_for_the_next_best() -> None:
     nodes = (node("a", 1), node("b", 1, first_id=10))
     rows = (held("r0", 0, -5, 5), held("r1", 10, -5, 30), slot(1, 0, 5, 15))
     state = World(nodes, rows, (job(1),)).state()
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     assert all_slots(state) == []
     lost = replace(nodes[0], gpus=(replace(nodes[0].gpus[0], condition=GpuCondition.LOST),))
     state.set_nodes((lost, nodes[1]))
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     (moved,) = all_slots(state)
     assert (moved.start, moved.because, [gpu.node for gpu in moved.gpus]) == (at(30), UNUSABLE, ["b"])
     state.set_nodes((lost,))
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     (none,) = all_slots(state)
     assert (none.gpus, none.because) == ((), UNUSABLE)
     assert all_slots(state) == []
@@ -217,7 +219,7 @@ def test_a_slot_on_a_card_that_is_lost_is_given_up_for_the_next_best() -> None:
 
 def test_a_slot_that_is_over_is_given_up() -> None:
     state = state_with_slots(held("r0", 0, -5, 5), slot(1, 0, 5, 15), waiting=(job(1),))
-    assert state.plan_starts(at(15), ALL) == []
+    assert plan_starts(state, at(15), ALL) == []
     (moved,) = all_slots(state, at(15))
     assert (moved.start, moved.because) == (at(16), LAPSED)
 
@@ -225,11 +227,11 @@ def test_a_slot_that_is_over_is_given_up() -> None:
 def test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them() -> None:
     waiting = tuple(job(seq) for seq in range(1, 6))
     state = state_with_slots(held("r0", 0, -5, 5), waiting=waiting)
-    assert state.plan_starts(T0, ALL) == []
-    assert [slot.id for slot in state.plan_slots(T0, 2, ALL).slots] == ["job-1", "job-2"]
+    assert plan_starts(state, T0, ALL) == []
+    assert [slot.id for slot in plan_slots(state, T0, 2, ALL).slots] == ["job-1", "job-2"]
     state.set_reservation("job-9", job(9, priority=5), ())
-    assert state.plan_starts(T0, ALL) == []
-    (urgent,) = state.plan_slots(T0, 2, ALL).slots
+    assert plan_starts(state, T0, ALL) == []
+    (urgent,) = plan_slots(state, T0, 2, ALL).slots
     # It came before them in line, and yet does not move them.
     assert (urgent.id, urgent.start) == ("job-9", at(25))
 
@@ -238,37 +240,37 @@ def test_whoever_has_had_less_goes_first_among_equals() -> None:
     waiting = tuple(replace(job(seq), owner=seq % 2) for seq in range(1, 5))
     state = state_with_slots(held("r0", 0, -5, 5), waiting=waiting)
     state.set_shares({1: 7, 0: 3})
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     assert [slot.id for slot in all_slots(state)] == ["job-2", "job-4", "job-1", "job-3"]
     state.set_shares({})
-    assert [estimate.id for estimate in state.estimates(T0, ALL)] == ["job-1", "job-2", "job-3", "job-4"]
+    assert [estimate.id for estimate in estimate_waits(state, T0, ALL)] == ["job-1", "job-2", "job-3", "job-4"]
 
 
 def test_whoever_has_had_less_need_not_mind_the_head_of_the_line() -> None:
     had_much, had_little = replace(job(1, 2), owner=1), replace(job(2, minutes=99), owner=2)
     state = state_with_slots(held("r0", 0, -5, 30), waiting=(had_much,), cards=2)
     state.set_shares({1: 5})
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     state.set_reservation("job-2", had_little, ())
-    assert [start.id for start in state.plan_starts(T0, ALL)] == ["job-2"]
+    assert [start.id for start in plan_starts(state, T0, ALL)] == ["job-2"]
 
 
 def test_before_there_is_a_slot_the_head_of_the_line_is_not_put_off() -> None:
     state = state_with_slots(held("r0", 0, -5, 5), waiting=(job(1, 2),), cards=2)
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     state.set_reservation("job-2", job(2, minutes=6), ())
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     assert [slot.start for slot in all_slots(state)] == [at(5), at(15)]
     state.set_reservation("job-3", job(3, minutes=6), ())
     state.set_reservation("job-4", job(4, minutes=5), ())
-    assert [start.id for start in state.plan_starts(T0, ALL)] == ["job-4"]
+    assert [start.id for start in plan_starts(state, T0, ALL)] == ["job-4"]
 
 
 def test_a_slot_is_forgotten_when_the_database_has_none() -> None:
     state = state_with_slots(held("r0", 0, -5, 5), slot(1, 0, 5, 15), waiting=(job(1),))
     longer = replace(job(1), length=20 * MINUTE, version=2)
     state.set_reservation("job-1", longer, ())
-    assert state.plan_starts(T0, ALL) == []
+    assert plan_starts(state, T0, ALL) == []
     (new,) = all_slots(state)
     assert (new.start, new.end, new.version) == (at(5), at(25), 2)
 
@@ -277,14 +279,14 @@ def test_a_slot_is_forgotten_when_the_database_has_none() -> None:
 @given(worlds())
 def test_a_part_of_the_work_ends_when_it_is_enough_and_the_next_goes_on(world: World) -> None:
     at_once, in_parts = world.state(), world.state()
-    assert at_once.plan_starts(T0, ALL) == in_parts.plan_starts(T0, ALL)
-    wanted = at_once.plan_slots(T0, ALL, ALL).slots
+    assert plan_starts(at_once, T0, ALL) == plan_starts(in_parts, T0, ALL)
+    wanted = plan_slots(at_once, T0, ALL, ALL).slots
     given: list[PlannedSlot] = []
     for _ in range(ALL):
-        part = in_parts.plan_slots(T0, ALL, ALL, enough=lambda: True)
+        part = plan_slots(in_parts, T0, ALL, ALL, enough=lambda: True)
         assert len(part.slots) <= 1
         given += part.slots
         if not part.more:
             break
-        assert in_parts.plan_starts(T0, ALL) == []
+        assert plan_starts(in_parts, T0, ALL) == []
     assert given == wanted

@@ -6,28 +6,30 @@ import pytest
 
 from reservation_core.domain.model import GpuCondition, Node, ReasonCode
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.start_decisions import PlanningState
-from tests.unit.reservation_core.domain.planning.worlds import T0, World, at, held, job, node
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.planning.wait_estimates import estimate_waits
+from tests.unit.reservation_core.domain.planning.worlds import T0, World, at, held, job, node, snapshot
 
 
-def state_of(nodes: list[Node], rows: list[Commitment], waiting: list[Waiting]) -> PlanningState:
+def state_of(nodes: list[Node], rows: list[Commitment], waiting: list[Waiting]) -> Picture:
     return World(tuple(nodes), tuple(rows), tuple(waiting)).state()
 
 
-def started(state: PlanningState, minutes: int = 0) -> list[str]:
-    return [start.id for start in state.plan_starts(at(minutes), 100)]
+def started(state: Picture, minutes: int = 0) -> list[str]:
+    return [start.id for start in plan_starts(state, at(minutes), 100)]
 
 
 def reason_for(wanted: Waiting, *nodes: Node) -> tuple[ReasonCode, str]:
-    (estimate,) = state_of(list(nodes), [], [wanted]).estimates(T0, 10)
+    (estimate,) = estimate_waits(state_of(list(nodes), [], [wanted]), T0, 10)
     assert estimate.position == 1
     assert (estimate.estimated_start_at is None) == (estimate.reason.code is not ReasonCode.WAITING_FOR_GPUS)
     return estimate.reason.code, estimate.reason.detail
 
 
-def nodes_of(state: PlanningState, minutes: int = 0) -> dict[str, list[str]]:
+def nodes_of(state: Picture, minutes: int = 0) -> dict[str, list[str]]:
     """On which nodes those who start now do so."""
-    return {start.id: sorted({gpu.node for gpu in start.gpus}) for start in state.plan_starts(at(minutes), 100)}
+    return {start.id: sorted({gpu.node for gpu in start.gpus}) for start in plan_starts(state, at(minutes), 100)}
 
 
 def test_who_could_not_start_on_a_node_goes_to_another_and_waits_for_it() -> None:
@@ -37,7 +39,7 @@ def test_who_could_not_start_on_a_node_goes_to_another_and_waits_for_it() -> Non
     state = state_of(nodes, busy, [job(1, avoid=["a"]), job(2)])
     # Card 0 and 1 are free; who avoids their node waits for the other, and keeps nobody from these.
     assert nodes_of(state) == {"job-2": ["a"]}
-    [told] = state.estimates(T0, 10)
+    [told] = estimate_waits(state, T0, 10)
     assert (told.id, told.estimated_start_at) == ("job-1", at(3))
     state.set_reservation("x", None, ())
     assert nodes_of(state, 3) == {"job-1": ["b"]}
@@ -114,20 +116,20 @@ def test_the_first_waits_for_gpus_and_the_others_behind_it() -> None:
     waiting = [job(1), job(2), job(3, 5), job(4, gpu_type="a100", minutes=99)]
     state = state_of([node("a", 1), node("b", 1, "a100", first_id=9)], rows, waiting)
     assert started(state) == ["job-4"]
-    first, second, never = state.estimates(T0, 10)
+    first, second, never = estimate_waits(state, T0, 10)
     assert (first.reason.code, first.estimated_start_at) == (ReasonCode.WAITING_FOR_GPUS, at(30))
     assert (second.reason.code, second.estimated_start_at) == (ReasonCode.BEHIND_IN_LINE, at(40))
     assert (never.position, never.reason.code) == (3, ReasonCode.LARGER_THAN_ANY_NODE)
-    assert [estimate.id for estimate in state.estimates(T0, 2)] == ["job-1", "job-2"]
+    assert [estimate.id for estimate in estimate_waits(state, T0, 2)] == ["job-1", "job-2"]
 
 
 def test_nobody_starts_before_those_of_any_type_who_may_come_first() -> None:
     """Of the line of any type only the first part is known: who stands in the rest may come before job-5."""
     waiting = [job(1), job(2, gpu_type=None), job(5)]
-    state = PlanningState((node("n0", 3),), (), waiting, frozenset({"h100"}))
-    assert {start.id for start in state.plan_starts(T0, 10)} == {"job-1", "job-2"}
+    state = Picture(snapshot([node("n0", 3)], (), waiting, frozenset({"h100"})))
+    assert {start.id for start in plan_starts(state, T0, 10)} == {"job-1", "job-2"}
     state.refill(None, [], complete=True)
-    assert [start.id for start in state.plan_starts(T0, 10)] == ["job-5"]
+    assert [start.id for start in plan_starts(state, T0, 10)] == ["job-5"]
 
 
 def test_a_greater_priority_goes_first_and_then_who_came_first() -> None:
@@ -149,7 +151,7 @@ def test_what_fits_before_the_heads_start_goes_in_between() -> None:
 def test_other_cards_than_the_heads_are_free_to_take_for_any_time() -> None:
     rows = [held(f"r{card}", card, -5, 30) for card in range(3)]
     state = state_of([node("a", 4), node("b", 1, first_id=10)], rows, [job(1, 4), job(2, minutes=999)])
-    (start,) = state.plan_starts(T0, 10)
+    (start,) = plan_starts(state, T0, 10)
     assert (start.id, start.gpus[0].node) == ("job-2", "b")
 
 
@@ -162,14 +164,14 @@ def test_a_job_starts_only_where_its_whole_length_fits_before_a_booking() -> Non
     assert started(state_of([node("a", 1)], rows, [job(1, minutes=10)])) == ["job-1"]
     state = state_of([node("a", 1)], rows, [job(1, minutes=11)])
     assert started(state) == []
-    assert state.estimates(T0, 1)[0].estimated_start_at == at(20)
+    assert estimate_waits(state, T0, 1)[0].estimated_start_at == at(20)
     assert started(state, 20) == ["job-1"]
 
 
 def test_a_card_whose_pod_overruns_is_not_free() -> None:
     state = state_of([node("a", 1)], [held("r0", 0, -10, -1)], [job(1)])
     assert started(state) == []
-    assert state.estimates(T0, 1)[0].estimated_start_at == at(1)
+    assert estimate_waits(state, T0, 1)[0].estimated_start_at == at(1)
     state.set_reservation("r0", None, ())
     assert started(state) == ["job-1"]
 
@@ -186,18 +188,18 @@ def test_the_heads_place_is_found_anew_when_a_node_goes() -> None:
     state.set_nodes([replace(nodes[0], available=False), nodes[1]])
     state.set_reservation("job-3", job(3, minutes=50), ())
     state.set_reservation("job-2", None, ())
-    assert [(start.id, start.gpus[0].node) for start in state.plan_starts(at(0), 10)] == [("job-3", "b")]
+    assert [(start.id, start.gpus[0].node) for start in plan_starts(state, at(0), 10)] == [("job-3", "b")]
 
 
 def test_the_heads_place_is_found_anew_when_somebody_will_end_earlier() -> None:
     nodes = [node("a", 2), node("b", 2, first_id=10)]
     rows = [held("r0", 0, -5, 30), held("r10", 10, -5, 50)]
     state = state_of(nodes, rows, [job(1, 2), job(2, minutes=999)])
-    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["b"]
+    assert [start.gpus[0].node for start in plan_starts(state, T0, 10)] == ["b"]
     state.set_reservation("job-2", None, ())
     state.set_reservation("r10", None, [held("r10", 10, -5, 10)])
     state.set_reservation("job-3", job(3, minutes=999), ())
-    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["a"]
+    assert [start.gpus[0].node for start in plan_starts(state, T0, 10)] == ["a"]
 
 
 def test_when_the_head_is_cancelled_the_next_one_goes() -> None:
@@ -209,7 +211,7 @@ def test_when_the_head_is_cancelled_the_next_one_goes() -> None:
 
 def test_any_type_takes_the_tightest_and_keeps_to_one_type() -> None:
     nodes = [node("a", 4, "h100"), node("b", 2, "a100", first_id=10)]
-    (start,) = state_of(nodes, [], [job(1, 2, gpu_type=None)]).plan_starts(T0, 10)
+    (start,) = plan_starts(state_of(nodes, [], [job(1, 2, gpu_type=None)]), T0, 10)
     assert {gpu.node for gpu in start.gpus} == {"b"}
     mixed = [node("a", 2, "h100"), node("b", 2, "a100", first_id=10)]
     assert reason_for(job(1, 2, 2, gpu_type=None), *mixed)[0] is ReasonCode.NOT_ENOUGH_NODES
@@ -247,7 +249,7 @@ def test_the_heads_shadow_moves_on_while_a_pod_overruns() -> None:
 
 def test_a_gang_takes_distinct_nodes_in_the_order_of_ranks() -> None:
     nodes = [node(name, 4, first_id=first) for name, first in (("a", 0), ("b", 10), ("c", 20))]
-    (start,) = state_of(nodes, [held("r10", 10, -1, 9)], [job(1, 3, 2)]).plan_starts(T0, 10)
+    (start,) = plan_starts(state_of(nodes, [held("r10", 10, -1, 9)], [job(1, 3, 2)]), T0, 10)
     assert [(gpu.rank, gpu.node, gpu.index) for gpu in start.gpus] == [
         *((0, "b", index) for index in (1, 2, 3)),
         *((1, "a", index) for index in (0, 1, 2)),
@@ -257,9 +259,9 @@ def test_a_gang_takes_distinct_nodes_in_the_order_of_ranks() -> None:
 
 def test_no_more_start_than_asked_for_and_the_rest_next_time() -> None:
     state = state_of([node("a", 3)], [], [job(seq) for seq in range(1, 5)])
-    assert [start.id for start in state.plan_starts(T0, 2)] == ["job-1", "job-2"]
-    assert [start.id for start in state.plan_starts(T0, 2)] == ["job-3"]
-    assert state.plan_starts(T0, 0) == []
+    assert [start.id for start in plan_starts(state, T0, 2)] == ["job-1", "job-2"]
+    assert [start.id for start in plan_starts(state, T0, 2)] == ["job-3"]
+    assert plan_starts(state, T0, 0) == []
 
 
 def test_a_clock_that_steps_back_gives_no_card_twice() -> None:
@@ -267,7 +269,7 @@ def test_a_clock_that_steps_back_gives_no_card_twice() -> None:
     state = state_of([node("a", 1)], rows, [])
     assert started(state, 6) == []
     state.set_reservation("job-1", job(1), ())
-    (start,) = state.plan_starts(at(3), 10)
+    (start,) = plan_starts(state, at(3), 10)
     assert (start.start, start.end) == (at(6), at(16))
 
 

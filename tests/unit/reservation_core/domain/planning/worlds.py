@@ -10,8 +10,8 @@ from math import prod
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.plan import Commitment, Start, Waiting
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.plan import Commitment, PlanningSnapshot, Start, Waiting
+from reservation_core.domain.planning.planning_picture import Picture
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -53,6 +53,16 @@ def commitments_of(start: Start) -> list[Commitment]:
     return [Commitment(start.id, gpu.gpu_id, start.start, start.end, True) for gpu in start.gpus]
 
 
+def snapshot(
+    nodes: Iterable[Node],
+    rows: Iterable[Commitment],
+    waiting: Iterable[Waiting],
+    complete_types: frozenset[str | None] = frozenset({None, *TYPES, "t4"}),
+) -> PlanningSnapshot:
+    """What a planner is told; by default the queues of all types are whole."""
+    return PlanningSnapshot(tuple(nodes), tuple(rows), tuple(waiting), complete_types)
+
+
 @dataclass(frozen=True)
 class World:
     """What a planner is told."""
@@ -61,9 +71,9 @@ class World:
     commitments: tuple[Commitment, ...]
     waiting: tuple[Waiting, ...]
 
-    def state(self) -> PlanningState:
+    def state(self) -> Picture:
         """A planner that has just been told."""
-        return PlanningState(self.nodes, self.commitments, self.waiting, frozenset({None, *TYPES, "t4"}))
+        return Picture(snapshot(self.nodes, self.commitments, self.waiting))
 
 
 # These tests spend their time on drawing, which costs by the draw, not by what is drawn: so a node, a card's ranges and

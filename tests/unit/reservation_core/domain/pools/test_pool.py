@@ -12,9 +12,11 @@ from reservation_core.domain.cards.card_masks import pick_cards
 from reservation_core.domain.cards.link_words import Links, read_links
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.planning.start_decisions import PlanningState
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.slot_decisions import plan_slots
+from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.pools.pool import NodeCards
-from tests.unit.reservation_core.domain.planning.worlds import T0, World, held, job, node
+from tests.unit.reservation_core.domain.planning.worlds import T0, World, held, job, node, snapshot
 
 
 def pieces(mask: int) -> int:
@@ -56,15 +58,15 @@ def test_a_gap_between_indices_is_a_gap_between_bits() -> None:
 def test_the_fullest_node_that_fits_is_taken() -> None:
     nodes = (node("a", 8), node("b", 8, first_id=10), node("c", 8, first_id=20))
     rows = tuple(held(f"r{gpu}", gpu, -1, 99) for gpu in (10, 11, 20, 21, 22, 23, 24, 25))
-    (start,) = World(nodes, rows, (job(1, 4),)).state().plan_starts(T0, 1)
+    (start,) = plan_starts(World(nodes, rows, (job(1, 4),)).state(), T0, 1)
     assert [(gpu.node, gpu.index) for gpu in start.gpus] == [("b", index) for index in (2, 3, 4, 5)]
 
 
 def test_a_card_with_a_gap_that_fits_goes_before_one_that_stays_free() -> None:
     rows = (held("b1", 1, 10, 20, is_held=False),)
-    (start,) = World((node("a", 2),), rows, (job(1, minutes=10),)).state().plan_starts(T0, 1)
+    (start,) = plan_starts(World((node("a", 2),), rows, (job(1, minutes=10),)).state(), T0, 1)
     assert start.gpus[0].index == 1
-    (start,) = World((node("a", 2),), rows, (job(1, minutes=11),)).state().plan_starts(T0, 1)
+    (start,) = plan_starts(World((node("a", 2),), rows, (job(1, minutes=11),)).state(), T0, 1)
     assert start.gpus[0].index == 0
 
 
@@ -77,8 +79,8 @@ def linked(name: str, links: Links | None, *, first_id: int = 0) -> Node:
 
 def started(world: World, policy: PlacementPolicy = PlacementPolicy.BINPACK) -> list[tuple[str, list[int]]]:
     """Where the jobs of a world start: the node of the first card, and the indices."""
-    state = PlanningState(world.nodes, world.commitments, world.waiting, frozenset({None, "h100"}), policy)
-    starts = state.plan_starts(T0, 10)
+    state = Picture(snapshot(world.nodes, world.commitments, world.waiting, frozenset({None, "h100"})), policy)
+    starts = plan_starts(state, T0, 10)
     return [(start.gpus[0].node, [gpu.index for gpu in start.gpus]) for start in starts]
 
 
@@ -126,8 +128,8 @@ def test_links_are_those_of_the_usable_cards() -> None:
 def test_a_slot_is_on_cards_that_are_joined_best() -> None:
     rows = tuple(held("r", gpu, -1, 10) for gpu in range(4))
     state = World((linked("a", PAIRS),), rows, (job(1, 2),)).state()
-    assert state.plan_starts(T0, 10) == []
-    [slot] = state.plan_slots(T0, 10, 10).slots
+    assert plan_starts(state, T0, 10) == []
+    [slot] = plan_slots(state, T0, 10, 10).slots
     assert [gpu.index for gpu in slot.gpus] == [0, 2]
 
 
@@ -162,11 +164,11 @@ def test_what_is_usual_is_what_is_true_now() -> None:
     blocks = [held("r3", gpu, -1, 99) for gpu in (10, 11, 12, 13, 20, 21, 22)]
     fours = {f"r{first}": [held(f"r{first}", gpu, -1, 99) for gpu in range(first, first + 4)] for first in (0, 4)}
     rows = (*blocks, *fours["r0"], *fours["r4"])
-    state = PlanningState(nodes, rows, (), frozenset({None, "h100"}), PlacementPolicy.PRICED)
+    state = Picture(snapshot(nodes, rows, (), frozenset({None, "h100"})), PlacementPolicy.PRICED)
 
     def next_start(seq: int) -> tuple[str, int]:
         state.set_reservation(f"job-{seq}", job(seq), ())
-        (start,) = state.plan_starts(T0, 10)
+        (start,) = plan_starts(state, T0, 10)
         state.set_reservation(start.id, None, ())
         return start.gpus[0].node, start.gpus[0].index
 
@@ -184,10 +186,10 @@ def test_who_has_just_started_is_usual() -> None:
     nodes = tuple(node(name, 8, first_id=10 * number) for number, name in enumerate(free))
     taken = [gpu.id for listed_node in nodes for gpu in listed_node.gpus[free[listed_node.name] :]]
     rows = tuple(held(f"r{gpu}", gpu, -1, 99) for gpu in taken)
-    state = PlanningState(nodes, rows, (job(1, 4), job(2, 4)), frozenset({None, "h100"}), PlacementPolicy.PRICED)
-    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["d", "e"]
+    state = Picture(snapshot(nodes, rows, (job(1, 4), job(2, 4))), PlacementPolicy.PRICED)
+    assert [start.gpus[0].node for start in plan_starts(state, T0, 10)] == ["d", "e"]
     state.set_reservation("job-3", job(3), ())
-    assert [start.gpus[0].node for start in state.plan_starts(T0, 10)] == ["c"]
+    assert [start.gpus[0].node for start in plan_starts(state, T0, 10)] == ["c"]
 
 
 def test_links_are_those_of_the_usable_cards_whatever_their_bits_are() -> None:

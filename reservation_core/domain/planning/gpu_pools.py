@@ -1,0 +1,159 @@
+"""The usable GPUs of one inventory as pools, one for each type, and in which of them something has changed."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from reservation_core.domain.cards.placement_policies import PlacementPolicy
+from reservation_core.domain.model import Gpu, GpuCondition, Node
+from reservation_core.domain.plan import Waiting
+from reservation_core.domain.planning.open_rows import Ledger
+from reservation_core.domain.planning.waiting_queue import WaitingQueue
+from reservation_core.domain.pools.pool import Pool
+from reservation_core.domain.pools.pool_profile import PoolProfile
+from reservation_core.domain.pools.reach import Reach
+from reservation_core.domain.pools.waiting_reasons import Capacity
+
+
+class GpuPools:
+    """The pools of one inventory; another inventory needs new ones.
+
+    `dirty` are the types whose part of the queue is to be gone through again, `freed` those in which slots may have
+    become possible earlier. In new pools both are all of them, and every slot is `unchecked`: it may be on unusable
+    GPUs.
+    """
+
+    def __init__(self, nodes: tuple[Node, ...], ledger: Ledger, policy: PlacementPolicy) -> None:
+        self.nodes = nodes
+        self._ledger = ledger
+        by_type: dict[str, list[list[Gpu]]] = {}
+        for node in sorted(nodes, key=lambda node_state: node_state.name):
+            usable: dict[str, list[Gpu]] = {}
+            for gpu in node.gpus if node.available else ():
+                if gpu.condition is GpuCondition.USABLE:
+                    usable.setdefault(gpu.gpu_type, []).append(gpu)
+                    ledger.calendar(gpu.id)
+            for gpu_type, gpus in usable.items():
+                by_type.setdefault(gpu_type, []).append(gpus)
+        links = {node.name: node.links for node in nodes if node.links is not None}
+        self.by_type = {
+            gpu_type: Pool(gpu_type, gpus, ledger.calendars, ledger.slots, links=links, policy=policy)
+            for gpu_type, gpus in sorted(by_type.items())
+        }
+        self.profiles = {gpu_type: PoolProfile(pool) for gpu_type, pool in self.by_type.items()}
+        self.capacity = Capacity(nodes)
+        self.reach = Reach(self.by_type, self.capacity)
+        self._places = {
+            card.placed.gpu_id: (pool, node.position)
+            for pool in self.by_type.values()
+            for node in pool.nodes
+            for card in node.cards
+        }
+        self._allocated: dict[str, Counter[int]] = {gpu_type: Counter() for gpu_type in self.by_type}
+        for reservation_id in ledger.by_reservation:
+            self.count_pieces(reservation_id, 1)
+        self.dirty = set(self.by_type)
+        self.freed = set(self.by_type)
+        self._unchecked = set(ledger.slots)
+
+    def for_job(self, job: Waiting) -> list[Pool]:
+        """The pools that could run a job if nobody held anything."""
+        return self.reach.pools_for(job.gpu_type, job.shape)
+
+    def never(self, pool: Pool, job: Waiting) -> int:
+        """The mask of the nodes of a pool that a job must not use."""
+        return self.reach.avoided(pool, job).never
+
+    def has_room(self, job: Waiting, pools: Iterable[Pool]) -> bool:
+        """Whether one of these pools has enough free GPUs for a job now, whatever is promised for later."""
+        return any(pool.has_room(job.gpus, job.nodes, self.never(pool, job)) for pool in pools)
+
+    def position_of(self, gpu_id: int) -> int:
+        """The position in its pool of the node of a usable GPU."""
+        return self._places[gpu_id][1]
+
+    def type_of(self, gpu_id: int) -> str | None:
+        """The type of a GPU if it is usable."""
+        place = self._places.get(gpu_id)
+        return None if place is None else place[0].gpu_type
+
+    def pool_of(self, reservation_id: str) -> Pool | None:
+        """The pool that has all GPUs of a slot; None when one of them is not usable."""
+        pool: Pool | None = None
+        for gpu_id, _ in self._ledger.by_reservation[reservation_id]:
+            place = self._places.get(gpu_id)
+            if place is None:
+                return None
+            pool = place[0]
+        return pool
+
+    def doubt_slot(self, reservation_id: str) -> None:
+        """Note that a slot was read: it may be on unusable GPUs."""
+        self._unchecked.add(reservation_id)
+
+    def take_unusable(self, slotted: set[str]) -> list[str]:
+        """Those of these jobs whose slot was found to be on unusable GPUs since the last call."""
+        unchecked, self._unchecked = self._unchecked, set()
+        return [job_id for job_id in unchecked & slotted if self.pool_of(job_id) is None]
+
+    def count_pieces(self, reservation_id: str, times: int) -> None:
+        """Count what a reservation has on each node; a job with a slot counts as waiting."""
+        rows = self._ledger.by_reservation.get(reservation_id)
+        if rows and reservation_id not in self._ledger.slots:
+            places = Counter(self._places[gpu_id] for gpu_id, _ in rows if gpu_id in self._places)
+            for (pool, _), gpus in places.items():
+                self._allocated[pool.gpu_type][gpus] += times
+
+    def set_demand(self, queue: WaitingQueue) -> None:
+        """Set what is usual in the pools: what waits, and what has GPUs."""
+        of_any_type = queue.pieces(None)
+        for gpu_type, pool in self.by_type.items():
+            pool.set_demand(self._allocated[gpu_type] + queue.pieces(gpu_type) + of_any_type)
+
+    def mark_changed(self, gpu_ids: Iterable[int], *, freed: bool) -> None:
+        """Look again at these GPUs; `freed` says that they may be free sooner than they were."""
+        # Many GPUs are on one node.
+        for place in {self._places.get(gpu_id) for gpu_id in gpu_ids}:
+            if place is not None:
+                pool, position = place
+                pool.stale.add(position)
+                self.profiles[pool.gpu_type].forget(position, freed=freed)
+                self.dirty.add(pool.gpu_type)
+                if freed:
+                    self.freed.add(pool.gpu_type)
+
+    def set_aside(self, gpu_ids: Iterable[int], at: int) -> None:
+        """Look again at these GPUs, whose rows are put aside or back with nothing decided yet."""
+        for gpu_id in gpu_ids:
+            place = self._places.get(gpu_id)
+            if place is not None:
+                place[0].stale.add(place[1])
+        self.refresh(at)
+
+    def refresh(self, at: int) -> set[str]:
+        """Bring all pools up to date; returns the types in which there was something to look at."""
+        stale = {pool.gpu_type for pool in self.by_type.values() if pool.stale}
+        for gpu_type in stale:
+            self.by_type[gpu_type].refresh(at)
+        return stale
+
+    def plan_again(self, gpu_type: str | None) -> None:
+        """Go through the queue of a requested type again; None is any type, and ties all pools together."""
+        self.dirty.update(self.by_type if gpu_type is None else self.by_type.keys() & {gpu_type})
+
+    def walk_again(self) -> None:
+        """Look for earlier slots in all pools."""
+        self.freed.update(self.by_type)
+
+    def take_freed(self) -> frozenset[str]:
+        """The types in which slots may have become possible earlier since the last call."""
+        freed, self.freed = self.freed, set()
+        return frozenset(freed)
+
+    def begin_pass(self, arrived: set[str | None], *, tied: bool) -> set[str]:
+        """The types that a pass goes through: what is dirty or has arrivals, and all where a job ties them together."""
+        self.dirty = {gpu_type for gpu_type in self.by_type if tied or gpu_type in self.dirty or gpu_type in arrived}
+        return self.dirty
+
+    def end_pass(self, given_back: set[str]) -> None:
+        """Settle the types of a pass but for those in which a start gave GPUs back."""
+        self.dirty = set(given_back)
