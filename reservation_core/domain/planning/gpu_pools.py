@@ -1,8 +1,8 @@
 """The usable GPUs of one inventory as pools, one for each type, and in which of them something has changed."""
 
-from collections import Counter
 from collections.abc import Iterable
 
+from reservation_core.domain.calendar import Row
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Waiting
@@ -48,9 +48,9 @@ class GpuPools:
             for node in pool.nodes
             for card in node.cards
         }
-        self._allocated: dict[str, Counter[int]] = {gpu_type: Counter() for gpu_type in self.by_type}
+        self._allocated: dict[str, dict[int, int]] = {gpu_type: {} for gpu_type in self.by_type}
         for reservation_id in ledger.by_reservation:
-            self.count_pieces(reservation_id, 1)
+            self.count_pieces(ledger.allocated(reservation_id), 1)
         self.dirty = set(self.by_type)
         self.freed = set(self.by_type)
         self._unchecked = set(ledger.slots)
@@ -95,19 +95,23 @@ class GpuPools:
         unchecked, self._unchecked = self._unchecked, set()
         return [job_id for job_id in unchecked & slotted if self.pool_of(job_id) is None]
 
-    def count_pieces(self, reservation_id: str, times: int) -> None:
-        """Count what a reservation has on each node; a job with a slot counts as waiting."""
-        rows = self._ledger.by_reservation.get(reservation_id)
-        if rows and reservation_id not in self._ledger.slots:
-            places = Counter(self._places[gpu_id] for gpu_id, _ in rows if gpu_id in self._places)
-            for (pool, _), gpus in places.items():
-                self._allocated[pool.gpu_type][gpus] += times
+    def count_pieces(self, rows: Iterable[tuple[int, Row]], times: int) -> None:
+        """Count what a reservation that does not wait has on each node."""
+        on_node: dict[tuple[Pool, int], int] = {}
+        for gpu_id, _ in rows:
+            place = self._places.get(gpu_id)
+            if place is not None:
+                on_node[place] = on_node.get(place, 0) + 1
+        for (pool, _), gpus in on_node.items():
+            _count(self._allocated[pool.gpu_type], gpus, times)
 
     def set_demand(self, queue: WaitingQueue) -> None:
         """Set what is usual in the pools: what waits, and what has GPUs."""
-        of_any_type = queue.pieces(None)
         for gpu_type, pool in self.by_type.items():
-            pool.set_demand(self._allocated[gpu_type] + queue.pieces(gpu_type) + of_any_type)
+            demand = self._allocated[gpu_type].copy()
+            for shape_queue in (*queue.all_of(gpu_type), *queue.all_of(None)):
+                _count(demand, shape_queue.shape.gpus, shape_queue.shape.nodes * len(shape_queue))
+            pool.set_demand(demand)
 
     def mark_changed(self, gpu_ids: Iterable[int], *, freed: bool) -> None:
         """Look again at these GPUs; `freed` says that they may be free sooner than they were."""
@@ -129,9 +133,9 @@ class GpuPools:
                 place[0].stale.add(place[1])
         self.refresh(at)
 
-    def refresh(self, at: int) -> set[str]:
+    def refresh(self, at: int) -> list[str]:
         """Bring all pools up to date; returns the types in which there was something to look at."""
-        stale = {pool.gpu_type for pool in self.by_type.values() if pool.stale}
+        stale = [gpu_type for gpu_type, pool in self.by_type.items() if pool.stale]
         for gpu_type in stale:
             self.by_type[gpu_type].refresh(at)
         return stale
@@ -154,6 +158,12 @@ class GpuPools:
         self.dirty = {gpu_type for gpu_type in self.by_type if tied or gpu_type in self.dirty or gpu_type in arrived}
         return self.dirty
 
-    def end_pass(self, given_back: set[str]) -> None:
+    def end_pass(self, given_back: Iterable[str] = ()) -> None:
         """Settle the types of a pass but for those in which a start gave GPUs back."""
         self.dirty = set(given_back)
+
+
+def _count(pieces: dict[int, int], gpus: int, times: int) -> None:
+    count = pieces.pop(gpus, 0) + times
+    if count:
+        pieces[gpus] = count

@@ -21,7 +21,7 @@ class Ledger:
         self.slots: dict[str, tuple[int, int]] = {}
         self.due: set[str] = set()
         self._rows = 0
-        self._edges: list[tuple[int, tuple[int, ...]]] = []
+        self._edges: list[tuple[int, str]] = []
         self._slot_starts: list[tuple[int, str]] = []
         self._edges_before = -(2**62)
         for reservation_id, rows in by_reservation(commitments).items():
@@ -32,6 +32,10 @@ class Ledger:
         if gpu_id not in self.calendars:
             self.calendars[gpu_id] = GpuCalendar()
         return self.calendars[gpu_id]
+
+    def allocated(self, reservation_id: str) -> tuple[tuple[int, Row], ...]:
+        """The rows of a reservation by GPU, unless they are the slot of a waiting job."""
+        return () if reservation_id in self.slots else self.by_reservation.get(reservation_id, ())
 
     def replace(self, reservation_id: str, commitments: Sequence[Commitment]) -> list[int]:
         """Make these the rows of a reservation; answers the ids of the cards it has or had, none if nothing changed."""
@@ -78,19 +82,17 @@ class Ledger:
     def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...]) -> None:
         self.by_reservation[reservation_id] = rows
         self._rows += len(rows)
-        for edge in self._edges_of(rows):
+        for edge in self._edges_of(reservation_id, rows):
             heappush(self._edges, edge)
         # Rows that went before their time leave their edges behind.
         if len(self._edges) > 4 * self._rows + _STALE_EDGES:
-            self._edges = [edge for rows in self.by_reservation.values() for edge in self._edges_of(rows)]
+            self._edges = [edge for owner, its in self.by_reservation.items() for edge in self._edges_of(owner, its)]
             heapify(self._edges)
 
-    def _edges_of(self, rows: tuple[tuple[int, Row], ...]) -> list[tuple[int, tuple[int, ...]]]:
-        """The times to come at which these rows begin or end, with their cards: most rows of one reservation agree."""
-        by_range: dict[tuple[int, int], list[int]] = {}
-        for gpu_id, row in rows:
-            by_range.setdefault(row[:2], []).append(gpu_id)
-        return [(at, tuple(gpu_ids)) for edges, gpu_ids in by_range.items() for at in edges if at > self._edges_before]
+    def _edges_of(self, reservation_id: str, rows: tuple[tuple[int, Row], ...]) -> list[tuple[int, str]]:
+        """The times to come at which any of these rows begins or ends."""
+        ranges = {row[:2] for _, row in rows}
+        return [(at, reservation_id) for edges in ranges for at in edges if at > self._edges_before]
 
     def _remember_slot(self, reservation_id: str, row: Row) -> None:
         start, end, _, _ = row
@@ -121,6 +123,6 @@ class Ledger:
         edges = self._edges
         changed: list[int] = []
         while edges and edges[0][0] <= now:
-            at, gpu_ids = heappop(edges)
-            changed += [gpu_id for gpu_id in gpu_ids if self.calendars[gpu_id].has_edge(at)]
+            at, reservation_id = heappop(edges)
+            changed += [gpu_id for gpu_id, row in self.by_reservation.get(reservation_id, ()) if at in row[:2]]
         return changed

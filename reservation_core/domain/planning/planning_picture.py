@@ -101,9 +101,12 @@ class Picture:
         memory is left out, unless it has a slot: it comes by a refill.
         """
         had = reservation_id in self.ledger.by_reservation
-        self.pools.count_pieces(reservation_id, -1)
-        self.pools.mark_changed(self.ledger.replace(reservation_id, commitments), freed=had)
-        self.pools.count_pieces(reservation_id, 1)
+        before = self.ledger.allocated(reservation_id)
+        changed = self.ledger.replace(reservation_id, commitments)
+        if changed:
+            self.pools.mark_changed(changed, freed=had)
+            self.pools.count_pieces(before, -1)
+            self.pools.count_pieces(self.ledger.allocated(reservation_id), 1)
         slotted = reservation_id in self.ledger.slots
         if slotted:
             self.pools.doubt_slot(reservation_id)

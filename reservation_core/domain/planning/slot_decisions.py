@@ -189,7 +189,10 @@ class _SlotSearch:
         return self._write(job, *best, None)
 
     def _best_fit(self, job: Waiting, before: int, own: Pool | None) -> tuple[Pool, Fit] | None:
-        """The earliest fit before a time in any pool; `own` has a slot of the job, which does not stand in its way."""
+        """The earliest fit before a time in any pool, at equal times in the first.
+
+        `own` is the pool with the job's slot, which does not stand in its way.
+        """
         best: tuple[Pool, Fit] | None = None
         for pool in self._pools.for_job(job):
             instead: dict[int, Timeline] = {}
@@ -199,8 +202,8 @@ class _SlotSearch:
                 positions = {self._pools.position_of(gpu_id) for gpu_id, _ in rows}
                 instead = {position: profile.without(position, job.id, self._at) for position in positions}
             fit = self._earliest(job, pool, before, instead)
-            if fit is not None and (best is None or (fit.start, pool.gpu_type) < (best[1].start, best[0].gpu_type)):
-                best = (pool, fit)
+            if fit is not None:
+                best, before = (pool, fit), fit.start
         return best
 
     def _earliest(self, job: Waiting, pool: Pool, before: int, instead: Mapping[int, Timeline]) -> Fit | None:

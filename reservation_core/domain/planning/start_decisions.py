@@ -17,7 +17,7 @@ A pass over a queue is made only when something was freed, a time was reached or
 that just arrived behind the heads is tried alone against their shadows.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
@@ -38,10 +38,13 @@ def plan_starts(picture: Picture, now: datetime, limit: int) -> list[Start]:
     Called again at the same time it answers the rest, and nothing when all is decided.
     """
     at = picture.catch_up(now)
-    decisions = _Decisions(picture, now if to_micros(now) == at else to_moment(at), limit)
     pools, queue = picture.pools, picture.queue
-    if pools.dirty or queue.arrivals:
-        pools.set_demand(queue)
+    if not queue.jobs:
+        pools.end_pass()
+    if not (pools.dirty or queue.arrivals):
+        return []
+    pools.set_demand(queue)
+    decisions = _Decisions(picture, now if to_micros(now) == at else to_moment(at), limit)
     while not decisions.full:
         if pools.dirty:
             decisions.pass_queue()
@@ -85,7 +88,7 @@ class _Decisions:
         self._backfilled: set[str] = set()
         self._given_back: set[str] = set()
         self._over_quota: set[str] = set()
-        self._passed_over: Counter[str | None] = Counter()
+        self._passed_over: defaultdict[str | None, int] = defaultdict(int)
 
     @property
     def full(self) -> bool:
@@ -185,7 +188,7 @@ class _Decisions:
 
     def _refresh(self) -> None:
         """Have jobs ahead of it in the queue looked at again, since GPUs were given back."""
-        self._given_back |= self._pools.refresh(self._at)
+        self._given_back.update(self._pools.refresh(self._at))
 
     def _start_in_slot(self, job: Waiting) -> bool:
         """Start a job whose slot has come, if no pod is left on its GPUs."""
@@ -220,7 +223,7 @@ class _Decisions:
         for node, _ in spots:
             self._pools.profiles[pool.gpu_type].forget(node.position, freed=False)
         self._ledger.book(job.id, placed, row)
-        self._pools.count_pieces(job.id, 1)
+        self._pools.count_pieces(self._ledger.allocated(job.id), 1)
         asker = self._picture.claim(job, pool.gpu_type, self._at, end)
         had_slot = job.id in self._queue.slotted
         self._queue.remove(job)

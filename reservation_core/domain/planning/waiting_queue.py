@@ -265,16 +265,13 @@ class WaitingQueue:
         """The queues of all shapes."""
         return [shape_queue for shapes in self.shapes.values() for shape_queue in shapes.values()]
 
+    def all_of(self, gpu_type: str | None) -> Collection[ShapeQueue]:
+        """The queues by shape of one requested type."""
+        return self.shapes.get(gpu_type, {}).values()
+
     def of_type(self, gpu_type: str | None) -> list[ShapeQueue]:
         """The queues by shape of one requested type, without jobs that are held back."""
-        return [shape_queue for shape_queue in self.shapes.get(gpu_type, {}).values() if not shape_queue.held]
-
-    def pieces(self, gpu_type: str | None) -> Counter[int]:
-        """Demand per node of the jobs that wait for one requested type: how many pieces of so many GPUs."""
-        demand: Counter[int] = Counter()
-        for (shape, _, _), shape_queue in self.shapes.get(gpu_type, {}).items():
-            demand[shape.gpus] += shape.nodes * len(shape_queue)
-        return demand
+        return [shape_queue for shape_queue in self.all_of(gpu_type) if not shape_queue.held]
 
     def in_order(self) -> Iterator[Waiting]:
         """All jobs in queue order."""
