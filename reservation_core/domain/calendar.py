@@ -78,10 +78,6 @@ class GpuCalendar:
         """Whether a pod may still run although its range is over."""
         return any(held and end <= now for _, end, held, _ in self.rows)
 
-    def has_edge(self, at: int) -> bool:
-        """Whether a row starts or ends at exactly this time."""
-        return any(at in (start, end) for start, end, _, _ in self.rows)
-
     def busy(self, now: int) -> list[Range]:
         """Busy ranges from `now` on: disjoint, in order, not touching."""
         if not self.rows:

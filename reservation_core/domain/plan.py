@@ -109,7 +109,7 @@ class PlanningSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PlacedGpu:
-    """One GPU of a start; `rank` 0.. numbers the nodes of a gang in the order of the pods."""
+    """One GPU of a start or slot; `rank` 0.. numbers the nodes of a gang in the order of the pods."""
 
     gpu_id: int
     node: str

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-from reservation_core.domain.calendar import GpuCalendar, Row, to_micros
+from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, to_micros
 from reservation_core.domain.plan import Commitment, PlacedGpu, by_reservation
 
 _STALE_EDGES = 4096
@@ -23,7 +23,7 @@ class Ledger:
         self._rows = 0
         self._edges: list[tuple[int, str]] = []
         self._slot_starts: list[tuple[int, str]] = []
-        self._edges_before = -(2**62)
+        self._edges_before = -FOREVER
         for reservation_id, rows in by_reservation(commitments).items():
             self.replace(reservation_id, rows)
 
@@ -72,12 +72,13 @@ class Ledger:
                 self._remember_slot(reservation_id, after[0][1])
         return [gpu_id for gpu_id, _ in (*before, *after)]
 
-    def book(self, reservation_id: str, placed: Iterable[PlacedGpu], row: Row) -> None:
-        """Note a start that its pool has already written into the calendars."""
-        rows = tuple(sorted([(gpu.gpu_id, row) for gpu in placed]))
-        before = self.by_reservation.get(reservation_id)
-        self._rows -= len(before) if before else 0
-        self._remember(reservation_id, tuple(sorted((*before, *rows))) if before else rows)
+    def book(self, reservation_id: str, placed: Iterable[PlacedGpu], row: Row, *, planned: bool) -> None:
+        """Note a start, or a planned slot, that stands in the calendars already."""
+        before = self.by_reservation.get(reservation_id, ())
+        self._rows -= len(before)
+        self._remember(reservation_id, tuple(sorted([*before, *[(gpu.gpu_id, row) for gpu in placed]])))
+        if planned:
+            self._remember_slot(reservation_id, row)
 
     def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...]) -> None:
         self.by_reservation[reservation_id] = rows

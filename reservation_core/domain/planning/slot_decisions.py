@@ -19,7 +19,7 @@ from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
 from reservation_core.domain.pools.node_timeline import Timeline
-from reservation_core.domain.pools.pool import Pool
+from reservation_core.domain.pools.pool import Pool, write_row
 from reservation_core.domain.pools.pool_profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
@@ -233,19 +233,12 @@ class _SlotSearch:
     def _write(self, job: Waiting, pool: Pool, fit: Fit, because: str | None) -> PlannedSlot:
         start, end = fit.start, fit.start + length_micros(job.length)
         row: Row = (start, end, False, job.id)
-        placed = [
-            card.placed_at(rank)
-            for rank, (node, mask) in enumerate(fit.spots)
-            for card in node.cards
-            if card.bit & mask
-        ]
-        rows = [(gpu.gpu_id, row) for gpu in placed]
-        rows.sort()
-        self._picture.ledger.set_rows(job.id, tuple(rows), planned=True)
+        placed = write_row(fit.spots, row)
+        self._picture.ledger.book(job.id, placed, row, planned=True)
         self._pools.profiles[pool.gpu_type].take(fit.spots, start, end)
         pool.stale.update([node.position for node, _ in fit.spots])
         if start <= self._at:
             self._pools.plan_again(pool.gpu_type)
         asker = self._picture.claim(job, pool.gpu_type, start, end)
         span = to_moment(start), to_moment(end)
-        return PlannedSlot(job.id, *span, tuple(placed), job.version, job.booking_id, because, asker)
+        return PlannedSlot(job.id, *span, placed, job.version, job.booking_id, because, asker)

@@ -222,7 +222,7 @@ class _Decisions:
         placed = pool.occupy(spots, row)
         for node, _ in spots:
             self._pools.profiles[pool.gpu_type].forget(node.position, freed=False)
-        self._ledger.book(job.id, placed, row)
+        self._ledger.book(job.id, placed, row, planned=False)
         self._pools.count_pieces(self._ledger.allocated(job.id), 1)
         asker = self._picture.claim(job, pool.gpu_type, self._at, end)
         had_slot = job.id in self._queue.slotted

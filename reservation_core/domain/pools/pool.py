@@ -7,7 +7,7 @@ of nodes are int bit masks, so that a choice among thousands of nodes takes a fe
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 
@@ -284,18 +284,14 @@ class Pool:
 
     def occupy(self, spots: Spots, row: Row) -> tuple[PlacedGpu, ...]:
         """Add a start to the calendars of its GPUs; returns them in the order of rank and index."""
-        placed: list[PlacedGpu] = []
-        for rank, (node, mask) in enumerate(spots):
-            for bit in bits(mask):
-                gpu = node.by_bit[bit]
-                gpu.calendar.add(row)
-                placed.append(gpu.placed_at(rank))
+        placed = write_row(spots, row)
+        for node, mask in spots:
             if node.upcoming:
                 node.upcoming = [upcoming for upcoming in node.upcoming if not upcoming[0] & mask]
                 if not node.upcoming:
                     self._upcoming &= ~(1 << node.position)
             self._set_free(node, node.free & ~mask)
-        return tuple(placed)
+        return placed
 
     def earliest(self, gpus: int, nodes: int, length: int, now: int, never: int = 0) -> int | None:
         """The earliest start of a job by the calendars alone; None when there is none."""
@@ -341,6 +337,17 @@ class Pool:
         if never:
             return [[] if never >> position & 1 else node for position, node in enumerate(answer)]
         return answer
+
+
+def write_row(spots: Sequence[tuple[NodeCards, int]], row: Row) -> tuple[PlacedGpu, ...]:
+    """Add a row to the calendars of these GPUs; returns them in the order of rank and index."""
+    placed: list[PlacedGpu] = []
+    for rank, (node, mask) in enumerate(spots):
+        for bit in bits(mask):
+            gpu = node.by_bit[bit]
+            gpu.calendar.add(row)
+            placed.append(gpu.placed_at(rank))
+    return tuple(placed)
 
 
 def _pick_limited(node: NodeCards, gpus: int, end: int, shadow: Shadow | None) -> int:
