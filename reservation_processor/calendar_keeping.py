@@ -21,12 +21,12 @@ _log = structlog.get_logger(__name__)
 
 
 def waitlist_of(runtime: Runtime, settings: ProcessorSettings) -> Waitlist:
-    """The leader's: thousands who wait keep it from nothing else that is due."""
+    """The leader's waitlist: thousands of entries keep the leader from nothing else that is due."""
     return Waitlist(runtime.uow, runtime.ids, settings.offer, SERVE_AT_MOST_S)
 
 
 async def look(runtime: Runtime, settings: ProcessorSettings, waitlist: Waitlist) -> None:
-    """Look once."""
+    """Begin and end once what is due in the calendar."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
     report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist, settings.turnaround)
     if report:

@@ -102,7 +102,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
 
 
 async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accounted: asyncio.Event) -> None:
-    # A ledger restored from a backup shows cards as free that pods hold: list the pods first.
+    # A ledger restored from a backup shows GPUs as free that pods hold: list the pods first.
     await accounted.wait()
     planner = Planner(
         runtime.uow,
@@ -137,7 +137,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
 async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
     """Remove old rows as often as the settings say, but for no more than a twentieth of the time while that succeeds.
 
-    After a failure it is tried again before the process is taken for one that does not do its work.
+    After a failure it is tried again before the process counts as failed.
     """
     walk = RetentionWalk()
     clock = asyncio.get_running_loop().time
@@ -145,7 +145,7 @@ async def _remove_old(runtime: Runtime, settings: ProcessorSettings) -> None:
 
     async def once() -> None:
         nonlocal rest_s
-        await asyncio.sleep(rest_s)  # before the look: how it went is known at once, and not when the rest is over
+        await asyncio.sleep(rest_s)  # before the removal: its result is known at once, and not when the rest is over
         begun = clock()
         try:
             await remove_old_once(runtime, settings, walk)

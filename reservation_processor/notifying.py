@@ -1,4 +1,4 @@
-"""Telling people: every processor delivers notices, whether it leads or not."""
+"""Notifications: every processor delivers notices, whether it leads or not."""
 
 import asyncio
 from datetime import timedelta
@@ -14,7 +14,7 @@ from reservation_core.usecases.people.deliver_notices import Deliveries, Deliver
 
 
 async def notify(runtime: Runtime, settings: NoticeSettings, senders: NoticeSenders, stop: asyncio.Event) -> None:
-    """Deliver until `stop`; what is being sent then is finished."""
+    """Deliver until `stop`; finish what is being sent then."""
     rules = DeliveryRules(
         tries=settings.tries,
         first_pause=timedelta(seconds=settings.first_pause_s),

@@ -36,9 +36,9 @@ async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event
 
 
 async def _accounted(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> bool:
-    """See once what pods there are that the ledger does not know, before any is made; false when `stop` came first.
+    """List once the pods that the ledger does not know, before any is made; false when `stop` came first.
 
-    What waits in the queues of a ledger from a backup may ask for pods on cards that are held.
+    Messages in the queues of a ledger from a backup may ask for pods on GPUs that are held.
     """
     comparison = resync_of(runtime, settings)
     seen = False
@@ -71,7 +71,7 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
     async def handle_together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         operations: dict[int, PodOperation] = {}
         for message in messages:
-            with suppress(pydantic.ValidationError):  # told when it is handled by itself
+            with suppress(pydantic.ValidationError):  # reported when it is handled by itself
                 operations[message.id] = PodOperation.model_validate(message.body)
         created = await create_together(runtime.uow, runtime.cluster, [*operations.values()], runtime.clock, rules)
         return [message for message in messages if message.id in operations and operations[message.id].id in created]

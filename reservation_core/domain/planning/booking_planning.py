@@ -69,7 +69,7 @@ class BookingPool:
     def look(
         self, nodes: Iterable[Node], own: Sequence[tuple[int, Row]], holds: Iterable[tuple[int, Row]], now: datetime
     ) -> Picture | None:
-        """The picture of it: `own` are the booking's rows by card, `holds` those of others whose pods may be there.
+        """The picture of it: `own` are the booking's rows by GPU, `holds` those of others whose pods may be there.
 
         None when the booking has no GPUs, or is over.
         """
@@ -104,9 +104,9 @@ class BookingPool:
         self._picture = Picture(snapshot, self._policy)
         return self._picture
 
-    def plan_starts(self, picture: Picture, now: datetime, limit: int) -> list[Start]:
+    def plan_starts(self, picture: Picture | None, now: datetime, limit: int) -> list[Start]:
         """Decide which jobs start now, and note their starts here, too."""
-        starts = [self._cut(start) for start in plan_starts(picture, now, limit)]
+        starts = [] if picture is None else [self._cut(start) for start in plan_starts(picture, now, limit)]
         for start in starts:
             del self.waiting[start.id]
             self.rows[start.id] = tuple(
@@ -117,9 +117,12 @@ class BookingPool:
             self.changed = False
         return starts
 
-    def plan_slots(self, picture: Picture, now: datetime, limit: int) -> list[PlannedSlot]:
+    def plan_slots(self, picture: Picture | None, now: datetime, limit: int) -> list[PlannedSlot]:
         """Slots for the jobs that wait in it; none for a job that could start only when it is over."""
         slots: list[PlannedSlot] = []
+        self.slots_wanted = False
+        if picture is None:
+            return slots
         plan = plan_slots(picture, now, len(self.waiting), limit)
         for job_slot in plan.slots:
             if job_slot.start < self._end or not job_slot.gpus:

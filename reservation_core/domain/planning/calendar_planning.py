@@ -122,15 +122,10 @@ class CalendarPicture:
         for pool in list(self._bookings.values()):
             pool.note_time(to_micros(now))
             if len(starts) < limit and pool.changed and pool.waiting:
-                starts += self._starts_within(pool, now, limit - len(starts))
-        return starts
-
-    def _starts_within(self, pool: BookingPool, now: datetime, limit: int) -> list[Start]:
-        picture = self._look(pool, now)
-        starts = [] if picture is None else pool.plan_starts(picture, now, limit)
-        pool.changed = pool.changed and picture is not None
-        for start in starts:
-            self.common.set_reservation(start.id, None, pool.rows[start.id])
+                within = pool.plan_starts(self._look(pool, now), now, limit - len(starts))
+                for start in within:
+                    self.common.set_reservation(start.id, None, pool.rows[start.id])
+                starts += within
         return starts
 
     def _look(self, pool: BookingPool, now: datetime) -> Picture | None:
@@ -161,11 +156,7 @@ class CalendarPicture:
                     more = True
                     break
                 looked_at += 1
-                picture = self._look(pool, now)
-                if picture is None:
-                    pool.slots_wanted = False
-                else:
-                    slots += pool.plan_slots(picture, now, limit)
+                slots += pool.plan_slots(self._look(pool, now), now, limit)
         return SlotPlan(slots, more)
 
     def late_starts(self, now: datetime) -> list[LateStart]:

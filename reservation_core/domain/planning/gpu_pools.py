@@ -56,7 +56,7 @@ class GpuPools:
         self._unchecked = set(ledger.slots)
 
     def for_job(self, job: Waiting) -> list[Pool]:
-        """The pools that could run a job if nobody held anything."""
+        """The pools that could run a job if all their GPUs were free."""
         return self.reach.pools_for(job.gpu_type, job.shape)
 
     def never(self, pool: Pool, job: Waiting) -> int:
@@ -91,7 +91,7 @@ class GpuPools:
         self._unchecked.add(reservation_id)
 
     def take_unusable(self, slotted: set[str]) -> list[str]:
-        """Those of these jobs whose slot was found to be on unusable GPUs since the last call."""
+        """Jobs, of these with a slot, whose slot was read since the last call and is on unusable GPUs."""
         unchecked, self._unchecked = self._unchecked, set()
         return [job_id for job_id in unchecked & slotted if self.pool_of(job_id) is None]
 

@@ -1,4 +1,4 @@
-"""The ledger's open rows in memory: by card, by reservation, and by the times at which something about them changes."""
+"""The ledger's open rows in memory: by GPU, by reservation, and by the times at which something about them changes."""
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
@@ -10,9 +10,9 @@ _STALE_EDGES = 4096
 
 
 class Ledger:
-    """Calendars by GPU id, kept also for cards that are in no pool (their node may come back).
+    """Calendars by GPU id, kept also for GPUs that are in no pool (their node may come back).
 
-    `slots` has the [start, end) of each reservation whose rows are planned; `due` those of them whose time has come.
+    `slots` has the [start, end) of each reservation whose rows are planned; `due` are the slots that have begun.
     """
 
     def __init__(self, commitments: Iterable[Commitment] = ()) -> None:
@@ -28,7 +28,7 @@ class Ledger:
             self.replace(reservation_id, rows)
 
     def calendar(self, gpu_id: int) -> GpuCalendar:
-        """The calendar of a card; an empty one when nothing is known of it."""
+        """The calendar of a GPU; an empty one when nothing is known of it."""
         if gpu_id not in self.calendars:
             self.calendars[gpu_id] = GpuCalendar()
         return self.calendars[gpu_id]
@@ -38,7 +38,7 @@ class Ledger:
         return () if reservation_id in self.slots else self.by_reservation.get(reservation_id, ())
 
     def replace(self, reservation_id: str, commitments: Sequence[Commitment]) -> list[int]:
-        """Make these the rows of a reservation; answers the ids of the cards it has or had, none if nothing changed."""
+        """Make these the rows of a reservation; returns the ids of the GPUs it has or had, none if nothing changed."""
         if not commitments and reservation_id not in self.by_reservation:
             return []
         rows = tuple(
@@ -54,7 +54,7 @@ class Ledger:
         return self.set_rows(reservation_id, rows, planned=planned)
 
     def set_rows(self, reservation_id: str, after: tuple[tuple[int, Row], ...], *, planned: bool) -> list[int]:
-        """Like `replace`, with rows by card in order; `planned` says that they are a slot."""
+        """Like `replace`, with rows by GPU in order; `planned` says that they are a slot."""
         before = self.by_reservation.get(reservation_id, ())
         if after == before and planned == (reservation_id in self.slots):
             return []
@@ -109,9 +109,9 @@ class Ledger:
             heapify(self._slot_starts)
 
     def edges_until(self, now: int) -> list[int]:
-        """The cards on which a range began or ended since the last call, up to `now`; none at the first call."""
+        """The GPUs on which a range began or ended since the last call, up to `now`; none at the first call."""
         if self._edges_before < 0:
-            # Nobody has looked at anything yet, and most of what is known began long ago.
+            # This is the first look, and most of what is known began long ago.
             self._edges = [edge for edge in self._edges if edge[0] > now]
             heapify(self._edges)
         self._edges_before = now

@@ -56,7 +56,7 @@ class Picture:
         self.pools.walk_again()
 
     def note_held(self, holdings: Iterable[Holding]) -> bool:
-        """Note all that is held and booked; true when somebody has less than before."""
+        """Note all that is held and booked; true when a user has less than before."""
         freed = self.quotas.note_held(holdings, self.queue.jobs)
         if freed:
             self.pools.walk_again()
@@ -136,7 +136,7 @@ class Picture:
         self.heads.drop(job)
 
     def hold_back(self, job: Waiting) -> None:
-        """Hold back a job that a quota does not let start now: it is nobody's head."""
+        """Hold back a job that a quota does not let start now: it heads no pool."""
         self.queue.hold_back(job)
         self.heads.drop(job)
 

@@ -40,7 +40,7 @@ class PoolHeads:
         self._before = {gpu_type: self._heads.pop(gpu_type) for gpu_type in gpu_types & self._heads.keys()}
 
     def drop(self, job: Waiting) -> None:
-        """A job is nobody's head any more."""
+        """Note that a job heads no pool any more."""
         for gpu_type in [gpu_type for gpu_type, head in self._heads.items() if head.job.id == job.id]:
             del self._heads[gpu_type]
             self._pools.plan_again(gpu_type)

@@ -7,10 +7,10 @@ whole length fits beside everything in the calendar: what runs, what is booked, 
 Until a job has a slot, this holds: the first of them that can't start in a pool is the pool's head and gets a *shadow*:
 the concrete GPUs and time of its earliest fit. A later job may start at once only on other GPUs, or where it ends
 before the shadow. A job that asks for any type takes the type where it fits best; where it fits nowhere, it is the head
-of that pool, of those that have none yet, where it could start first. A job that the inventory could never run is
-nobody's head.
+of that pool, of those that have none yet, where it could start first. A job that the inventory could never run heads no
+pool.
 
-Jobs over their owner's quota are held back: they are nobody's head, and looked at no more until something of their
+Jobs over their owner's quota are held back: they head no pool, and are looked at no more until something of their
 owner's is given back, or their slot comes.
 
 A pass over a queue is made only when something was freed, a time was reached or a job came in before a head; a job
@@ -133,7 +133,7 @@ class _Decisions:
             self._settle()
 
     def _step(self, cursor: _Cursor) -> bool:
-        """Look at one job; false when nobody after it in its shape's queue can start in this pass."""
+        """Look at one job; false when no job after it in its shape's queue can start in this pass."""
         queue = cursor.queue
         *_, job, length = queue.entries[cursor.index]
         pools = self._in_reach(job, cursor.pools)

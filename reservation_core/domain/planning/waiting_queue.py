@@ -105,7 +105,8 @@ class WaitingQueue:
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of jobs with a slot; they are in
     memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those that it would
-    never let start. `arrivals` came, or were released, since the last pass. `owners` are all who ever had a job in it.
+    never let start. `arrivals` came, or were released, since the last pass. `owners` are those of all jobs that it ever
+    had.
     """
 
     def __init__(
@@ -195,21 +196,27 @@ class WaitingQueue:
             if not shapes:
                 del self.shapes[job.gpu_type]
 
+    def _mark(self, job: Waiting, marked: set[str]) -> None:
+        self._take_out(job)
+        marked.add(job.id)
+        self._put_in(job)
+
+    def _unmark(self, job: Waiting, marked: set[str]) -> None:
+        self._take_out(job)
+        marked.discard(job.id)
+        self._put_in(job)
+        self.arrivals[job.id] = job
+
     def give_slot(self, job: Waiting) -> None:
         """Note that a job has a slot now."""
         if job.id not in self.slotted:
             self.arrivals.pop(job.id, None)
-            self._take_out(job)
-            self.slotted.add(job.id)
-            self._put_in(job)
+            self._mark(job, self.slotted)
 
     def take_slot(self, job: Waiting) -> None:
         """Note that a job has no slot any more; it is considered again like one that arrived."""
         if job.id in self.slotted:
-            self._take_out(job)
-            self.slotted.discard(job.id)
-            self._put_in(job)
-            self.arrivals[job.id] = job
+            self._unmark(job, self.slotted)
 
     def take_arrivals(self) -> set[str | None]:
         """The requested types of all arrivals; a pass considers them now."""
@@ -220,9 +227,7 @@ class WaitingQueue:
     def hold_back(self, job: Waiting) -> None:
         """Hold back a job that a quota does not let start now."""
         if job.id not in self.held:
-            self._take_out(job)
-            self.held.add(job.id)
-            self._put_in(job)
+            self._mark(job, self.held)
 
     def bar(self, job: Waiting) -> None:
         """Note that a quota would never let a job start: `hold_barred` holds it back."""
@@ -237,7 +242,7 @@ class WaitingQueue:
         """Release all jobs that were held back."""
         self.barred.clear()
         for job in [entry[3] for held_queue in self._held_queues() for entry in held_queue]:
-            self._release(job)
+            self._unmark(job, self.held)
 
     def release_some(self, limit: int) -> None:
         """Release so many held-back jobs that have no slot and are not barred.
@@ -250,16 +255,10 @@ class WaitingQueue:
         some = list(islice((entry for entry in merge(*queues) if entry[3].id not in self.barred), limit))
         self._released_after = some[-1][:3] if len(some) == limit else None
         for entry in some:
-            self._release(entry[3])
+            self._unmark(entry[3], self.held)
 
     def _held_queues(self) -> list[ShapeQueue]:
         return [shape_queue for shape_queue in self.all_shapes() if shape_queue.held]
-
-    def _release(self, job: Waiting) -> None:
-        self._take_out(job)
-        self.held.discard(job.id)
-        self._put_in(job)
-        self.arrivals[job.id] = job
 
     def all_shapes(self) -> list[ShapeQueue]:
         """The queues of all shapes."""

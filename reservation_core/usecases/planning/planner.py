@@ -172,6 +172,7 @@ class Planner:
     def read_anew(self) -> None:
         """Drop the picture after a failure. The next cycle reads all of it from the database."""
         self._picture = None
+        self._estimates = Estimates.STALE
         self._cadence.rest_from_slots()
 
     def _note_change(self) -> None:
@@ -272,10 +273,9 @@ class Planner:
         estimates = picture.estimate_waits(now, self._rules.estimates)
         if not estimates and self._estimates is Estimates.NONE:
             return
-        self._estimates = Estimates.STALE
+        self._estimates = Estimates.CURRENT if estimates else Estimates.NONE
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
-        self._estimates = Estimates.CURRENT if estimates else Estimates.NONE
 
     async def _refreshed(self, inbox: _Inbox, now: datetime) -> CalendarPicture:
         """Return the picture, updated with the rows that the messages point to."""
@@ -294,8 +294,8 @@ class Planner:
         return picture
 
     async def _reload(self, now: datetime) -> CalendarPicture:
-        # News of a freed card stands in the queue behind all that was submitted before: after an outage, behind a
-        # million messages that say nothing which is not in the database. Some are forgotten at each reload: nobody
+        # The message of a freed GPU stands in the queue behind all that was submitted before: after an outage, behind
+        # a million messages that say nothing which is not in the database. Some are forgotten at each reload: no reload
         # waits for the last, and while there are many, reloads follow each other soon.
         for _ in range(_FORGETS):
             async with self._uow(one_statement=True) as uow:

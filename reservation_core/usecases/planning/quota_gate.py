@@ -2,7 +2,7 @@
 
 The picture is a second old at most. A decision made from it is made again, from the database and under a lock on owners
 and projects, in the transaction in which jobs start or get their slots: bookings are made under the same locks. Where
-no rule bounds what runs, all of this is one look at a number once a second; whom none bounds costs nothing there.
+no rule bounds what runs, all of this is one look at a number once a second.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ _SPENT_EVERY = 60
 
 
 class QuotaGate:
-    """Tells a planner's picture of quotas, and has the last word. A new picture needs a new `begin`."""
+    """Keeps the quotas in a planner's picture up to date, and has the last word. A new picture needs a new `begin`."""
 
     def __init__(self, uow_factory: UnitOfWorkFactory, every: timedelta) -> None:
         self._uow = uow_factory
@@ -33,7 +33,7 @@ class QuotaGate:
         self._policy: Policy = NO_POLICY
         self._names: dict[int, str] = {}
         self._binds = False
-        self._told: int | None = None
+        self._in_picture: int | None = None
         self._spent: tuple[Holding, ...] = ()
         self._spent_at: datetime | None = None
         self._refused: set[str] = set()
@@ -44,13 +44,13 @@ class QuotaGate:
         return self._binds
 
     def begin(self) -> None:
-        """The picture is a new one, and knows of no quotas."""
+        """Note that the picture is a new one, and knows of no quotas."""
         self._read_at = None
-        self._told = None
+        self._in_picture = None
         self._refused.clear()
 
     def take_refused(self) -> list[str]:
-        """Jobs whose starts and slots were refused since the last call: the picture takes them for something else."""
+        """Jobs whose starts and slots were refused since the last call: the picture does not know that."""
         refused = sorted(self._refused)
         self._refused.clear()
         return refused
@@ -102,13 +102,13 @@ class QuotaGate:
         return allowed
 
     def _refuse(self, job_id: str) -> None:
-        """What the picture knows of quotas is old: look again before anything else is decided."""
+        """Look again before anything else is decided: what the picture knows of quotas is old."""
         self._refused.add(job_id)
         self._read_at = None
         self._spent_at = None
 
     async def _ruling(self, uow: UnitOfWork, askers: Iterable[Asker | None], now: datetime) -> Ruling | None:
-        """What the database says of all these; None when no quota bounds any of them."""
+        """The ruling on all these from the database; None when no quota bounds any of them."""
         bound = [asker for asker in askers if asker is not None]
         if not bound:
             return None
@@ -132,16 +132,16 @@ class QuotaGate:
                 holdings: tuple[Holding, ...] = ()
             else:
                 holdings = await uow.policies.held_by_all(now) + await self._spent_by_all(uow, now)
-        anew = self._told != self._revision
+        anew = self._in_picture != self._revision
         if anew:
             if self._binds:
                 await self._learn_names(picture.queue.owners)
             picture.set_quotas(QuotaBook(self._policy, self._names) if self._binds else QuotaBook(NO_POLICY, {}))
-            self._told = self._revision
+            self._in_picture = self._revision
         return picture.note_held(holdings) or anew
 
     async def _spent_by_all(self, uow: UnitOfWork, now: datetime) -> tuple[Holding, ...]:
-        """A week's history is long, and changes little in a minute: who starts is counted to the second anyway."""
+        """What was given back: a week's history is long and changes little in a minute; starts count at once anyway."""
         if not counts_hours(self._policy):
             return ()
         if self._spent_at is None or now - self._spent_at >= _SPENT_EVERY * self._every:
