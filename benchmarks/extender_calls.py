@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from benchmarks.do_nothing import SERVER, do_nothing
@@ -33,6 +34,7 @@ ROUNDS = 5
 TARGET_LOOPS = 0.52
 TARGET_MEMORY = 6.0
 _AT_ONCE = 32
+_PATIENCE_S = 120.0
 _NAMESPACE = "placed"
 _MODELS = ("P100", "T4", "Tesla-V100-SXM2-32GB", "NVIDIA-A100-SXM4-80GB")
 _SIZES = (8, 8, 2, 8, 4, 8, 1)
@@ -44,11 +46,12 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder, started_api_server(Path(folder)) as server:
         asyncio.run(_fill(server))
         with (
-            extender_process(Path(folder) / "admission.log", server.kubeconfig) as admission,
+            extender_process(Path(folder) / "admission.log", server.kubeconfig, forked=False) as admission,
             _alone_on_a_core(admission.process.pid) as served,
         ):
             port = int(admission.url.rpartition(":")[2])
             _await_pods(admission.url)
+            _await_marks(admission.url)
             worst, details, loops = [], [], []
             _pairs(port, 50)  # not counted: connections, what is loaded at the first question
             before = served.cpu_times()
@@ -114,6 +117,19 @@ def _await_pods(url: str) -> None:
     found = json.loads(_ask(int(url.rpartition(":")[2]), "predicates", _question(0)))
     if found["Error"] or len(found["NodeNames"]) + len(found["FailedNodes"]) == 0:
         raise RuntimeError(str(found)[:1000])
+
+
+def _await_marks(url: str) -> None:
+    """Until the cards of pods with shares, which nobody has marked, are written or told to be missing: that is once."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        lines = httpx.get(f"{url}/metrics", trust_env=False, timeout=_PATIENCE_S).text.splitlines()
+        numbers = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        done = sum(float(numbers[f"gpu_dev_admission_{name}_total"]) for name in ("marked", "without_room"))
+        if done >= len(range(0, PODS, 5)):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"{done:g} pods with shares were looked at")
 
 
 def _name(number: int) -> str:

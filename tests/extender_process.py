@@ -17,16 +17,19 @@ START_S = 120.0
 
 
 class ExtenderProcess:
-    """`python -m gpu_admission` on free ports. `url` is known once it listens."""
+    """`python -m gpu_admission` on free ports. `url` is known once it listens.
 
-    def __init__(self, log: Path, kubeconfig: Path, *options: str, **variables: str) -> None:
+    Without `forked` it is started as delivered: only then is its memory its own.
+    """
+
+    def __init__(self, log: Path, kubeconfig: Path, *options: str, forked: bool = True, **variables: str) -> None:
         self._log = log
         command = ["gpu_admission", "--address=127.0.0.1:0", "--pprofAddress=127.0.0.1:0"]
         command += ["--kubeconfig", str(kubeconfig), *options]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         kept.pop("LOG_LEVEL", None)
         environment = {**kept, "GPU_DEV_ADMISSION__DRAIN_S": "0"} | variables
-        self.process = started(command, environment, log, forked=True)
+        self.process = started(command, environment, log, forked=forked)
 
     @property
     def url(self) -> str:
@@ -74,9 +77,11 @@ class ExtenderProcess:
 
 
 @contextmanager
-def extender_process(log: Path, kubeconfig: Path, *options: str, **variables: str) -> Iterator[ExtenderProcess]:
+def extender_process(
+    log: Path, kubeconfig: Path, *options: str, forked: bool = True, **variables: str
+) -> Iterator[ExtenderProcess]:
     """One that is ready, until the block's end."""
-    process = ExtenderProcess(log, kubeconfig, *options, **variables)
+    process = ExtenderProcess(log, kubeconfig, *options, forked=forked, **variables)
     try:
         yield process.await_ready()
     finally:

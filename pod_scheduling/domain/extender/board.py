@@ -35,6 +35,10 @@ _Asked = tuple[Positions, Positions, NDArray[np.bool_]]
 """Of each node that was asked about: its position, the number of its kind, and whether it would do."""
 
 
+_Denials = tuple[list[str], NDArray[np.bool_]]
+"""By the number of a kind: why a pod may not go to nodes of it, empty where it may; and whether that is so."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilterVerdict:
     """Nodes that would do, in the order they were asked in; why others would not. Evictions help `failed` alone."""
@@ -72,11 +76,11 @@ class ExtenderBoard:
         self.cards.settle()
         at = self._asked.at(nodes)
         kinds = self.cards.kind_at[at]
-        denials, denied = self._denials(pod, kinds[at != UNKNOWN])
-        fits = self._has_room(pod, at) & ~denied[kinds]
+        denials = self._denials(pod, kinds[at != UNKNOWN])
+        fits = self._has_room(pod, at) & ~denials[1][kinds]
         if fits.all():
             return FilterVerdict(tuple(nodes), {}, {})
-        return self._told(pod, nodes, (at, kinds, fits), denials)
+        return self._explained(pod, nodes, (at, kinds, fits), denials)
 
     def beside_claims(self, pod: CardPod, found: FilterVerdict, claims: ShareClaims) -> FilterVerdict:
         """The verdict that remains if all pods that may come to a node do."""
@@ -162,8 +166,10 @@ class ExtenderBoard:
             self.ranking.learn(_whole_task(pod))
 
     def models_of(self, nodes: Collection[str]) -> set[Model]:
-        """The models of these nodes."""
-        return {self.cards.nodes[name].model for name in nodes if name in self.cards.nodes}
+        """The models of these nodes: by their kinds, of which there are few."""
+        at = self._asked.at(list(nodes))
+        kinds = np.bincount(self.cards.kind_at[at[at != UNKNOWN]])
+        return {self.cards.kinds[kind].model for kind in np.flatnonzero(kinds).tolist()}
 
     def _denial(self, pod: CardPod, node: CardNode) -> str | None:
         """Why a pod may not go to nodes of this kind, however much is free there."""
@@ -171,41 +177,34 @@ class ExtenderBoard:
         denial = denial or self.cards.owners.denial(pod.owned, pod.asked.milli, node.model)
         return denial or never_fits(pod.asked, node)
 
-    def _denials(self, pod: CardPod, kinds: Positions) -> tuple[list[str | None], NDArray[np.bool_]]:
-        """Why the pod may not go to nodes of each of these kinds; and whether that is so, by the number of the kind."""
-        denials: list[str | None] = [None] * len(self.cards.kinds)
+    def _denials(self, pod: CardPod, kinds: Positions) -> _Denials:
+        """The denials of nodes of these kinds."""
+        denials = [""] * len(self.cards.kinds)
         denied = np.zeros(len(denials), bool)
         for kind in (0,) if len(denials) == 1 else np.flatnonzero(np.bincount(kinds)).tolist():
-            denials[kind] = self._denial(pod, self.cards.kinds[kind])
-            denied[kind] = denials[kind] is not None
+            denials[kind] = self._denial(pod, self.cards.kinds[kind]) or ""
+            denied[kind] = bool(denials[kind])
         return denials, denied
 
-    def _told(self, pod: CardPod, nodes: Sequence[str], asked: _Asked, denials: Sequence[str | None]) -> FilterVerdict:
-        """The verdict where not all fit: each of the others is looked at more closely."""
+    def _explained(self, pod: CardPod, nodes: Sequence[str], asked: _Asked, denials: _Denials) -> FilterVerdict:
+        """The verdict where not all fit; nodes of which more may be free to this pod are looked at once more."""
         at, kinds, fits = asked
-        closer = {*self.cards.reserved, self.cards.node_of(pod.uid)}  # more may be free to this pod than to others
-        which = np.flatnonzero(~fits)
-        here = at[which]
-        lefts = self.cards.left_at(here, share_of(pod.asked))
-        failed: dict[str, str] = {}
-        unresolvable: dict[str, str] = {}
-        told: dict[tuple[int, int, int], str] = {}
-        for number, position, kind, left in zip(
-            which.tolist(), here.tolist(), kinds[which].tolist(), lefts, strict=True
-        ):
-            name = nodes[number]
-            if position == UNKNOWN:
-                failed[name] = UNKNOWN_NODE
-            elif (denial := denials[kind]) is not None:
-                unresolvable[name] = denial
-            elif name not in closer:
-                if left not in told:
-                    told[left] = lacking(pod.asked, LeftOnNode(*left), 0)
-                failed[name] = told[left]
-            elif self._room(pod, self.cards.nodes[name]) is not None:
-                fits[number] = True
-            else:
+        why, denied = denials
+        never = np.flatnonzero((at != UNKNOWN) & denied[kinds])
+        unresolvable = {
+            nodes[number]: why[kind] for number, kind in zip(never.tolist(), kinds[never].tolist(), strict=True)
+        }
+        full = np.flatnonzero((at != UNKNOWN) & ~denied[kinds] & ~fits)
+        lefts = [*self.cards.left_at(at[full], share_of(pod.asked))]
+        reasons = {left: lacking(pod.asked, LeftOnNode(*left), 0) for left in {*lefts}}
+        failed = {nodes[number]: reasons[left] for number, left in zip(full.tolist(), lefts, strict=True)}
+        for name in failed.keys() & {*self.cards.reserved, self.cards.node_of(pod.uid)}:
+            if self._room(pod, self.cards.nodes[name]) is None:
                 failed[name] = self._lacking(pod, self.cards.nodes[name])
+            else:
+                del failed[name]
+                fits[nodes.index(name)] = True
+        failed |= {nodes[number]: UNKNOWN_NODE for number in np.flatnonzero(at == UNKNOWN).tolist()}
         return FilterVerdict(tuple(compress(nodes, fits.tolist())), failed, unresolvable)
 
     def _has_cards(self, task: Task, at: Positions) -> NDArray[np.bool_]:
