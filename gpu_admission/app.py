@@ -1,7 +1,7 @@
 """The application: what schedulers ask, and how the process is."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from logging import DEBUG
 from typing import Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gpu_admission import kube_scheduler, volcano
 from gpu_admission.bodies import SMALL_BYTES, QuestionBodies
 from gpu_admission.metrics import Call, CallOutcome, ExtenderMetrics
-from gpu_admission.questions import Answer, CallAnswers, CallAtWork, ExtenderCondition
+from gpu_admission.questions import Answer, ExtenderCondition, QuestionRoute
 from gpu_admission.version import versions
 from pod_scheduling.ports.extender import Extender
 from pod_scheduling.ports.pod_binding import BindRefusedError
@@ -60,22 +60,21 @@ class App:
         self._shape = shape
         self._tells_all = _log.is_enabled_for(DEBUG)
         self._args = kube_scheduler.ArgsReader()
-        kube, others = kube_scheduler.written_filter_error, volcano.written_error
-        asked = {
-            "/scheduler/predicates": CallAnswers(Call.FILTER, self._filter, kube, self._filter_at_once),
-            "/scheduler/priorities": CallAnswers(
-                Call.PRIORITIZE, self._prioritize, kube_scheduler.written_binding, self._prioritize_at_once
-            ),
-            "/scheduler/bind": CallAnswers(Call.BIND, self._bind, kube_scheduler.written_binding),
-            "/scheduler/vpredicates": CallAnswers(
-                Call.VOLCANO_PREDICATE, self._volcano_predicate, others, self._volcano_predicate_at_once
-            ),
-            "/scheduler/vprioritize": CallAnswers(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, others),
-            "/scheduler/vallocate": CallAnswers(Call.VOLCANO_ALLOCATE, self._volcano_allocate, others),
-            "/scheduler/vdeallocate": CallAnswers(Call.VOLCANO_DEALLOCATE, self._volcano_deallocate, others),
+
+        def route(call: Call, answer: Callable[[bytes], Awaitable[Answer]], problem: Callable[[str], bytes]) -> ASGIApp:
+            return QuestionRoute(call, answer, problem, bodies, metrics, condition)
+
+        filter_error, error = kube_scheduler.written_filter_error, kube_scheduler.written_binding
+        volcano_error = volcano.written_error
+        self._questions = {
+            "/scheduler/predicates": route(Call.FILTER, self._filter, filter_error),
+            "/scheduler/priorities": route(Call.PRIORITIZE, self._prioritize, error),
+            "/scheduler/bind": route(Call.BIND, self._bind, error),
+            "/scheduler/vpredicates": route(Call.VOLCANO_PREDICATE, self._volcano_predicate, volcano_error),
+            "/scheduler/vprioritize": route(Call.VOLCANO_PRIORITIZE, self._volcano_prioritize, volcano_error),
+            "/scheduler/vallocate": route(Call.VOLCANO_ALLOCATE, self._volcano_allocate, volcano_error),
+            "/scheduler/vdeallocate": route(Call.VOLCANO_DEALLOCATE, self._volcano_deallocate, volcano_error),
         }
-        self.questions = {path: CallAtWork(question, bodies, metrics, condition) for path, question in asked.items()}
-        """What schedulers may ask, by path."""
 
     def asgi(self) -> ASGIApp:
         """The ASGI application."""
@@ -87,14 +86,14 @@ class App:
         }
         anything = Starlette(
             routes=[
-                *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.questions.items()),
+                *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self._questions.items()),
                 *(Route(path, endpoint, methods=["GET"]) for path, endpoint in told.items()),
             ],
             exception_handlers={404: _not_found, 405: _wrong_method},
         )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            question = self.questions.get(scope["path"]) if scope["method"] == "POST" else None
+            question = self._questions.get(scope["path"]) if scope["method"] == "POST" else None
             await (question or anything)(scope, receive, send)
 
         return app
@@ -108,12 +107,6 @@ class App:
     async def _filter(self, body: bytes) -> Answer:
         args = await _read(self._args.read, body)
         await self._running.extender.turn()
-        return self._filtered(args)
-
-    def _filter_at_once(self, body: bytes) -> Answer | None:
-        return None if self._running.extender.busy else self._filtered(self._args.read(body))
-
-    def _filtered(self, args: kube_scheduler.ExtenderArgs) -> Answer:
         filtered = self._running.extender.choose(args.pod, args.nodes)
         if self._tells_all:
             _log.debug("filtered", asked=len(args.nodes), fitting=len(filtered.fitting), **_about(args.pod))
@@ -121,12 +114,7 @@ class App:
         return written, CallOutcome.ANSWERED if filtered.fitting or not args.nodes else CallOutcome.REFUSED
 
     async def _prioritize(self, body: bytes) -> Answer:
-        return self._prioritized(await _read(self._args.read, body))
-
-    def _prioritize_at_once(self, body: bytes) -> Answer:
-        return self._prioritized(self._args.read(body))
-
-    def _prioritized(self, args: kube_scheduler.ExtenderArgs) -> Answer:
+        args = await _read(self._args.read, body)
         scores = self._running.extender.prioritize(args.pod, args.nodes)
         return kube_scheduler.written_priorities(args.nodes, scores), CallOutcome.ANSWERED
 
@@ -141,12 +129,7 @@ class App:
         return kube_scheduler.written_binding(), CallOutcome.ANSWERED
 
     async def _volcano_predicate(self, body: bytes) -> Answer:
-        return self._predicated(await _read(volcano.read_predicate, body))
-
-    def _volcano_predicate_at_once(self, body: bytes) -> Answer:
-        return self._predicated(volcano.read_predicate(body))
-
-    def _predicated(self, asked: volcano.Predicate) -> Answer:
+        asked = await _read(volcano.read_predicate, body)
         filtered = self._running.extender.filter(asked.pod, (asked.node,))
         written = volcano.written_predicate(asked, filtered, self._shape)
         return written, CallOutcome.ANSWERED if filtered.fitting else CallOutcome.REFUSED

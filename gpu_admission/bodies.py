@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager
 from starlette.types import Receive, Scope
 
 _TOLD_LATE = "the request took longer than {seconds:g} s to come, its turn included; send it again"
-
-
 _JSON = b"application/json"
 
 SMALL_BYTES = 256 * 1024
@@ -51,15 +49,11 @@ class QuestionBodies:
         except TimeoutError:
             if not patience.expired():
                 raise
-            raise self.late() from None
+            raise RefusedQuestionBodyError(408, _TOLD_LATE.format(seconds=self._patience_s)) from None
         try:
             yield body
         finally:
             self._give_back(size)
-
-    def late(self) -> RefusedQuestionBodyError:
-        """The error for a body that did not come in time."""
-        return RefusedQuestionBodyError(408, _TOLD_LATE.format(seconds=self._patience_s))
 
     def _room_for(self, scope: Scope) -> int:
         kind, encoding, announced = b"", b"identity", b""

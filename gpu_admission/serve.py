@@ -14,7 +14,6 @@ from gpu_admission.app import Answering, App
 from gpu_admission.bodies import QuestionBodies
 from gpu_admission.debug_app import create_debug_app
 from gpu_admission.metrics import ExtenderMetrics
-from gpu_admission.question_protocol import question_protocol
 from gpu_admission.questions import ExtenderCondition
 from pod_scheduling.runtime.extender import run_extender
 from pod_scheduling.runtime.settings.admission import AdmissionRules, AdmissionSettings
@@ -80,7 +79,6 @@ async def answer(
             _configured(app.asgi(), rules, **secured),
             lambda: _log.info("listening", address=address),
             bounds,
-            protocol=question_protocol(app.questions, condition, rules.body_s),
         )
         if debugging is not None:
             shown = QuietServer(

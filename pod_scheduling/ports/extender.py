@@ -61,10 +61,6 @@ class Extender(Protocol):
     def silence(self) -> str | None:
         """Why they can't be, in a sentence; None where they can."""
 
-    @property
-    def busy(self) -> bool:
-        """Whether so much is under way that answers would only be late: who asks next should wait for a `turn`."""
-
     async def turn(self) -> None:
         """Wait a moment while so much is under way that answers would only be late."""
 

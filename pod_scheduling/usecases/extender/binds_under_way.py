@@ -13,17 +13,14 @@ class BindsUnderWay:
         self._room = asyncio.Event()
         self._room.set()
 
-    @property
-    def many(self) -> bool:
-        """Whether a turn has to be waited for."""
-        return not self._room.is_set()
-
     async def turn(self) -> None:
         """Wait while many are under way.
 
         A scheduler binds beside its next question: unslowed, questions would come so fast that binds are answered
         after it has given them up, and each be judged by older news.
         """
+        if self._room.is_set():
+            return
         try:
             async with asyncio.timeout(self._pause_s):
                 await self._room.wait()

@@ -207,11 +207,6 @@ class SchedulerExtender:
 
     # Questions
 
-    @property
-    def busy(self) -> bool:
-        """Whether many binds are under way."""
-        return self._binder.under_way.many
-
     async def turn(self) -> None:
         """Wait while many binds are under way."""
         await self._binder.under_way.turn()

@@ -104,11 +104,6 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self.connecting is not None:
             self.connecting.cancel()
 
-    @property
-    def between_messages(self) -> bool:
-        """Whether the parser is between two requests, or at the connection's beginning."""
-        return self._stage is _BETWEEN and not self._unframed_bytes
-
     # --- Called by the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

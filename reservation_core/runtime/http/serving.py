@@ -46,8 +46,7 @@ def quiet_config(app: Any, *, stop_patience_s: int, **more: Any) -> uvicorn.Conf
 class QuietServer(uvicorn.Server):
     """A server that leaves signals to its program, reports when it is ready, and bounds its connections.
 
-    `protocol` creates a connection from the bounds and uvicorn's arguments. Connections from `proxies` are bounded only
-    in total.
+    Connections from `proxies` are bounded only in total.
     """
 
     def __init__(
@@ -56,13 +55,11 @@ class QuietServer(uvicorn.Server):
         ready: Callable[[], None],
         bounds: ServerBounds,
         *,
-        protocol: Callable[..., BoundedProtocol] = BoundedProtocol,
         proxies: Sequence[Network] = (),
     ) -> None:
         super().__init__(config)
         self._ready = ready
         self._bounds = bounds
-        self._protocol = protocol
         self._proxies = proxies
 
     @contextmanager
@@ -100,7 +97,7 @@ class QuietServer(uvicorn.Server):
         self._ready()
 
     def _new_protocol(self) -> BoundedProtocol:
-        return self._protocol(
+        return BoundedProtocol(
             self._bounds,
             config=self.config,
             server_state=self.server_state,

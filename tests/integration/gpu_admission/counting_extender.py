@@ -58,10 +58,6 @@ class CountingExtender:
     def silence(self) -> str | None:
         return None if self.synced else "nodes and pods are being read; the pod is tried again"
 
-    @property
-    def busy(self) -> bool:
-        return self.is_busy
-
     async def turn(self) -> None:
         """It is busy no longer."""
         self.is_busy = False
