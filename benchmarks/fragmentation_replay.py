@@ -21,6 +21,9 @@ from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 
 LOAD = 1.3
+_NEWS = 1 / 4
+"""A policy reconsiders when so much has arrived since, in parts of what had before."""
+
 FOLDER_VARIABLE = "OPENB_FOLDER"
 _FOLDER = Path(__file__).parents[2] / "shared" / "data" / "openb"
 _NODES = "openb_node_list_gpu_node.csv"
@@ -114,12 +117,13 @@ def replay(trace: Trace, policy: PlacementPolicy, seed: int, *, history: bool) -
     ranking = ranking_of(policy, Counter(trace.tasks).items() if history else ())
     if history:
         ranking.reconsider(fleet)
-    arrived = allocated = refused = 0
+    arrived = allocated = refused = considered = 0
     course: list[float] = []
     for number, task in enumerate(arrivals(trace, seed)):
         if not history:
-            if ranking.outdated:
+            if number - considered > considered * _NEWS:
                 ranking.reconsider(fleet)
+                considered = number
             ranking.learn(task)
         arrived += asked(task)
         spot = ranking.choose(fleet, task)

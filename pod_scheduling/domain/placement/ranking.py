@@ -1,4 +1,4 @@
-"""What every placement policy answers: how good each node is for a task, and which of its cards to give."""
+"""The interface of placement policies: how good each node is for a task, and which of its cards to give."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -54,13 +54,8 @@ class Ranking(ABC):
         cards = self.cards(fleet, task, node)
         return None if cards is None else Spot(node, cards)
 
-    @property
-    def outdated(self) -> bool:
-        """Whether so much was learnt since that it is time to reconsider."""
-        return False
-
     def learn(self, task: Task, times: int = 1, /) -> None:  # noqa: B027 - not all learn
-        """So many tasks like this have arrived. Cheap; nothing changes before `reconsider`."""
+        """Count tasks that have arrived. Cheap; nothing changes before `reconsider`."""
 
     def reconsider(self, fleet: Fleet, /) -> None:  # noqa: B027 - not all learn
         """Draw the conclusions from what was learnt, for a fleet like this. May take a second."""

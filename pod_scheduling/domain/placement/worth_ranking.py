@@ -25,9 +25,6 @@ _FEW = 8
 _LEARNT_TASKS = 4096
 """How many kinds of tasks are counted. When there are more, all counts are halved, and what was rare is forgotten."""
 
-_NEWS = 1 / 4
-"""When so much has arrived since, in parts of what had before, it is time to reconsider."""
-
 
 class WorthRanking(Ranking):
     """The best node for a task is the one that loses the least worth by taking it.
@@ -38,8 +35,6 @@ class WorthRanking(Ranking):
 
     def __init__(self) -> None:
         self.arrived: Counter[Task] = Counter()
-        self._total = 0
-        self._considered = 0
         self._remembered: OrderedDict[Task, _Remembered] = OrderedDict()
         self._fleet: Fleet | None = None
 
@@ -51,24 +46,16 @@ class WorthRanking(Ranking):
     def appraise(self, fleet: Fleet, arrived: Mapping[Task, int]) -> None:
         """Work out what things are worth when such tasks arrive so often."""
 
-    @property
-    def outdated(self) -> bool:
-        """Whether so much has arrived that it is time to reconsider."""
-        return self._total - self._considered > _NEWS * self._considered
-
     def learn(self, task: Task, times: int = 1, /) -> None:
-        """So many tasks like this have arrived."""
+        """Count tasks that have arrived."""
         self.arrived[task] += times
-        self._total += times
         if len(self.arrived) > _LEARNT_TASKS:
             self.arrived = Counter(
                 {arrived_task: count // 2 for arrived_task, count in self.arrived.items() if count > 1}
             )
-            self._total = self._considered = self.arrived.total()
 
     def reconsider(self, fleet: Fleet, /) -> None:
         """Work out anew what things are worth."""
-        self._considered = self._total
         self.appraise(fleet, dict(self.arrived))
         self._remembered = OrderedDict()
 

@@ -183,19 +183,6 @@ def test_cards_that_are_joined_best_are_given_together() -> None:
     assert ranking_of(PlacementPolicy.PRICED).choose(fleet, Task(1, 1, 2)) == Spot("a", (0, 1))
 
 
-@pytest.mark.parametrize("policy", [PlacementPolicy.FGD, PlacementPolicy.PRICED])
-def test_it_is_time_to_reconsider_when_a_quarter_more_has_arrived(policy: PlacementPolicy) -> None:
-    ranking = ranking_of(policy)
-    assert not ranking.outdated
-    ranking.learn(Task(1, 1, 1), 8)
-    assert ranking.outdated
-    ranking.reconsider(Fleet())
-    ranking.learn(Task(1, 1, 1), 2)
-    assert not ranking.outdated
-    ranking.learn(Task(1, 1, 2))
-    assert ranking.outdated
-
-
 def test_what_is_learnt_is_bounded_and_what_comes_often_stays() -> None:
     ranking = ranking_of(PlacementPolicy.FGD)
     often = Task(1, 1, 1)
