@@ -1,1 +1,1 @@
-"""Answers the API server's question about pods that people create: may it be, and which cards does it see?"""
+"""Answers the API server's reviews of new pods: may a pod be created, and which cards does it see?"""

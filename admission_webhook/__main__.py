@@ -9,7 +9,7 @@ from reservation_core.runtime.settings.components import CommonSettings
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the sub-command says. Returns the exit code."""
+    """Run the sub-command; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m admission_webhook",
         description="Answers the API server's question about pods that people create: may it be, and what does it see?",

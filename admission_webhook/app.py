@@ -1,4 +1,4 @@
-"""The application: one question, asked over and over, and how the process is."""
+"""The application: reviews, and the state of the process."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class WebhookCondition:
-    """How the process is. `draining`: it is about to end, and is not to be sent anything new."""
+    """The state of the process. `draining`: it is about to end, and new reviews belong to another replica."""
 
     certificate: bool = False
     draining: bool = False
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing should be sent here; None when all is well."""
+        """Why it is not ready; None while it is."""
         if self.draining:
             return "draining"
         return None if self.certificate else "no certificate"

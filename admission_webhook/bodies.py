@@ -1,4 +1,4 @@
-"""The bodies of reviews: bounded each, bounded together, and not waited for without end.
+"""Bodies of reviews: bounded one by one, together, and in time.
 
 Anybody who reaches the port may send one. Large bodies share one budget, and a review beyond it gets 503, which API
 servers retry by themselves; usual reviews are small, and go on beside it.
@@ -32,7 +32,7 @@ class BodyLimits:
 
 
 class RefusedReviewBodyError(Exception):
-    """A body that is not read; `status` and the text say why."""
+    """A refused body; `status` and the text say why."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -40,17 +40,17 @@ class RefusedReviewBodyError(Exception):
 
     @property
     def busy(self) -> bool:
-        """There was no room; it may come again."""
+        """The error for a body without room; the review may be sent again."""
         return self.status == HTTPStatus.SERVICE_UNAVAILABLE
 
     @property
     def late(self) -> bool:
-        """It did not come; what is left of it is not waited for."""
+        """The error for a body that did not come in time."""
         return self.status == HTTPStatus.REQUEST_TIMEOUT
 
 
 class ReviewBodies:
-    """The bodies that are held at a time."""
+    """The bodies that are held now."""
 
     def __init__(self, limits: BodyLimits) -> None:
         self._limits = limits

@@ -22,7 +22,7 @@ _OBJECT = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `certs` takes."""
+    """Declare the arguments of `certs`."""
     parser.add_argument("--service", type=_label, required=True, metavar="NAME", help="the webhook's Service")
     parser.add_argument("--namespace", type=_label, required=True, metavar="NAME", help="where Service and Secret are")
     parser.add_argument("--name", type=_host, action="append", default=[], metavar="HOST", help="a further name in it")
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
-    """Do what was asked for; returns the exit code."""
+    """Run the command; returns the exit code."""
     valid = timedelta(days=chosen.valid_days)
     renew = valid / 3 if chosen.renew_days is None else timedelta(days=chosen.renew_days)
     if renew >= valid:

@@ -1,4 +1,4 @@
-"""What Prometheus reads of the webhook: verdicts, how long they took, and until when the certificate holds."""
+"""The webhook's metrics: verdicts, their duration, and the end of the certificate."""
 
 from typing import Literal, get_args
 
@@ -57,7 +57,6 @@ class WebhookMetrics:
         self._owners.set(1)
 
     def review(self, outcome: Outcome, seconds: float) -> None:
-        """Count one review."""
         self._reviews[outcome].inc()
         self._seconds.observe(seconds)
 
@@ -75,9 +74,8 @@ class WebhookMetrics:
         self._owners.set(usable)
 
     def show(self, collector: Collector) -> None:
-        """Add what another part of the process counts."""
+        """Add the metrics of another part of the process."""
         self._registry.register(collector)
 
     def text(self) -> bytes:
-        """The exposition."""
         return generate_latest(self._registry)

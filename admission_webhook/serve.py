@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `serve` takes."""
+    """Declare the arguments of `serve`."""
     parser.add_argument("--listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="where (0.0.0.0:8443)")
     parser.add_argument("--tls-cert", type=Path, required=True, metavar="FILE", help="PEM: the certificate, its chain")
     parser.add_argument("--tls-key", type=Path, required=True, metavar="FILE", help="PEM: its key, without a password")

@@ -5,7 +5,7 @@ from functools import partial
 
 import structlog
 
-from gpu_admission.flags.go_flags import FlagError, flags_told
+from gpu_admission.flags.go_flags import FlagError, help_text
 from gpu_admission.flags.options import Options, applied, known_flags, read_options
 from gpu_admission.version import versions
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
@@ -18,14 +18,14 @@ _log = structlog.get_logger(__name__)
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the command line says; returns the exit code."""
+    """Run the command; returns the exit code."""
     try:
         options = read_options(arguments)
     except FlagError as problem:
         sys.stderr.write(f"{PROGRAM}: {problem}\n")
         return 2
     if options.help:
-        sys.stdout.write(flags_told(f"python -m {PROGRAM}", _ABOUT, known_flags()))
+        sys.stdout.write(help_text(f"python -m {PROGRAM}", _ABOUT, known_flags()))
         sys.stdout.write(f"\n{settings_told(AdmissionSettings)} Options come first.\n")
         return 0
     if options.version:

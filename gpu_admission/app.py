@@ -1,4 +1,4 @@
-"""The application: what schedulers ask, and how the process is."""
+"""The application: questions of schedulers, and the state of the process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 
 class Answering(Protocol):
-    """What answers, and how it is."""
+    """The extender and its state."""
 
     @property
     def extender(self) -> Extender:
         """The extender that answers."""
 
     def ready(self) -> bool:
-        """Whether schedulers may be sent here."""
+        """Whether it is ready for schedulers."""
 
     def problems(self) -> list[str]:
-        """Sentences about what is wrong and does not keep it from answering."""
+        """Problems that do not keep it from answering, in sentences."""
 
     def numbers(self) -> Mapping[str, float]:
         """Counters (`…_total`) and gauges, by name without a prefix."""
@@ -77,7 +77,6 @@ class App:
         }
 
     def asgi(self) -> ASGIApp:
-        """The ASGI application."""
         told = {
             "/version": self._version,
             "/health": self._health,
@@ -99,7 +98,7 @@ class App:
         return app
 
     def metrics_alone(self) -> ASGIApp:
-        """The ASGI application of an address that may be reached by those who may not ask anything."""
+        """The ASGI application for an address that only Prometheus needs."""
         return Starlette(routes=[Route("/metrics", self._exposition, methods=["GET"])])
 
     # --- What schedulers ask.
@@ -179,7 +178,7 @@ class App:
 
 
 async def _read(read: Callable[[bytes], T], body: bytes) -> T:
-    """Read large bodies in a thread, so that others' answers need not wait for them."""
+    """Read large bodies in a thread, so that other answers need not wait for them."""
     return read(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(read, body)
 
 

@@ -1,7 +1,7 @@
-"""Taking in the bodies of requests: bounded each, bounded together, and not for ever.
+"""Bodies of requests: bounded one by one, together, and in time.
 
-Large ones share a room and wait for their turn in it. Small ones, such as nodes by name, need none: nobody who fills
-the room keeps them out, and there are only so many connections.
+Large ones share a room and wait for their turn in it. Small ones, such as nodes by name, need none: a full
+room does not keep them out, and connections are bounded.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ SMALL_BYTES = 256 * 1024
 
 
 class RefusedQuestionBodyError(Exception):
-    """A body that is not taken; `status` and the text say why. The connection is to be closed."""
+    """A refused body; `status` and the text say why. The connection is to be closed."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -26,7 +26,7 @@ class RefusedQuestionBodyError(Exception):
 
 
 class QuestionBodies:
-    """The bodies that are held at a time. `largest` of one and `together` of all large ones are in bytes."""
+    """The bodies that are held now. `largest` of one and `together` of all large ones are in bytes."""
 
     def __init__(self, largest: int, together: int, patience_s: float) -> None:
         self._largest = largest

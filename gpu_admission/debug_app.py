@@ -1,4 +1,4 @@
-"""The address for debugging: profiles where the tools of Go programs look for them, as plain text."""
+"""Profiles at the paths that tools of Go programs use, as plain text."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gpu_admission.profiles import memory_told, sampled_stacks, tasks_told
+from gpu_admission.profiles import describe_memory, describe_tasks, sample_stacks
 
 _EVERY_S = 0.005
 _LONGEST_S = 120.0
@@ -39,17 +39,17 @@ def create_debug_app(stop: asyncio.Event) -> Starlette:
             ended = threading.Event()
             ending = asyncio.create_task(_ended(stop, ended))
             try:
-                found = await asyncio.to_thread(sampled_stacks, seconds, _EVERY_S, ended)
+                found = await asyncio.to_thread(sample_stacks, seconds, _EVERY_S, ended)
             finally:
                 ended.set()
                 ending.cancel()
         return PlainTextResponse("".join(f"{stack} {count}\n" for stack, count in found.most_common()))
 
     async def tasks(_request: Request) -> Response:
-        return PlainTextResponse(tasks_told())
+        return PlainTextResponse(describe_tasks())
 
     async def heap(_request: Request) -> Response:
-        return PlainTextResponse(await asyncio.to_thread(memory_told))
+        return PlainTextResponse(await asyncio.to_thread(describe_memory))
 
     return Starlette(
         routes=[

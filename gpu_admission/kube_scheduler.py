@@ -1,4 +1,4 @@
-"""What kube-scheduler asks its extenders and reads as their answers: `k8s.io/kube-scheduler/extender/v1`.
+"""Questions and answers of kube-scheduler's extenders: `k8s.io/kube-scheduler/extender/v1`.
 
 Nodes come as whole objects (`nodeCacheCapable: false`) or by name. Objects go back byte for byte as they came.
 
@@ -97,7 +97,7 @@ class ArgsReader:
 
 
 def read_args(body: bytes) -> ExtenderArgs:
-    """The question of filter and prioritize, whoever wrote it. Raises BadJsonError."""
+    """Read a question of filter or prioritize, whoever wrote it. Raises BadJsonError."""
     walk = JsonWalk(body)
     pod: Any = None
     names: Any = None
@@ -177,7 +177,7 @@ def written_filter(args: ExtenderArgs, filtered: Filtered) -> bytes:
 
 
 def written_filter_error(message: str) -> bytes:
-    """ExtenderFilterResult of a question that can't be answered: the scheduler shows the text, and asks again."""
+    """ExtenderFilterResult without an answer: the scheduler shows the text, and asks again."""
     told = {"Nodes": None, "NodeNames": None, "FailedNodes": None, "FailedAndUnresolvableNodes": None, "Error": message}
     return json.dumps(told).encode()
 

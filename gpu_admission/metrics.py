@@ -1,4 +1,4 @@
-"""What Prometheus reads of the extender: calls, how long they took, and what its own state says of itself."""
+"""The extender's metrics: calls, their duration, and its state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -27,7 +27,7 @@ class Call(StrEnum):
 
 
 class CallOutcome(StrEnum):
-    """What came of it. `refused`: no node does, or the binding was refused."""
+    """The outcome of a call. `refused`: no node fits, or the binding was refused."""
 
     ANSWERED = "answered"
     REFUSED = "refused"
@@ -58,7 +58,6 @@ class ExtenderMetrics:
         )
 
     def called(self, call: Call, outcome: CallOutcome, seconds: float) -> None:
-        """Count one call."""
         self._calls[call, outcome].inc()
         self._seconds[call].observe(seconds)
 
@@ -67,11 +66,10 @@ class ExtenderMetrics:
         self._ends.set(at)
 
     def show(self, collector: Collector) -> None:
-        """Add what another part of the process counts."""
+        """Add the metrics of another part of the process."""
         self._registry.register(collector)
 
     def text(self) -> bytes:
-        """The exposition."""
         return generate_latest(self._registry)
 
 
@@ -81,7 +79,6 @@ class _Numbers(Collector):
         self._problems = problems
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """The numbers as they are now."""
         for name, value in self._numbers().items():
             told = name.removesuffix("_total").replace("_", " ").capitalize() + "."
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily

@@ -1,4 +1,4 @@
-"""What a process is busy with, waits for and keeps: samples of stacks, tasks, counts of objects; never a value."""
+"""Profiles of a process: samples of stacks, tasks, counts of objects; never a value."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ _TYPES = 40
 _DEEPEST = 200
 
 
-def sampled_stacks(seconds: float, every_s: float, stop: threading.Event) -> Counter[str]:
+def sample_stacks(seconds: float, every_s: float, stop: threading.Event) -> Counter[str]:
     """How often each stack of each thread was seen at work. Blocks so long, or until `stop` is set.
 
     A stack is written `outermost;…;innermost`, as flame graphs are made of.
@@ -32,7 +32,7 @@ def sampled_stacks(seconds: float, every_s: float, stop: threading.Event) -> Cou
     return found
 
 
-def tasks_told() -> str:
+def describe_tasks() -> str:
     """Every task of the running loop and every thread, with where each of them is."""
     lines: list[str] = []
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
@@ -49,7 +49,7 @@ def tasks_told() -> str:
     return "\n".join(lines) + "\n"
 
 
-def memory_told() -> str:
+def describe_memory() -> str:
     """How much memory the process has, the garbage collector's counts, and of which types there are most objects."""
     memory = psutil.Process().memory_info()
     lines = [f"resident {memory.rss} bytes, virtual {memory.vms} bytes", "", "generation collections collected"]

@@ -1,4 +1,4 @@
-"""What schedulers ask: a body in, an answer out, and each call counted."""
+"""Questions of schedulers: a body in, an answer out, and every call counted."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class ExtenderCondition:
-    """How the process is. `draining`: it is about to end, and is not to be sent anything new."""
+    """The state of the process. `draining`: it is about to end, and new questions belong to another replica."""
 
     draining: bool = False
 

@@ -55,7 +55,7 @@ async def answer(
     *,
     measured: socket.socket | None = None,
 ) -> None:
-    """Answer schedulers on one listening socket, who debugs on the second, Prometheus on `measured`, until `stop`."""
+    """Answer schedulers on `opened`, profiles on `debugging` and Prometheus on `measured`, until `stop`."""
     condition, metrics = ExtenderCondition(), ExtenderMetrics(running.numbers, running.problems)
     bodies = QuestionBodies(rules.max_body_bytes, rules.max_bytes_in_flight, rules.body_s)
     app = App(running, condition, metrics, bodies, rules.volcano_shape)

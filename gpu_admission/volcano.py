@@ -1,4 +1,4 @@
-"""What Volcano's plugin `extender` asks, and reads as an answer; it has read it in three ways so far.
+"""Questions and answers of Volcano's plugin `extender`, which has read answers in three ways so far.
 
 1.7 reads a text in `errorMessage`; 1.8 and 1.9 a list of statuses in `status`; 1.10 and newer a text in `status`, with
 a `code`. A list where a text is expected, or the reverse, is an error to it: the node is then refused without our
@@ -62,7 +62,7 @@ class Allocation:
 
 
 def read_predicate(body: bytes) -> Predicate:
-    """The question of predicateVerb. Raises BadJsonError."""
+    """Read a question of predicateVerb. Raises BadJsonError."""
     walk = JsonWalk(body)
     found = walk.value()
     walk.end()
@@ -73,7 +73,7 @@ def read_predicate(body: bytes) -> Predicate:
 
 
 def read_prioritize(body: bytes) -> Prioritize:
-    """The question of prioritizeVerb. Raises BadJsonError."""
+    """Read a question of prioritizeVerb. Raises BadJsonError."""
     walk = JsonWalk(body)
     task: Any = None
     nodes: list[str] | None = None
@@ -92,7 +92,7 @@ def read_prioritize(body: bytes) -> Prioritize:
 
 
 def read_allocation(body: bytes) -> Allocation:
-    """What comes by allocateFuncVerb and deallocateFuncVerb. Raises BadJsonError."""
+    """Read a call of allocateFuncVerb or deallocateFuncVerb. Raises BadJsonError."""
     walk = JsonWalk(body)
     found = walk.value()
     walk.end()
@@ -130,7 +130,7 @@ def written_scores(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
 
 
 def written_error(message: str) -> bytes:
-    """What goes with an HTTP status that says that there is no answer; Volcano itself reads only the status."""
+    """The body of an answer with an error status; Volcano itself reads only the status."""
     return json.dumps({"errorMessage": message}).encode()
 
 
@@ -149,7 +149,7 @@ def _refusal(message: str, code: int, shape: VolcanoShape) -> dict[str, object]:
 
 
 def _sender(task: Mapping[str, Any], node: Mapping[str, Any]) -> VolcanoShape:
-    """1.8 and 1.9 are the ones that can't read what the others do; of everybody else it need not be known."""
+    """The shape for the sender: only 1.8 and 1.9 cannot read what the others do."""
     is_volcano = task.keys() >= _OF_A_TASK and node.keys() >= _OF_A_NODE
     if is_volcano and _SINCE_1_8_OF_A_NODE in node and _SINCE_1_10_OF_A_TASK not in task:
         return VolcanoShape.V1_8

@@ -1,4 +1,4 @@
-"""What the process answers about itself: whether it lives, whether it works, and how much it has done."""
+"""Health, readiness and metrics of the process."""
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
@@ -16,7 +16,6 @@ SERVICE = "gpu-scheduler"
 
 
 def create_app(running: RunningScheduler) -> FastAPI:
-    """The ASGI application."""
     app = FastAPI(title="GPU Dev Server: gpu-scheduler", docs_url=None, redoc_url=None, openapi_url=None)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -32,7 +31,7 @@ def create_app(running: RunningScheduler) -> FastAPI:
 
     @app.get("/ready")
     async def ready() -> Response:
-        """Ready once everything was seen; who has the lease does not matter: a standby is as ready."""
+        """Ready once everything was seen; a standby without the lease is as ready."""
         listed = running.scheduler.listed
         failing = [str(loop) for loop in running.loops.failing()]
         told = {"status": "ready" if listed else "reading nodes and pods", **({"failing": failing} if failing else {})}
@@ -46,13 +45,12 @@ def create_app(running: RunningScheduler) -> FastAPI:
 
 
 class _Scheduler(Collector):
-    """The scheduler's own numbers, read when they are asked for."""
+    """The scheduler's metrics."""
 
     def __init__(self, running: RunningScheduler) -> None:
         self._running = running
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
-        """The numbers as they are now."""
         scheduler, counts = self._running.scheduler, self._running.scheduler.counts
         return [
             GaugeMetricFamily("gpu_dev_scheduler_leading", "1 while this replica binds.", self._running.lease.holds()),

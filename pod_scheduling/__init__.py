@@ -1,1 +1,1 @@
-"""Pods that others make: placed by maps and the extender, held to bookings. Knows no jobs and no database."""
+"""Pods that users create: placed by maps and the extender, held to bookings. Knows no jobs and no database."""

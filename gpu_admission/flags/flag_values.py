@@ -15,7 +15,6 @@ _MODULES = re.compile(r"([^=,]+=[0-9]{1,9}(,|$))*")
 
 
 def switch(text: str) -> bool:
-    """A truth value."""
     if text not in _TRUE | _FALSE:
         raise ValueError("true or false")
     return text in _TRUE
@@ -53,7 +52,6 @@ def trace_location(text: str) -> str:
 
 
 def modules(text: str) -> str:
-    """Levels by file."""
     if _MODULES.fullmatch(text) is None:
         raise ValueError("a list such as PATTERN=4,PATTERN=2")
     return text

@@ -47,8 +47,7 @@ def read_flags(arguments: Sequence[str], flags: Sequence[Flag]) -> Mapping[str, 
     return found
 
 
-def flags_told(program: str, about: str, flags: Sequence[Flag]) -> str:
-    """The text of `--help`."""
+def help_text(program: str, about: str, flags: Sequence[Flag]) -> str:
     heads = [f"  {f'-{flag.short}, ' if flag.short else '    '}--{flag.name} {flag.value}".rstrip() for flag in flags]
     width = min(max(map(len, heads)), 44) + 2
     lines = [f"{head:<{width}}{flag.about}" for head, flag in zip(heads, flags, strict=True)]

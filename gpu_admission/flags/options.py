@@ -51,7 +51,7 @@ _SWITCHES = frozenset({"leader-elect"})
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says. `unheeded` are options that mean nothing here, with the reason."""
+    """The parsed command line. `unheeded` are options that mean nothing here, with the reason."""
 
     help: bool = False
     version: bool = False
@@ -86,7 +86,7 @@ def known_flags() -> list[Flag]:
 
 
 def read_options(arguments: Sequence[str]) -> Options:
-    """The command line, read. Raises FlagError."""
+    """Parse the command line. Raises FlagError."""
     given = read_flags(arguments, known_flags())
 
     def said(name: str, read: Callable[[str], Any], otherwise: Any) -> Any:
@@ -125,7 +125,7 @@ def read_options(arguments: Sequence[str]) -> Options:
 
 
 def applied(options: Options, settings: AdmissionSettings) -> AdmissionSettings:
-    """The settings with what the command line says, which comes before the environment. Raises SettingsError."""
+    """The settings, overridden by the command line. Raises SettingsError."""
     parts: dict[str, BaseModel] = {"admission": settings.admission, "kubernetes": settings.kubernetes}
     for name, _, group, setting, wanted, _ in _SETTINGS:
         if name in options.given:

@@ -1,1 +1,1 @@
-"""The world."""
+"""Adapters to Kubernetes and to the schedulability service."""

@@ -1,1 +1,1 @@
-"""What the use cases need from the world."""
+"""Records, errors and protocols between use cases and the world."""

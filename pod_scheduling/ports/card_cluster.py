@@ -65,7 +65,7 @@ CardSight = CardNodeSeen | NodeGone | CardPodSeen | PodGone | NamespaceSeen | Qu
 
 
 class CardCluster(PodBindings, Protocol):
-    """What an extender sees and does. Every method that waits raises ClusterUnavailableError."""
+    """The cluster for an extender. Every method that waits raises ClusterUnavailableError."""
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
         """Call `handle` for everything once, then `listed`, then `handle` for every change. Goes on through whatever
@@ -74,7 +74,7 @@ class CardCluster(PodBindings, Protocol):
 
     @property
     def problem(self) -> str | None:
-        """What keeps it from following the cluster now, None where nothing does."""
+        """The reason why the cluster cannot be followed now; None while it is followed."""
         ...
 
     def read_anew(self) -> None:
@@ -82,11 +82,11 @@ class CardCluster(PodBindings, Protocol):
         ...
 
     def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
-        """A pod as a scheduler sends it. Whatever stands in it, nothing is raised."""
+        """Read a pod as a scheduler sends it. Never raises."""
         ...
 
     def asked_of(self, thing: Mapping[str, Any]) -> CardPodSeen:
-        """The same with its version and with why it was put off before. It is on no node."""
+        """Read a pod that is on no node, with its version and why its scheduler failed to place it before."""
         ...
 
     async def mark(self, pod: PodRef, version: str | None, marks: Mapping[str, str]) -> None:
@@ -95,13 +95,13 @@ class CardCluster(PodBindings, Protocol):
         ...
 
     async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
-        """A pod as it is now."""
+        """Read a pod from the API server."""
         ...
 
     def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
-        """Have a warning about a pod written soon, for people."""
+        """Queue a warning Event about a pod."""
         ...
 
     def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
-        """Have an Event about the object of quotas written soon, for people."""
+        """Queue an Event about the ConfigMap of quotas."""
         ...

@@ -1,4 +1,4 @@
-"""What a scheduler that calls us as its extender is answered from: look-ups in memory, and a binding."""
+"""The extender that schedulers call: look-ups in memory, and a binding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class AssumeAt(StrEnum):
 
 
 class Candidates(StrEnum):
-    """Which of the nodes that would do are told: all, or the best alone, unless the pod prefers some itself."""
+    """Nodes in the answer: all that fit, or the best alone, unless the pod prefers some itself."""
 
     ALL = "all"
     BEST = "best"
@@ -26,7 +26,7 @@ class Candidates(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Which of the nodes would do, in the order they were asked in; why the others would not.
+    """Nodes that fit, in the order of the question; why others do not.
 
     `unresolvable` are those that evicting pods would not help.
     """
@@ -47,7 +47,7 @@ class Binding:
 
 
 class NotSyncedError(Exception):
-    """Not everything was seen yet, or what was seen is too old: nothing can be said now."""
+    """Not everything was seen yet, or what was seen is too old: no answer is possible now."""
 
 
 class Extender(Protocol):
@@ -59,16 +59,16 @@ class Extender(Protocol):
 
     @property
     def silence(self) -> str | None:
-        """Why they can't be, in a sentence; None where they can."""
+        """Why questions cannot be answered, in a sentence; None where they can."""
 
     async def turn(self) -> None:
-        """Wait a moment while so much is under way that answers would only be late."""
+        """Wait a moment while many binds are under way."""
 
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
-        """Which nodes would do. A look-up: no I/O. Raises NotSyncedError."""
+        """Which nodes fit. A look-up: no I/O. Raises NotSyncedError."""
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
-        """The same, where it is the rule with the best of them alone: then why others would not do is left out."""
+        """Which nodes fit; where the rules say so, the best alone, without the reasons for others."""
 
     def prioritize(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Sequence[int]:
         """How good each node is, 0 to 10. A look-up: no I/O, no side effects. Raises NotSyncedError."""

@@ -1,4 +1,4 @@
-"""Having an endless piece of work begun again when it fails, for use cases that are made of several."""
+"""Restarting an endless loop after a failure, for use cases that consist of several."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any

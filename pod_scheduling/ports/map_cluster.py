@@ -38,7 +38,7 @@ Sight = NamespaceSeen | NodeSeen | NodeGone | PodBound | PodWaiting | PodGone
 
 
 class MapCluster(PodBindings, Protocol):
-    """What the scheduler sees and does. Every method raises ClusterUnavailableError."""
+    """The cluster for the map scheduler. Every method raises ClusterUnavailableError."""
 
     async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
         """Call `handle` for everything once, then `listed`, then `handle` for every change. Goes on through whatever
@@ -57,5 +57,5 @@ class MapCluster(PodBindings, Protocol):
         ...
 
     def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
-        """Have an Event about a pod written soon, for people."""
+        """Queue an Event about a pod."""
         ...

@@ -1,4 +1,4 @@
-"""Binding pods to nodes, and what of the cluster counts for whoever binds them."""
+"""Binding pods to nodes, and observations that all binders need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class NodeGone:
-    """There is no such node any more."""
+    """A node was deleted."""
 
     name: str
 
@@ -41,7 +41,7 @@ class NamespaceSeen:
 
 
 class PodChangedError(Exception):
-    """The pod is not as it was thought to be: gone, another one, or bound. What it is now will be seen."""
+    """The pod is gone, another one, or bound. The watch will show its state."""
 
 
 class BindRefusedError(Exception):

@@ -1,4 +1,4 @@
-"""Reviewers that have a say about a pod before it is created."""
+"""Reviewers of pods at admission."""
 
 from typing import Protocol
 

@@ -23,7 +23,7 @@ class StandingSource(Protocol):
 
 
 class Standings(Protocol):
-    """Says what is known, or what can be found out quickly."""
+    """Standings that are known, or can be found out quickly."""
 
     async def standing(self, question: StandingQuestion, limit_s: float) -> Standing | None:
         """The answer, waiting `limit_s` at most; what was last heard where there is none; None: nobody can say."""

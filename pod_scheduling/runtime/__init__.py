@@ -1,1 +1,1 @@
-"""What processes about pods that others make are put together from; the one layer that knows the ledger."""
+"""Assemble processes for pods that users create; the one layer that knows the ledger."""

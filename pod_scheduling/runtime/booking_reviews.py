@@ -30,7 +30,7 @@ _LARGEST_TOKEN = 1024
 _log = structlog.get_logger(__name__)
 
 
-class EnforcementTold(Protocol):
+class EnforcementCounters(Protocol):
     """Counters of what enforcement does."""
 
     def asked(self, outcome: Outcome, seconds: float) -> None:
@@ -44,7 +44,7 @@ class EnforcementTold(Protocol):
 
 @asynccontextmanager
 async def open_booking_reviewer(
-    settings: WebhookSettings, told: EnforcementTold, loops: Loops | None = None
+    settings: WebhookSettings, counters: EnforcementCounters, loops: Loops | None = None
 ) -> AsyncIterator[BookingReviewer]:
     """The reviewer, with what is asked ahead in the background. Raises SettingsError."""
     loops = Loops() if loops is None else loops
@@ -61,7 +61,7 @@ async def open_booking_reviewer(
     async with AsyncExitStack() as stack:
         owners: Callable[[], OwnerRules] = OwnerRules
         if chosen.owners_file is not None:
-            file = OwnersFile(chosen.owners_file, told.owners_usable)
+            file = OwnersFile(chosen.owners_file, counters.owners_usable)
             file.load()
             owners = file.rules
             await stack.enter_async_context(
@@ -69,7 +69,7 @@ async def open_booking_reviewer(
             )
         client = await stack.enter_async_context(open_schedulability(service))
         memory = MemoryRules(fresh_s=chosen.fresh_s, kept_s=max(chosen.last_known_s, chosen.fresh_s))
-        standings = FollowedStandings(client, memory, clock, told.asked)
+        standings = FollowedStandings(client, memory, clock, counters.asked)
         await stack.enter_async_context(beside(loops.keep("standings", standings.follow), name="standings"))
         _log.info("bookings_enforced", shape=service.shape.value, unbooked=chosen.unbooked, silence=chosen.silence)
         yield BookingReviewer(standings, owners, _rules(settings), clock)

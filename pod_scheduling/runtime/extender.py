@@ -48,7 +48,7 @@ _RECONSIDER_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class RunningExtender:
-    """What answers schedulers, and how it is."""
+    """The extender and its state."""
 
     scheduling: SchedulerExtender
     lease: Lease | None
@@ -65,7 +65,7 @@ class RunningExtender:
         return self.scheduling.synced
 
     def problems(self) -> list[str]:
-        """Sentences about what is wrong and does not keep it from answering, such as a ConfigMap that can't be read."""
+        """Problems that do not keep it from answering, such as an unreadable ConfigMap, in sentences."""
         found = []
         if (problem := self.scheduling.quotas.problem) is not None:
             found.append(f"The GPU quotas can't be read: {problem}.")
@@ -191,7 +191,7 @@ class _Ledger:
 
 @asynccontextmanager
 async def _open_ledger(settings: AdmissionSettings) -> "AsyncIterator[_Ledger | None]":
-    """What our ledger has promised and what users hold by it, where there is one."""
+    """The ledger's promised cards and users' holdings, where there is a database."""
     if settings.database_url is None:
         yield None
         return
@@ -211,7 +211,7 @@ async def _open_ledger(settings: AdmissionSettings) -> "AsyncIterator[_Ledger | 
 
 
 async def _reconsider(board: ExtenderBoard, extender: SchedulerExtender) -> None:
-    """Let the policy draw its conclusions from what has come: beside, as that may take it a second."""
+    """Let the policy reconsider in a thread, as that may take a second."""
     pause_s = _FIRST_RECONSIDER_S
     while True:
         await asyncio.sleep(pause_s)
@@ -221,7 +221,7 @@ async def _reconsider(board: ExtenderBoard, extender: SchedulerExtender) -> None
 
 
 def _picture(fleet: Fleet) -> Fleet:
-    """The fleet as it is now, which does not change while somebody else looks at it."""
+    """A copy of the fleet for another thread."""
     picture = copy.copy(fleet)
     for name, value in vars(fleet).items():
         if isinstance(value, np.ndarray | list | dict):

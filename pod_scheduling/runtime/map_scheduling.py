@@ -83,7 +83,7 @@ async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[Runnin
 
 @asynccontextmanager
 async def _open_ledger(settings: SchedulerSettings) -> "AsyncIterator[PromisedCards | None]":
-    """What our ledger has promised, where there is one."""
+    """The ledger's promised cards, where there is a database."""
     if settings.database_url is None:
         yield None
         return

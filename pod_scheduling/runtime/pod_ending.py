@@ -37,7 +37,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def end_pods_once(uow: UnitOfWorkFactory, settings: ExpirySettings) -> PodEndReport:
-    """Look once at all pods, and do what is due.
+    """Check all pods once, and end those that are due.
 
     Raises SettingsError, ClusterUnavailableError and DatabaseUnavailableError.
     """
@@ -54,7 +54,7 @@ async def end_pods_once(uow: UnitOfWorkFactory, settings: ExpirySettings) -> Pod
 
 
 async def keep_ending_pods(uow: UnitOfWorkFactory, settings: ExpirySettings, stop: asyncio.Event, loops: Loops) -> None:
-    """Follow all pods, and do what is due while the lease is held, until `stop` is set. Raises SettingsError."""
+    """Follow all pods and end those that are due, with the lease, until `stop` is set. Raises SettingsError."""
     rules, transport = settings.enforcement, _transport(settings)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(transport.close)

@@ -1,1 +1,1 @@
-"""Use cases for pods that others make."""
+"""Use cases for pods that users create."""

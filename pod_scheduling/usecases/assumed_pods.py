@@ -1,4 +1,4 @@
-"""Pods that count on a node before they are seen there: having them bound, and finding out what became of a bind.
+"""Assumed pods, which count on a node before they are seen there: bind them, and find out what became of a bind.
 
 A pod counts until it is seen bound or gone, or is known not to have been bound. Silence says nothing: a bind without an
 answer may still be carried out for some seconds.
@@ -21,7 +21,7 @@ _LOOKS_AT_ONCE = 16
 
 
 class BindUnansweredError(Exception):
-    """Nobody knows whether the pod was bound, or will be; the text says why."""
+    """It is not known whether the pod was or will be bound; the text says why."""
 
 
 @dataclass(slots=True)
@@ -78,19 +78,19 @@ class AssumedPods(Generic[A]):
 
     @property
     def settled(self) -> bool:
-        """Whether no bind that was asked for can still be carried out."""
+        """Whether no requested bind can still be carried out."""
         return self._now_s() >= self._unclear_until_s and not any(pod.calls for pod in self._by_uid.values())
 
     def put(self, assumed: A) -> None:
-        """A pod counts from now on. The caller sees to its cards."""
+        """Count a pod from now on. The caller assumes its cards."""
         self._by_uid[assumed.pod.uid] = assumed
 
     def forget(self, uid: str) -> None:
-        """The pod was seen on a node, or is gone."""
+        """Stop counting a pod that was seen on a node or is gone."""
         self._by_uid.pop(uid, None)
 
     async def bind(self, assumed: A, within_s: float) -> None:
-        """Have a pod bound, by a replica that leads for `within_s` seconds at least.
+        """Bind a pod; this replica leads for `within_s` more seconds.
 
         Raises PodChangedError, BindRefusedError and BindUnansweredError; the pod counts on after all of them.
         """
@@ -124,12 +124,12 @@ class AssumedPods(Generic[A]):
         assumed.since_s = self._now_s()
 
     def release(self, assumed: A) -> None:
-        """A bind was refused: unless another call may be carried out yet, the pod counts no more."""
+        """Stop counting a pod whose bind was refused, unless another call may still be carried out."""
         if not assumed.calls and assumed.unclear_until_s <= self._now_s():
             self._give_up(assumed)
 
     async def run(self) -> None:
-        """Find out about pods of which nothing was seen, some at a time, until cancelled."""
+        """Look up pods that were not seen on their nodes, some at a time, until cancelled."""
         looked_up: set[str] = set()
 
         async def look_up(assumed: A) -> None:
@@ -151,7 +151,7 @@ class AssumedPods(Generic[A]):
         return not assumed.calls and max(assumed.unclear_until_s, assumed.again_s, over_s) <= self._now_s()
 
     async def _found_out(self, assumed: A) -> bool:
-        """Look a pod up whose bind is over one way or another; whether that could be done.
+        """Look up a pod whose bind is over; whether the API server answered.
 
         One that could not be looked up is looked up again after `unclear_s`.
         """
@@ -168,7 +168,7 @@ class AssumedPods(Generic[A]):
         if self._by_uid.get(uid) is not assumed or assumed.calls:
             return True
         if node is not None:
-            assumed.since_s, assumed.answered = now_s, True  # the watch will tell; until then it counts
+            assumed.since_s, assumed.answered = now_s, True  # it counts until the watch shows it
         elif assumed.binding_until_s > now_s:
             assumed.again_s = min(now_s + self._assumed_s, assumed.binding_until_s)
         else:

@@ -8,17 +8,17 @@ from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight
 
 
 class BroughtMarks:
-    """Of each pod that has some, until it is gone. A pod that is on its node when it is seen first has brought none."""
+    """Brought marks by pod, until it is gone. A pod that is on its node when it is seen first has brought none."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, Mapping[str, str]] = {}
 
     def of(self, uid: str) -> Mapping[str, str] | None:
-        """What a pod has brought."""
+        """Marks that a pod has brought."""
         return self._by_uid.get(uid)
 
     def see(self, uid: str, sight: CardSight, thing: Mapping[str, Any]) -> None:
-        """What the watch tells of a pod."""
+        """Take in what the watch says of a pod."""
         if not isinstance(sight, CardPodSeen):
             self._by_uid.pop(uid, None)
         elif sight.node is None:

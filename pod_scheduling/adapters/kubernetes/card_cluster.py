@@ -57,9 +57,9 @@ class KubernetesCardCluster(KubernetesPodBindings):
         self._brought = BroughtMarks()
 
     async def follow(self, handle: Callable[[CardSight], None], listed: Callable[[], None]) -> None:
-        """Tell of everything once, then that this was all, then of every change, until cancelled.
+        """Report every object once, then the end of the list, then every change, until cancelled.
 
-        Begun again after it failed, it tells what has gone meanwhile, too.
+        Called again after a failure, it also reports what has gone meanwhile.
         """
         if not self._kinds:
             self._kinds = self._all_kinds()
@@ -80,7 +80,7 @@ class KubernetesCardCluster(KubernetesPodBindings):
 
     @property
     def problem(self) -> str | None:
-        """What keeps it from following the cluster, None where nothing does."""
+        """The reason why the cluster cannot be followed now; None while it is followed."""
         return next((kind.watch.problem for kind in self._kinds if kind.watch.problem is not None), None)
 
     def read_anew(self) -> None:
@@ -91,13 +91,13 @@ class KubernetesCardCluster(KubernetesPodBindings):
         return Followed(watch, lambda seen: read(seen, self._rules), when_none)
 
     def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
-        """A pod as a scheduler sends it: known if it is the very object of before, or what the watch told of."""
+        """Read a pod as a scheduler sends it; the object of the last question and watched pods are not read again."""
         if thing is not self._last_asked[0]:
             self._last_asked = thing, self._waiting.known(thing) or card_pod(thing, self._rules)
         return self._last_asked[1]
 
     def asked_of(self, thing: Mapping[str, Any]) -> CardPodSeen:
-        """The same with its version and with why it was put off before. It is on no node."""
+        """Read a pod that is on no node, with its version and why its scheduler failed to place it before."""
         version = as_mapping(thing.get("metadata")).get("resourceVersion")
         return CardPodSeen(self.pod_of(thing), version=str(version or ""), put_off=put_off_of(thing))
 
@@ -123,7 +123,7 @@ class KubernetesCardCluster(KubernetesPodBindings):
             raise ClusterUnavailableError(f"The annotations of {pod} could not be written: {problem}") from problem
 
     async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
-        """A pod as the API server has it now. Raises ClusterUnavailableError."""
+        """Read a pod from the API server. Raises ClusterUnavailableError."""
         found = await self.find(pod)
         if found is None:
             return PodGone(pod.uid)
@@ -131,10 +131,10 @@ class KubernetesCardCluster(KubernetesPodBindings):
         return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
 
     def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
-        """Have a warning about a pod written."""
+        """Queue a warning Event about a pod."""
         self._events.tell(Regarding(pod.namespace, pod.name, pod.uid), reason, message, action="Binding", warning=True)
 
     def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
-        """Have an Event about the ConfigMap of quotas written."""
+        """Queue an Event about the ConfigMap of quotas."""
         about = Regarding(self._quota_namespace, self._rules.quota_name, uid, kind="ConfigMap")
         self._events.tell(about, reason, message, action="Reading", warning=warning)

@@ -39,7 +39,7 @@ _LONGEST = 253
 
 @dataclass(frozen=True, slots=True)
 class CardSightRules:
-    """How cards, models, types and pools are called; where our jobs run, and who binds pods with scheduling maps."""
+    """Names of resources, labels, GPU types and of the namespace of our jobs, and the scheduler of pods with maps."""
 
     resources: CardResources = field(default_factory=CardResources)
     model_label: str = "nvidia.com/gpu.product"
@@ -52,7 +52,7 @@ class CardSightRules:
 
 
 def quota_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
-    """The object of quotas, or that there is none."""
+    """Read the ConfigMap of quotas; QuotasGone without one."""
     if seen.gone:
         return QuotasGone()
     text = as_mapping(seen.thing.get("data")).get(rules.quota_key)
@@ -60,7 +60,7 @@ def quota_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
 
 
 def node_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
-    """A node, as it is now or gone."""
+    """Read a node; NodeGone for a deleted one."""
     if seen.gone:
         return NodeGone(seen.name)
     metadata, status = as_mapping(seen.thing.get("metadata")), as_mapping(seen.thing.get("status"))
@@ -98,10 +98,10 @@ def _model(label: str, words: TypeWords) -> Model:
 
 
 def pod_sight(seen: SeenObject, rules: CardSightRules, brought: Mapping[str, str] | None = None) -> CardSight:
-    """A pod that has not ended, on its node or waiting; else that it is gone.
+    """Read a pod, on its node or waiting; PodGone for one that has ended.
 
-    `brought` is what stood under an extender's names before it was on a node: as long as just that stands there nobody
-    has written anything.
+    `brought` are annotations under an extender's names from before the pod was on a node: while these are unchanged, no
+    extender has written any.
     """
     if seen.gone or is_finished(seen.thing):
         return PodGone(seen.uid)
@@ -124,7 +124,7 @@ def pod_sight(seen: SeenObject, rules: CardSightRules, brought: Mapping[str, str
 
 
 def put_off_of(thing: Mapping[str, Any]) -> int | None:
-    """What its scheduler has written when it failed; beside the node that it is about to bind to it says nothing."""
+    """A fingerprint of the scheduler's last failure to place the pod; None while a node is nominated."""
     said = condition(thing, "PodScheduled")
     if said.get("status") != "False" or _nominated(thing):
         return None
@@ -136,12 +136,12 @@ def _nominated(thing: Mapping[str, Any]) -> str | None:
 
 
 def marks_on(thing: Mapping[str, Any]) -> dict[str, str]:
-    """What stands on a pod under an extender's names, whoever wrote it."""
+    """A pod's annotations under an extender's names, whoever wrote them."""
     return {name: text for name, text in annotations_of(thing).items() if is_mark(name)}
 
 
 def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
-    """What counts of a pod, wherever it is."""
+    """Read what the extender needs of a pod."""
     metadata, spec = as_mapping(thing.get("metadata")), as_mapping(thing.get("spec"))
     asked, cpu_milli, memory = requested(spec, rules.resources)
     annotations = annotations_of(thing)

@@ -1,4 +1,4 @@
-"""Pods that people made, for those who end them: as they change, their marks, and evictions."""
+"""Pods of enforced namespaces, for the processes that end them: changes, marks and evictions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -69,7 +69,7 @@ class KubernetesGuardedPods:
         self._events = events
 
     async def look(self) -> dict[str, GuardedPod]:
-        """All of them as they are now, by uid."""
+        """List all pods, by uid."""
         with explained("list", "namespaces"):
             enforced, _ = await list_all(self._transport, _NAMESPACES, _name, self._labelled())
         with explained("list", "pods"):
@@ -77,7 +77,7 @@ class KubernetesGuardedPods:
         return {pod.uid: replace(pod, enforced=pod.namespace in enforced) for pod in found}
 
     async def follow(self, show: Callable[[Mapping[str, GuardedPod]], None]) -> None:
-        """Show all of them, and again after every change, until cancelled."""
+        """Show all pods, and again after every change, until cancelled."""
         pods: dict[str, GuardedPod] = {}
         enforced: set[str] = set()
         listed = False
@@ -115,7 +115,7 @@ class KubernetesGuardedPods:
         await SightsFollowing[_Sight]().follow(kinds, handle, show_all)
 
     async def mark_end(self, pod: GuardedPod, end: datetime) -> None:
-        """Write on the pod when it has to go."""
+        """Write the pod's end as an annotation."""
         body = {"metadata": {"uid": pod.uid, "annotations": {marks.TERMINATE_AT: written_end(end)}}}
         with explained("patch", "pods", pod.namespace):
             try:
@@ -129,7 +129,7 @@ class KubernetesGuardedPods:
                     raise
 
     async def evict(self, pod: GuardedPod, grace_s: int) -> None:
-        """Ask it to go; disruption budgets are asked by the API server."""
+        """Evict a pod; the API server respects disruption budgets."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -148,7 +148,7 @@ class KubernetesGuardedPods:
             raise EndRefusedError(f"Pod {pod} could not be evicted: {problem}") from problem
 
     async def delete(self, pod: GuardedPod, grace_s: int) -> None:
-        """End it whatever any budget says."""
+        """Delete a pod, whatever its disruption budget says."""
         try:
             await self._transport.request("DELETE", _path(pod), body=_options(pod, grace_s))
         except (ObjectNotFoundError, ConflictError):
@@ -157,11 +157,11 @@ class KubernetesGuardedPods:
             raise EndRefusedError(f"Pod {pod} could not be deleted: {problem}") from problem
 
     def tell(self, pod: GuardedPod, reason: str, note: str) -> None:
-        """Have an Event written."""
+        """Queue an Event."""
         self._events.tell(Regarding(pod.namespace, pod.name, pod.uid), reason, note, action="Ending", warning=True)
 
     async def tell_all(self) -> None:
-        """Write what is still to be told."""
+        """Write the queued Events."""
         await self._events.write_all()
 
     def _labelled(self) -> Query:

@@ -1,4 +1,4 @@
-"""The scheduler's way to an API server: nodes and pods as they change, bindings, and why a pod waits."""
+"""The map scheduler's view of an API server: changes of nodes and pods, bindings, and reasons to wait."""
 
 from collections.abc import Callable
 
@@ -39,9 +39,9 @@ class KubernetesMapCluster(KubernetesPodBindings):
         self._kinds: list[Followed[Sight]] = []
 
     async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
-        """Tell of all nodes and pods once, then that this was all, then of every change, until cancelled.
+        """Report every node and pod once, then the end of the lists, then every change, until cancelled.
 
-        Begun again after it failed, it tells what has gone meanwhile, too.
+        Called again after a failure, it also reports what has gone meanwhile.
         """
         if not self._kinds:
             self._kinds = self._all_kinds()
@@ -89,6 +89,6 @@ class KubernetesMapCluster(KubernetesPodBindings):
             raise ClusterUnavailableError(f"The status of pod {pod} could not be written: {problem}") from problem
 
     def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
-        """Have an Event written."""
+        """Queue an Event."""
         regarding = Regarding(pod.namespace, pod.name, pod.uid)
         self._events.tell(regarding, reason, message, action="Binding", warning=warning)

@@ -29,7 +29,7 @@ _SOME_CARD = "?"
 
 @dataclass(frozen=True, slots=True)
 class SightRules:
-    """Which pods are ours to bind, where our own jobs run, which resources are GPUs, where bookings are enforced."""
+    """Our scheduler's name, the namespace of our jobs, GPU resources, and the label of enforced namespaces."""
 
     scheduler_name: str = SCHEDULER_NAME
     jobs_namespace: str = "gpu-dev"
@@ -39,7 +39,7 @@ class SightRules:
 
 
 def node_sight(seen: SeenObject, rules: SightRules) -> Sight:
-    """A node, as it is now or gone."""
+    """Read a node; NodeGone for a deleted one."""
     if seen.gone:
         return NodeGone(seen.name)
     metadata, spec, status = (as_mapping(seen.thing.get(part)) for part in ("metadata", "spec", "status"))
@@ -68,7 +68,7 @@ def node_sight(seen: SeenObject, rules: SightRules) -> Sight:
 
 
 def pod_sight(seen: SeenObject, rules: SightRules) -> Sight:
-    """A pod: on its node, waiting for us, or nothing (any more) that matters."""
+    """Read a pod: on its node, waiting for us, or gone."""
     spec = as_mapping(seen.thing.get("spec"))
     if seen.gone or is_finished(seen.thing):
         return PodGone(seen.uid)
@@ -135,7 +135,7 @@ def _use(seen: SeenObject, rules: SightRules) -> DeviceUse | None:
 
 
 def _devices_seen(pod: Mapping[str, Any]) -> str | None:
-    """What all of its containers see; None where none says anything."""
+    """The devices that all containers see; None where no container says."""
     spec = as_mapping(pod.get("spec"))
     said = [
         devices

@@ -5,5 +5,5 @@ from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObj
 
 
 def namespace_sight(seen: SeenObject) -> NamespaceSeen:
-    """A namespace of those that have the label, or not any more."""
+    """Read a namespace with the label, or one that has lost it."""
     return NamespaceSeen(seen.name, enforced=not seen.gone)

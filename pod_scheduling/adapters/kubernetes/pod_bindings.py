@@ -59,7 +59,7 @@ class KubernetesPodBindings:
             raise BindRefusedError(f"The API server refuses to bind {pod} to {node}: {problem}") from problem
 
     async def find(self, pod: PodRef) -> Mapping[str, Any] | None:
-        """A pod as the API server has it now; None for one that is no more. Raises ClusterUnavailableError."""
+        """Read a pod from the API server; None without one. Raises ClusterUnavailableError."""
         if not (_NAME.fullmatch(pod.namespace) and _NAME.fullmatch(pod.name)):
             return None  # a scheduler's word for it, which is no path to anything else
         try:
@@ -82,5 +82,5 @@ def _node_of(pod: Mapping[str, Any] | None) -> str | None:
 
 
 def path_of(pod: PodRef) -> str:
-    """Where the API server has a pod."""
+    """The path of a pod."""
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

@@ -1,4 +1,4 @@
-"""What a pod's spec asks for, cards, processor time and memory, remembered: most ask for what others did before."""
+"""Requests of a pod's spec (cards, processor time, memory), cached: most pods ask for what others did before."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -19,7 +19,7 @@ _LONGEST = 4096
 
 
 def requested(spec: Mapping[str, Any], resources: CardResources) -> Requested:
-    """What the spec asks for. Whatever stands in it, nothing is raised."""
+    """Read the requests of a spec. Never raises."""
     try:
         known = msgspec.json.encode([_part(spec, name) for name in _OF_A_POD])
     except (UnicodeEncodeError, TypeError, RecursionError):  # nothing that an API server would have taken
@@ -28,7 +28,7 @@ def requested(spec: Mapping[str, Any], resources: CardResources) -> Requested:
 
 
 def _part(spec: Mapping[str, Any], name: str) -> object:
-    """What counts of a part of the spec, in a form that is the same for all of whom the same counts."""
+    """The part of the spec that counts, as a key for the cache."""
     said = spec.get(name)
     if isinstance(said, list):
         return [

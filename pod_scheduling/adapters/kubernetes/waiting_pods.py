@@ -1,4 +1,4 @@
-"""Pods that are on no node, as the watch told of them last: what a scheduler then asks about need not be read again."""
+"""Waiting pods from the watch: a scheduler's question about one of them need not be read again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,20 +9,20 @@ from reservation_core.adapters.kubernetes.api_server.plain_json import as_mappin
 
 
 class WaitingPods:
-    """As many as there are waiting."""
+    """All pods that wait."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, CardPodSeen] = {}
 
     def see(self, uid: str, sight: CardSight) -> None:
-        """What the watch tells of a pod."""
+        """Take in what the watch says of a pod."""
         if isinstance(sight, CardPodSeen) and sight.node is None and sight.version:
             self._by_uid[uid] = sight
         else:
             self._by_uid.pop(uid, None)
 
     def known(self, thing: Mapping[str, Any]) -> CardPod | None:
-        """The pod that a scheduler has sent, if it is of the very version that the watch told of."""
+        """The pod that a scheduler has sent, if it has the watched version."""
         metadata = as_mapping(thing.get("metadata"))
         uid = metadata.get("uid")
         seen = self._by_uid.get(uid) if isinstance(uid, str) else None

@@ -1,1 +1,1 @@
-"""Asks over HTTP who may use GPUs now."""
+"""The schedulability service over HTTP: may a user use GPUs now?"""

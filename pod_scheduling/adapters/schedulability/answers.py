@@ -24,7 +24,7 @@ _NodeName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*
 
 
 class QuestionShape(StrEnum):
-    """How the service is asked."""
+    """The protocol of the service."""
 
     OWN = "own"
     SEED = "seed"
@@ -57,7 +57,7 @@ class _SeedAnswer(BaseModel):
 
 
 def can_be_asked(question: StandingQuestion, shape: QuestionShape) -> bool:
-    """Whether the user's name can be one there."""
+    """Whether the service accepts such a user name."""
     match shape:
         case QuestionShape.OWN:
             try:
@@ -91,7 +91,7 @@ def written_question(question: StandingQuestion, shape: QuestionShape, token: st
 
 
 def read_answer(body: bytes, question: StandingQuestion, shape: QuestionShape) -> Standing:
-    """What it says. Raises SourceSilentError for what can't be an answer to this question."""
+    """Read an answer. Raises SourceSilentError for what cannot be an answer to this question."""
     try:
         match shape:
             case QuestionShape.OWN:

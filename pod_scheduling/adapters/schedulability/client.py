@@ -39,7 +39,7 @@ class Service:
 
 @asynccontextmanager
 async def open_schedulability(service: Service) -> AsyncIterator["SchedulabilityClient"]:
-    """A client with connections that it keeps."""
+    """Open a client that keeps its connections."""
     limits = httpx.Limits(
         max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, keepalive_expiry=_IDLE_S
     )
@@ -57,7 +57,7 @@ class SchedulabilityClient:
         self._service = service
 
     async def ask(self, question: StandingQuestion) -> Standing:
-        """One answer. Raises SourceSilentError, QuestionRefusedError."""
+        """Ask once. Raises SourceSilentError and QuestionRefusedError."""
         service = self._service
         if not can_be_asked(question, service.shape):
             told = question.user if len(question.user) <= 254 and question.user.isprintable() else "this requester"

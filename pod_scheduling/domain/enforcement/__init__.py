@@ -1,1 +1,1 @@
-"""Whether a pod may have GPUs now: what is asked about it, and what is done with the answer."""
+"""Booking enforcement: whether a pod may have GPUs now."""

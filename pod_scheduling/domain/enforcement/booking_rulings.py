@@ -28,7 +28,7 @@ from reservation_core.domain.pods.reviews import (
 
 
 class Unbooked(StrEnum):
-    """What becomes of a pod whose owner has no booking for it."""
+    """The treatment of a pod whose owner has no booking for it."""
 
     DENY = "deny"
     PREEMPTIBLE = "preemptible"
@@ -36,7 +36,7 @@ class Unbooked(StrEnum):
 
 
 class Silence(StrEnum):
-    """What becomes of pods while nobody can say who has booked."""
+    """The treatment of pods while the schedulability service does not answer."""
 
     FAIL_OPEN = "fail_open"
     FAIL_CLOSED = "fail_closed"

@@ -1,4 +1,4 @@
-"""What the webhook writes on pods where bookings are enforced. What a user brings of these is taken away."""
+"""Marks that the webhook writes on pods where bookings are enforced. It removes those that a user brings."""
 
 from typing import Final
 

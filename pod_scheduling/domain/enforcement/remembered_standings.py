@@ -58,7 +58,7 @@ class KnownStandings:
         self._users: OrderedDict[str, OrderedDict[StandingQuestion, _Heard]] = OrderedDict()
 
     def hear(self, question: StandingQuestion, standing: Standing, at_s: float) -> None:
-        """An answer has come."""
+        """Remember an answer."""
         of_user = self._users.setdefault(question.user, OrderedDict())
         before = of_user.get(question)
         of_user[question] = _Heard(standing, at_s, at_s if before is None else before.wanted_s)

@@ -1,1 +1,1 @@
-"""What the scheduler extender decides: GPUs and shares in use, quotas by model, claims."""
+"""Decisions of the scheduler extender: GPUs and shares in use, quotas by model, claims."""

@@ -1,4 +1,4 @@
-"""What cards a pod asks of its node: whole ones of a device plugin, and shares of cards, container by container.
+"""Cards that a pod asks of its node: whole ones of a device plugin, and shares of cards, container by container.
 
 Amounts count as the kubelet counts them: containers and sidecars (init containers with `restartPolicy: Always`) have
 theirs at the same time; every other init container has its own beside the sidecars that stand before it, earlier.
@@ -30,7 +30,7 @@ _MILLI = WHOLE // CORE_OF_A_CARD
 
 @dataclass(frozen=True, slots=True)
 class CardResources:
-    """What cards are called in requests: whole ones of a device plugin, thousandths of ten and units of memory."""
+    """Resource names: whole cards of a device plugin, shares in hundredths of a card, and units of memory."""
 
     whole: tuple[str, ...] = ("nvidia.com/gpu", "amd.com/gpu")
     share: str = "tencent.com/vcuda-core"
@@ -81,7 +81,7 @@ class AskedCards:
 
     @property
     def shares(self) -> bool:
-        """Whether it asks for anything whose card is chosen by who schedules it."""
+        """Whether it asks for shares, whose card its scheduler chooses."""
         return bool(self.parts or self.earlier)
 
 
@@ -89,7 +89,7 @@ NO_CARDS = AskedCards()
 
 
 def asked_cards(spec: Mapping[str, Any], resources: CardResources) -> AskedCards:
-    """What a pod's spec asks for. Whatever stands in it, nothing is raised."""
+    """Read the cards that a spec asks for. Never raises."""
     containers = tuple(_of(spec, "containers", resources))
     inits = tuple(_of(spec, "initContainers", resources))
     if not any(amounts != _NOTHING for _, _, amounts in (*containers, *inits)):

@@ -1,4 +1,4 @@
-"""Where the nodes that a scheduler asks about stand in the fleet, remembered: mostly it asks about the same again."""
+"""Positions in the fleet of the nodes in a question, cached: most questions name the same nodes again."""
 
 from collections.abc import Sequence
 from itertools import repeat

@@ -1,4 +1,4 @@
-"""What an extender decides on: which nodes would do for a pod, how good each is, and which cards it gets.
+"""The extender's decisions: which nodes fit a pod, how good each is, and which cards the pod gets.
 
 Readiness, taints, processor time and memory are kube-scheduler's to judge; here they only help to choose among nodes.
 Nothing here waits, and nothing changes but by what is seen and decided.
@@ -41,7 +41,7 @@ _Denials = tuple[list[str], NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class FilterVerdict:
-    """Nodes that would do, in the order they were asked in; why others would not. Evictions help `failed` alone."""
+    """Nodes that fit, in the order of the question, and why others do not. Evictions help `failed` alone."""
 
     fitting: tuple[str, ...]
     failed: Mapping[str, str]
@@ -65,7 +65,7 @@ class ExtenderBoard:
         self._asked = AskedNodes(cards.fleet)
 
     def filter(self, pod: CardPod, nodes: Sequence[str]) -> FilterVerdict:
-        """Which nodes would do for a pod now."""
+        """Which nodes fit a pod now."""
         asked = pod.asked
         if asked.none:
             return FilterVerdict(tuple(nodes), {}, {})
@@ -83,7 +83,7 @@ class ExtenderBoard:
         return self._explained(pod, nodes, (at, kinds, fits), denials)
 
     def beside_claims(self, pod: CardPod, found: FilterVerdict, claims: ShareClaims) -> FilterVerdict:
-        """The verdict that remains if all pods that may come to a node do."""
+        """The verdict if all pods with a claim on a node come there."""
         if not pod.asked.shares:
             return found
         others = {name: claims.others(name, pod.uid) for name in found.fitting}
@@ -95,9 +95,9 @@ class ExtenderBoard:
         return FilterVerdict(fitting, {**found.failed, **failed}, found.unresolvable)
 
     def choose(self, pod: CardPod, nodes: Sequence[str]) -> FilterVerdict:
-        """The best of the nodes that would do for a pod now; all for who asks for no cards; why, where none does.
+        """The best of the nodes that fit a pod now, all for a pod without cards; why, where none fits.
 
-        Of equals the first. What only this pod may have, as its booking's cards, is looked at where nothing else is.
+        The first of equals. Cards that only this pod may have, of its booking, are tried last.
         """
         asked = pod.asked
         if asked.none:
@@ -115,7 +115,7 @@ class ExtenderBoard:
         return FilterVerdict(found.fitting[:1], found.failed, found.unresolvable)
 
     def scores(self, pod: CardPod, nodes: Sequence[str]) -> list[int]:
-        """How good each node is, 0 to 10; all alike for who asks for no cards, and 0 for nodes that would not do."""
+        """How good each node is, 0 to 10; 0 for nodes that do not fit, and all 0 for a pod without cards."""
         if pod.asked.none or pod.asked.refused is not None:
             return [0] * len(nodes)
         self.cards.settle()
@@ -134,7 +134,7 @@ class ExtenderBoard:
         return found
 
     def decide(self, pod: CardPod, node_name: str) -> Placed | Refused:
-        """The cards for a pod that its scheduler has given to a node; nothing is taken yet.
+        """Choose the cards for a pod that its scheduler has given to a node; nothing is taken yet.
 
         A pod that counts already, here or elsewhere, does not stand in its own way.
         """
@@ -161,7 +161,7 @@ class ExtenderBoard:
         return self._room(pod, node)
 
     def learn(self, pod: CardPod) -> None:
-        """A pod has come."""
+        """Let the policy count a new pod."""
         if pod.asked.refused is None:
             self.ranking.learn(_whole_task(pod))
 
@@ -208,7 +208,7 @@ class ExtenderBoard:
         return FilterVerdict(tuple(compress(nodes, fits.tolist())), failed, unresolvable)
 
     def _has_cards(self, task: Task, at: Positions) -> NDArray[np.bool_]:
-        """Which of the nodes at these positions have room now for what one question can say of a pod."""
+        """Which of the nodes at these positions have room now for a task."""
         fleet, known = self.cards.fleet, at != UNKNOWN
         if known.all():
             return fleet.has_cards(task, at)
@@ -217,7 +217,7 @@ class ExtenderBoard:
         return able
 
     def _has_room(self, pod: CardPod, at: Positions) -> NDArray[np.bool_]:
-        """The same for all that it asks for."""
+        """Which of the nodes at these positions have room now for all parts of a pod."""
         able = self._has_cards(_whole_task(pod), at)
         if is_simple(pod.asked):
             return able
@@ -259,7 +259,7 @@ class ExtenderBoard:
 
 
 def _whole_task(pod: CardPod) -> Task:
-    """What the pod asks of a node, as far as one task can say it: of several parts the largest."""
+    """The pod as one task: of several parts the largest."""
     asked = pod.asked
     if asked.plugin:
         return Task(pod.cpu_milli, pod.memory_mib, asked.plugin)

@@ -1,4 +1,4 @@
-"""Which of a node's cards each pod is on, as far as anybody knows, and where else there is room.
+"""Cards that pods have on a node, as far as is known, and the room that is left.
 
 Of some pods it is known which cards they have. Of others only how many: those are thought to be on cards that are free
 and promised to nobody, so that what is promised stays kept. Free amounts are lists over a node's cards: thousandths,
@@ -45,14 +45,14 @@ class FreeOnNode:
         self.card_memory = card_memory
 
     def take(self, taken: Taken) -> None:
-        """Somebody has this; a card that the node does not have is nothing."""
+        """Take this; a card that the node does not have is ignored."""
         if taken.card < len(self.milli):
             memory = self.card_memory if taken.milli >= WHOLE else taken.memory
             self.milli[taken.card] = max(0, self.milli[taken.card] - taken.milli)
             self.memory[taken.card] = max(0, self.memory[taken.card] - memory)
 
     def whole(self, but_for: Collection[int] = ()) -> list[int]:
-        """Cards of which nobody has anything."""
+        """Cards that are wholly free."""
         whole = [card for card, milli in enumerate(self.milli) if milli == WHOLE]
         return [card for card in whole if card not in but_for] if but_for else whole
 

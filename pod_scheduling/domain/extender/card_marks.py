@@ -53,7 +53,7 @@ def is_mark(name: str) -> bool:
 
 
 def written_footprint(footprint: Footprint) -> str:
-    """As the annotation holds it."""
+    """The text of the annotation."""
     return ",".join(f"{taken.card}={taken.milli}" + (f"/{taken.memory}" if taken.memory else "") for taken in footprint)
 
 

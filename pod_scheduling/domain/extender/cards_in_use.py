@@ -22,7 +22,7 @@ from pod_scheduling.domain.placement.tasks import WHOLE, NodeShape, Spot, Task
 
 @dataclass(frozen=True, slots=True)
 class CardNode:
-    """What counts of a node. `plugin_cards` are given by a device plugin, `share_cards` by gpu-manager and the like.
+    """A node's cards. `plugin_cards` are given by a device plugin, `share_cards` by gpu-manager and the like.
 
     Processor time in thousandths of cores, memory in MiB, `card_memory` in units on each card.
     """
@@ -39,12 +39,12 @@ class CardNode:
 
     @property
     def cards(self) -> int:
-        """How many there are, whoever gives them."""
+        """The number of cards, of a device plugin or in shares."""
         return max(self.plugin_cards, self.share_cards)
 
     @property
     def shape(self) -> NodeShape:
-        """As placement knows it."""
+        """The node for placement policies."""
         return NodeShape(
             self.name, self.cpu_milli, self.memory_mib, self.cards, self.model.gpu_type, self.card_memory, self.links
         )
@@ -52,7 +52,7 @@ class CardNode:
 
 @dataclass(frozen=True, slots=True)
 class CardPod:
-    """What counts of a pod. `booking_id`, `ends_at` (UTC) and `owner` count only where bookings are enforced.
+    """The part of a pod that counts. `booking_id`, `ends_at` (UTC) and `owner` count only where bookings are enforced.
 
     `has_wishes`: of the nodes that would do it prefers some, for reasons that are not cards. `scheduler`: by name.
     """
@@ -71,7 +71,6 @@ class CardPod:
 
     @property
     def owned(self) -> OwnedPod:
-        """The owner."""
         return OwnedPod(self.uid, self.namespace, self.owner, booked=self.booking_id is not None)
 
 
@@ -96,7 +95,7 @@ class LeftOnNode(NamedTuple):
 
 
 class CardsInUse:
-    """One cluster's. `usage` is told what namespaces use of each model; `fleet` shows what is free, once settled."""
+    """Cards of one cluster. `usage` counts models by namespace; `fleet` shows what is free, once settled."""
 
     def __init__(self, usage: ModelUsage) -> None:
         self.usage = usage
@@ -119,7 +118,7 @@ class CardsInUse:
         """Nodes that somebody has left since they were settled: what is free there may be theirs who had too little."""
 
     def put_node(self, node: CardNode) -> None:
-        """A node as it is now."""
+        """Add or update a node."""
         if self.nodes.get(node.name) == node:
             return
         self.nodes[node.name] = node
@@ -138,31 +137,31 @@ class CardsInUse:
             self._count(uid, held)
 
     def drop_node(self, name: str) -> None:
-        """A node that is gone. Its pods count until they are gone as well."""
+        """Remove a node. Its pods count until they are gone as well."""
         if self.nodes.pop(name, None) is not None:
             self.fleet.drop(name)
 
     def put_bound(self, pod: CardPod, node: str, footprint: Footprint | None) -> None:
-        """A pod that is on a node and has not ended; `footprint` None: nobody says which cards it has."""
+        """Count a pod that runs on a node; `footprint` None: its cards are not known."""
         former = self._held.get(pod.uid)
         if footprint is None and former is not None and former.node == node:
             footprint = former.footprint  # as it was decided here
         self._hold(_Held(pod, node, footprint, bound=True))
 
     def assume(self, pod: CardPod, node: str, footprint: Footprint | None) -> None:
-        """A pod that is about to be bound. One that was seen bound stays as it is."""
+        """Count a pod that is about to be bound. A bound pod stays as it is."""
         former = self._held.get(pod.uid)
         if former is None or not former.bound:
             self._hold(_Held(pod, node, footprint, bound=False))
 
     def drop_assumed(self, uid: str) -> None:
-        """A pod that will not be bound as it was thought, unless it was seen to be."""
+        """Stop counting an assumed pod. A bound pod stays."""
         held = self._held.get(uid)
         if held is not None and not held.bound:
             self.drop_pod(uid)
 
     def drop_pod(self, uid: str) -> None:
-        """A pod that is gone, or has ended."""
+        """Stop counting a pod that is gone or has ended."""
         self.usage.leave(uid)
         self.usage.drop_claim(uid)
         self.owners.leave(uid)
@@ -171,27 +170,26 @@ class CardsInUse:
             self._take_off(uid, held)
 
     def claim(self, pod: CardPod, models: Collection[Model], until_s: float) -> None:
-        """A pod may come to be on a node of one of these models soon: until it is, or until then, it counts so."""
+        """Count a pod against quotas of these models until it is on a node, or until `until_s`."""
         milli = pod.asked.milli if models else 0
         self.usage.claim(pod.uid, pod.namespace, models, milli, until_s)
         self.owners.claim(pod.owned, models, milli, until_s)
 
     def drop_claim(self, uid: str) -> None:
-        """Nothing is claimed for a pod any more."""
+        """Drop the claim of a pod."""
         self.usage.drop_claim(uid)
         self.owners.drop_claim(uid)
 
     def end_claims(self, now_s: float) -> None:
-        """Forget the claims whose time is over."""
+        """Drop expired claims."""
         self.usage.end_claims(now_s)
         self.owners.end_claims(now_s)
 
     def holds(self, uid: str) -> bool:
-        """Whether a pod counts."""
         return uid in self._held
 
     def node_of(self, uid: str) -> str | None:
-        """Where a pod is, or is about to be."""
+        """The node that a pod is on, or is assumed on."""
         held = self._held.get(uid)
         return None if held is None else held.node
 
@@ -201,13 +199,13 @@ class CardsInUse:
         return held is not None and held.bound
 
     def enforce(self, namespace: str, *, enforced: bool) -> None:
-        """Whether bookings are enforced in a namespace: only there it counts what pods say of theirs."""
+        """Set whether bookings are enforced in a namespace: only there do pods' booking annotations count."""
         (self._enforced.add if enforced else self._enforced.discard)(namespace)
         self.owners.enforce(namespace, enforced=enforced)
         self._unsettled |= {held.node for held in self._held.values() if held.pod.namespace == namespace}
 
     def reserve(self, reserved: ReservedCards) -> None:
-        """What the ledger has promised, by node and card."""
+        """Set the ledger's promised cards, by node and card."""
         before, self.reserved = self.reserved, reserved
         self._unsettled |= {node for node in {*before, *reserved} if before.get(node) != reserved.get(node)}
 
@@ -247,7 +245,7 @@ class CardsInUse:
         }
 
     def settle(self) -> None:
-        """Bring what is free up to what was seen since."""
+        """Bring the fleet up to date."""
         while self._unsettled:
             name = self._unsettled.pop()
             node = self.nodes.get(name)
@@ -286,7 +284,7 @@ class CardsInUse:
         return True
 
     def _take(self, uid: str, held: _Held, footprint: Footprint, count: int) -> None:
-        """Have the fleet know what a pod has on a node of so many cards."""
+        """Put a pod's footprint on a node of `count` cards into the fleet."""
         held.laid_out = footprint
         spots = [
             (Task(0, 0, 1, taken.milli, taken.memory), Spot(held.node, (taken.card,)))

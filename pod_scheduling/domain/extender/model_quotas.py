@@ -27,7 +27,7 @@ _SHOWN = 80
 
 
 class BadQuotasError(ValueError):
-    """The quotas can't be used; says where, and what has to stand there."""
+    """The quotas cannot be used; the text says where, and what is expected there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ModelQuotas:
     namespaces: Mapping[str, NamespaceQuota] = field(default_factory=dict)
 
     def of(self, namespace: str) -> NamespaceQuota | None:
-        """A namespace's; None: nothing limits it."""
+        """The quota of a namespace; None: no limit."""
         return self.namespaces.get(namespace)
 
 
@@ -67,7 +67,7 @@ NO_QUOTAS = ModelQuotas()
 
 
 def loosened(before: ModelQuotas, after: ModelQuotas) -> frozenset[str]:
-    """The namespaces in which a pod may go now where it might not before."""
+    """Namespaces in which the new quotas allow more than the old ones."""
     return frozenset(name for name, quota in before.namespaces.items() if _is_looser(after.of(name), quota))
 
 
@@ -82,7 +82,7 @@ def _is_looser(now: NamespaceQuota | None, before: NamespaceQuota) -> bool:
 
 
 def read_quotas(text: str) -> ModelQuotas:
-    """What an administrator has written. Raises BadQuotasError, which names the namespace and the field."""
+    """Parse quotas. Raises BadQuotasError, which names the namespace and the field."""
     if len(text) > LONGEST_TEXT:
         raise BadQuotasError(f"it is longer than {LONGEST_TEXT} characters")
     try:

@@ -1,4 +1,4 @@
-"""What namespaces use of each model of card, held against their quotas: bound, assumed, and for a moment claimed."""
+"""Usage of namespaces by GPU model, compared with their quotas: bound, assumed and claimed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a node says of its cards: the model label's value, empty without one, and its normalised type."""
+    """The GPU model of a node: the value of the model label, empty without one, and the normalised type."""
 
     label: str
     gpu_type: str
@@ -53,7 +53,7 @@ class ModelUsage:
         self._claimed: dict[str, set[str]] = {}
 
     def use(self, uid: str, namespace: str, model: Model, milli: int) -> None:
-        """A pod has so much of a model now, and nothing of any other. Its claim is over."""
+        """Set a pod's usage, of one model. Its claim ends."""
         self.drop_claim(uid)
         now = _Use(namespace, model, milli)
         if self._uses.get(uid) == now:
@@ -64,18 +64,17 @@ class ModelUsage:
             self._add(now, milli)
 
     def counts(self, uid: str) -> bool:
-        """Whether something is said to be a pod's."""
+        """Whether a pod has usage."""
         return uid in self._uses
 
     def leave(self, uid: str) -> None:
-        """A pod has nothing any more."""
+        """Remove a pod's usage."""
         use = self._uses.pop(uid, None)
         if use is not None:
             self._add(use, -use.milli)
 
     def claim(self, uid: str, namespace: str, models: Iterable[Model], milli: int, until_s: float) -> None:
-        """A pod may come to use one of these soon. What was claimed for it before goes on beside: who asks node by node
-        learns of each only that it would do."""
+        """Claim models for a pod, beside its earlier claims: a scheduler may ask node by node."""
         claimed = {} if (former := self._claims.get(uid)) is None else dict(former.until_s)
         claimed |= dict.fromkeys(models, until_s)
         if milli and claimed and uid not in self._uses:
@@ -83,7 +82,7 @@ class ModelUsage:
             self._claimed.setdefault(namespace, set()).add(uid)
 
     def drop_claim(self, uid: str) -> None:
-        """Nothing is claimed for a pod any more."""
+        """Drop the claim of a pod."""
         claim = self._claims.pop(uid, None)
         if claim is not None:
             of_namespace = self._claimed[claim.namespace]
@@ -92,20 +91,20 @@ class ModelUsage:
                 del self._claimed[claim.namespace]
 
     def has_claim(self, uid: str) -> bool:
-        """Whether anything is claimed for a pod."""
+        """Whether a pod has a claim."""
         return uid in self._claims
 
     def claimed_by(self, uid: str) -> Collection[Model]:
-        """The models of which something is claimed for a pod."""
+        """The models that a pod claims."""
         claim = self._claims.get(uid)
         return () if claim is None else tuple(claim.until_s)
 
     def claims_due(self, now_s: float) -> list[str]:
-        """The pods of whose claims the time of some or all is over."""
+        """Pods of which a claim has expired."""
         return [uid for uid, claim in self._claims.items() if min(claim.until_s.values()) <= now_s]
 
     def end_claims(self, now_s: float) -> None:
-        """Forget the claims whose time is over."""
+        """Drop expired claims."""
         for uid in self.claims_due(now_s):
             claim = self._claims[uid]
             self.drop_claim(uid)
@@ -115,7 +114,7 @@ class ModelUsage:
 
     @property
     def claims(self) -> int:
-        """How many pods have one."""
+        """The number of pods with a claim."""
         return len(self._claims)
 
     def used(self, namespace: str, quota: NamespaceQuota, word: str, but_for: str | None = None) -> int:

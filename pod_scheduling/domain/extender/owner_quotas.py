@@ -42,33 +42,33 @@ class OwnerQuotas:
         self._enforced: set[str] = set()
 
     def know(self, ledger: LedgerHoldings) -> None:
-        """What the database says now."""
+        """Set what the ledger says now."""
         self._ledger = ledger
 
     def enforce(self, namespace: str, *, enforced: bool) -> None:
-        """Whether it is believed in a namespace what pods say of their owners."""
+        """Set whether bookings are enforced in a namespace: only there do pods' owner annotations count."""
         (self._enforced.add if enforced else self._enforced.discard)(namespace)
 
     def use(self, pod: OwnedPod, model: Model, milli: int) -> None:
-        """A pod has so much of a model now, and nothing of any other. Its claim is over."""
+        """Set a pod's usage, of one model. Its claim ends."""
         self._pods.use(pod.uid, _key(pod.namespace, pod.owner), model, milli if _beside_the_ledger(pod) else 0)
 
     def leave(self, uid: str) -> None:
-        """A pod has nothing any more, and claims nothing."""
+        """Remove a pod's usage and its claim."""
         self._pods.leave(uid)
         self._pods.drop_claim(uid)
 
     def claim(self, pod: OwnedPod, models: Iterable[Model], milli: int, until_s: float) -> None:
-        """A pod may come to use one of these soon."""
+        """Claim models for a pod."""
         if _beside_the_ledger(pod):
             self._pods.claim(pod.uid, _key(pod.namespace, pod.owner), models, milli, until_s)
 
     def drop_claim(self, uid: str) -> None:
-        """Nothing is claimed for a pod any more."""
+        """Drop the claim of a pod."""
         self._pods.drop_claim(uid)
 
     def end_claims(self, now_s: float) -> None:
-        """Forget the claims whose time is over."""
+        """Drop expired claims."""
         self._pods.end_claims(now_s)
 
     def denial(self, pod: OwnedPod, milli: int, model: Model) -> str | None:

@@ -23,24 +23,24 @@ _Cards = tuple[tuple[int, int], ...]
 
 
 class ShareClaims:
-    """Lasts as long as the pod's claim in `usage` does."""
+    """Claims of pods with shares on nodes. One lasts as long as the pod's claim in `usage`."""
 
     def __init__(self, usage: ModelUsage) -> None:
         self._usage = usage
         self._on_node: dict[str, dict[str, CardPod]] = {}
 
     def put(self, pod: CardPod, nodes: Iterable[str]) -> None:
-        """A pod may come to be on any of these, too."""
+        """Add claims of a pod on these nodes."""
         if pod.asked.shares:
             for node in nodes:
                 self._on_node.setdefault(node, {})[pod.uid] = pod
 
     def forget_node(self, node: str) -> None:
-        """A node is gone: nobody comes to be there."""
+        """Drop all claims on a deleted node."""
         self._on_node.pop(node, None)
 
     def others(self, node: str, uid: str) -> Sequence[CardPod]:
-        """Pods other than this one that may come to be on a node, in the order of their uids."""
+        """Other pods with a claim on a node, in the order of their uids."""
         there = self._on_node.get(node)
         if there is None:
             return ()

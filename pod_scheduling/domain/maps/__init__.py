@@ -1,1 +1,1 @@
-"""Scheduling maps: read, put into pods, and placed."""
+"""Scheduling maps: parsing, injection into pods, placement."""

@@ -149,7 +149,7 @@ class Board:
         return news
 
     def put_node(self, node: MapNode) -> None:
-        """A node is there, or has changed."""
+        """Add or update a node."""
         self._forget_name(node.name)
         self._nodes[node.name] = node
         called = node.labels.get(self._label)
@@ -161,7 +161,7 @@ class Board:
         return self._nodes.get(node.name) == node
 
     def drop_node(self, name: str) -> None:
-        """A node is gone; its pods are told gone one by one."""
+        """Remove a node; its pods are released one by one."""
         self._forget_name(name)
         self._nodes.pop(name, None)
 
@@ -171,14 +171,14 @@ class Board:
         return {name, node.labels[self._label]} if node is not None and self._label in node.labels else {name}
 
     def take(self, key: str, node: str, burden: Burden) -> None:
-        """A pod is on a node, or about to be; `key` knows it again."""
+        """Count a pod on its node, bound or assumed; `key` identifies it."""
         self.release(key)
         self._where[key] = node
         self._burdens.setdefault(node, {})[key] = burden
         self._add(node, burden.requests, 1)
 
     def release(self, key: str) -> str | None:
-        """A pod is there no more; the node that it was on."""
+        """Stop counting a pod; returns its node."""
         node = self._where.pop(key, None)
         if node is not None:
             burden = self._burdens[node].pop(key)

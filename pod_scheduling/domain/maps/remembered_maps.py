@@ -1,4 +1,4 @@
-"""Maps that were read before: all pods of a set carry the same one, and a large one takes milliseconds to read."""
+"""A cache of parsed maps: all pods of a set carry the same one, and a large one takes milliseconds to parse."""
 
 from collections import OrderedDict
 

@@ -69,7 +69,7 @@ class MapEntry:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingMap:
-    """A map as it was read. `digest` is the SHA-256 of its text, in hex."""
+    """A parsed map. `digest` is the SHA-256 of its text, in hex."""
 
     entries: Mapping[int, MapEntry]
     digest: str
@@ -102,12 +102,12 @@ class PodIdentity:
 
 
 def map_digest(text: str) -> str:
-    """What stands for a map's text: its SHA-256, in hex."""
+    """The SHA-256 of a map's text, in hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def parse_map(text: str) -> SchedulingMap:
-    """The map in an annotation. Raises SchedulingMapError, with the line, for anything that isn't one."""
+    """Parse the map in an annotation. Raises SchedulingMapError, with the line."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise SchedulingMapError(f"the map is longer than {MAX_BYTES // 1024} KiB; split the set of pods")
     entries: dict[int, MapEntry] = {}

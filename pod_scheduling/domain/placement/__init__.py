@@ -1,1 +1,1 @@
-"""Which node and which cards: for whole cards, gangs and shares of cards."""
+"""Placement policies: the node and the cards for whole cards, gangs and shares."""

@@ -47,7 +47,7 @@ class Obstacle:
 
 
 class Fleet:
-    """Nodes, and who has taken what on them.
+    """Nodes, and what is taken on them.
 
     Others may put more on a node than it has: then nothing is free there, and what is given back first only lessens the
     excess. Usage on an absent node counts as soon as the node is there.
@@ -89,7 +89,7 @@ class Fleet:
         return iter(self._positions)
 
     def put(self, shape: NodeShape) -> None:
-        """A new node, or one whose shape has changed. Its usage stays."""
+        """Add a node or change its shape. Its usage stays."""
         position = self._positions.get(shape.name)
         if position is None:
             position = self._new_position()
@@ -108,7 +108,7 @@ class Fleet:
         self._count(position)
 
     def drop(self, name: str) -> None:
-        """A node that is gone. Its usage is kept in mind until it is given back."""
+        """Remove a node. Its usage is kept until it is given back."""
         position = self._positions.pop(name, None)
         if position is None:
             return
@@ -124,7 +124,7 @@ class Fleet:
         self._vacant.append(position)
 
     def take(self, key: str, task: Task, spot: Spot) -> None:
-        """Somebody has a spot. Said again of the same `key` nothing changes; said of another spot they have moved.
+        """Take a spot for `key`. The same spot again changes nothing; another one replaces it.
 
         Indices of cards that the node does not have take nothing.
         """
@@ -139,7 +139,7 @@ class Fleet:
             self._count(position)
 
     def give_back(self, key: str) -> None:
-        """Somebody has their spot no longer. Unknown keys are nothing."""
+        """Give back the spot of a key. Unknown keys are ignored."""
         taken = self._spots.pop(key, None)
         if taken is None:
             return

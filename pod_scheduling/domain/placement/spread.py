@@ -1,4 +1,4 @@
-"""The emptiest node, and the emptiest card: whoever comes has the most to themselves."""
+"""The emptiest node, and the emptiest card."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,1 +1,1 @@
-"""What processes read again and again, and the files that they start from."""
+"""Data that processes read repeatedly, and the files that they start from."""

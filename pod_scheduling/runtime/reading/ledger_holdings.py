@@ -1,4 +1,4 @@
-"""The policy and what its users hold, read again and again for who gives cards to pods beside the ledger."""
+"""The policy and what its users hold, read repeatedly for the extender."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 

@@ -52,7 +52,7 @@ class OwnersFile:
         self._rules = OwnerRules()
 
     def load(self) -> None:
-        """Read it for the first time. Raises SettingsError."""
+        """Read the file at the start. Raises SettingsError."""
         try:
             content = self._content()
             self._rules = read_owners(content, toml=self._path.suffix == ".toml")
@@ -66,13 +66,13 @@ class OwnersFile:
         return self._rules
 
     async def watch(self, every_s: float) -> None:
-        """Look whether it has changed, again and again."""
+        """Check the file for changes repeatedly."""
         while True:
             await asyncio.sleep(every_s)
             self.look()
 
     def look(self) -> None:
-        """Take it over if it has changed."""
+        """Take over a changed file."""
         seen: bytes | str | None = None
         try:
             seen = content = self._content()

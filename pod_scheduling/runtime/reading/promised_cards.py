@@ -1,4 +1,4 @@
-"""The cards that the ledger has promised, read again and again for who places pods that the ledger does not know."""
+"""The ledger's promised cards, read repeatedly for placing pods that the ledger does not know."""
 
 from collections.abc import Iterable
 

@@ -53,7 +53,7 @@ class FollowedStandings:
         return (call.result() if done else None) or last
 
     async def follow(self) -> None:
-        """Ask again what was wanted lately, until cancelled; then no call is under way any more."""
+        """Repeat recent questions until cancelled; then no call is under way any more."""
         try:
             while True:
                 await self._refresh()

@@ -1,10 +1,10 @@
-"""How many binds are under way at once, and who waits while there are many."""
+"""A limit for questions while many binds are under way."""
 
 import asyncio
 
 
 class BindsUnderWay:
-    """While `at_once` are under way, who asks for a turn waits `pause_s` seconds at most."""
+    """While `at_once` binds are under way, a turn takes up to `pause_s` seconds."""
 
     def __init__(self, at_once: int, pause_s: float) -> None:
         self._at_once = at_once
@@ -28,13 +28,13 @@ class BindsUnderWay:
             pass
 
     def begin(self) -> None:
-        """One more."""
+        """Count a bind that begins."""
         self._count += 1
         if self._count >= self._at_once:
             self._room.clear()
 
     def end(self) -> None:
-        """One less."""
+        """Count a bind that ends."""
         self._count -= 1
         if self._count < self._at_once:
             self._room.set()

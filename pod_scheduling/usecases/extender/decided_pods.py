@@ -36,7 +36,7 @@ class DecidedPods(AssumedPods[Decision]):
         self._rules = rules
 
     def bind_of(self, uid: str) -> Decision | None:
-        """What a bind was begun with."""
+        """The decision that a bind was begun with."""
         found = self._by_uid.get(uid)
         return None if found is None or found.chosen else found
 
@@ -58,7 +58,7 @@ class DecidedPods(AssumedPods[Decision]):
             self._cards.assume(pod, node, footprint)
 
     def take_back(self, uid: str) -> None:
-        """The pod's scheduler has taken its choice back before it asked anybody to bind the pod by it."""
+        """Drop a choice that the scheduler took back before it bound the pod."""
         decision = self._by_uid.get(uid)
         if decision is not None and decision.chosen:
             if decision.unclear_until_s == -inf:
@@ -67,7 +67,7 @@ class DecidedPods(AssumedPods[Decision]):
                 decision.binding_until_s = decision.again_s = decision.since_s = -inf
 
     def see(self, seen: CardPodSeen) -> None:
-        """A pod that is on no node, as it is now."""
+        """Take in a pod that is on no node."""
         decision = self._by_uid.get(seen.pod.uid)
         if decision is not None and decision.asked is not None and seen.was_put_off_since(decision.asked):
             self.put_off(seen.pod.uid)

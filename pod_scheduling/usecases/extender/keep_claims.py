@@ -1,4 +1,4 @@
-"""Where only the filter is asked: who passed it counts for a while, and on until it is known to be on no node."""
+"""Claims where only the filter is asked: a pod that passed it counts until it is known to be on no node."""
 
 import asyncio
 from collections.abc import Collection
@@ -37,27 +37,27 @@ class ClaimKeeper:
         self._passed: dict[str, _Passed] = {}
 
     def claim(self, pod: CardPod, models: Collection[Model], asked: CardPodSeen | None = None) -> None:
-        """A pod has passed, for nodes of these models. `asked`: as it was then, where its scheduler asks once and then
-        binds it, or says that it could not."""
+        """Claim these models for a pod that passed the filter. `asked`: the pod then, where its scheduler asks once and
+        then binds it, or says that it could not."""
         if models and not pod.asked.none:
             binding_s = self._binding_s if asked is not None else 0
             self._passed[pod.uid] = _Passed(pod, asked, self._now_s() + binding_s)
             self._claim(pod, models)
 
     def see(self, seen: CardPodSeen) -> None:
-        """A pod that is on no node, as it is now."""
+        """Take in a pod that is on no node."""
         passed = self._passed.get(seen.pod.uid)
         if passed is not None and passed.asked is not None and seen.was_put_off_since(passed.asked):
             self.put_off(seen.pod.uid)
 
     def put_off(self, uid: str) -> None:
-        """The pod's scheduler is not about to bind it any more."""
+        """Note that the scheduler does not bind the pod any more."""
         passed = self._passed.get(uid)
         if passed is not None:
             passed.binding_until_s = self._now_s()
 
     def drop(self, uid: str) -> None:
-        """It is known where the pod goes, or that it goes nowhere."""
+        """Drop a claim: the pod's node is known, or it has none."""
         self._passed.pop(uid, None)
         self._cards.drop_claim(uid)
 
@@ -74,7 +74,7 @@ class ClaimKeeper:
                 self._cards.end_claims(begun_s)
 
     async def _looked_up(self, uid: str) -> bool:
-        """Whether it is known that the claim may end, or has been prolonged since the pod is on a node."""
+        """Look a pod up and prolong its claim if it is on a node; whether the API server answered."""
         passed = self._passed.get(uid)
         if passed is None:
             return True

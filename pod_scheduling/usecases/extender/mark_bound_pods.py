@@ -1,4 +1,4 @@
-"""Where schedulers bind by themselves: a pod's cards are decided when it is seen on its node, and written on it."""
+"""Marks where schedulers bind by themselves: cards are chosen when a pod is seen on its node, and written on it."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class BoundPodMarker:
         self.without_room = 0
 
     def put(self, seen: CardPodSeen) -> None:
-        """A pod was seen on its node, and nobody has written which cards it has."""
+        """Queue a pod that was seen on its node without marks."""
         if seen.pod.uid not in self._queued:
             self._queued.add(seen.pod.uid)
             self._to_mark.put_nowait(seen)
@@ -40,7 +40,6 @@ class BoundPodMarker:
                 self._decide(seen)  # before anybody asks: who comes next is judged by it
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             seen = await self._to_mark.get()
             try:
@@ -80,7 +79,7 @@ class BoundPodMarker:
         self.marked += 1
 
     def _decide(self, seen: CardPodSeen) -> Placed | None:
-        """The cards that a pod has on its node from now on; None where there is no room."""
+        """Choose a pod's cards on its node; None where there is no room."""
         if seen.node is None:
             return None
         placed = self._board.cards_of(seen.pod, seen.node)
@@ -93,7 +92,7 @@ class BoundPodMarker:
         return cards.is_bound(uid) and cards.node_of(uid) == seen.node
 
     async def _newer(self, seen: CardPodSeen) -> CardPodSeen | None:
-        """The pod as it is now; None where there is nothing to write any more."""
+        """Read the pod again; None where there is nothing to write any more."""
         try:
             found = await self._cluster.look_at(_ref(seen))
         except ClusterUnavailableError:

@@ -1,4 +1,4 @@
-"""Having schedulers look at waiting pods again: nothing tells them that a quota has been raised, and by themselves they
+"""Make schedulers look at waiting pods again: nothing tells them that a quota was raised, and by themselves they
 come back to a pod that was refused after five minutes.
 
 kube-scheduler tries a pod anew when the pod has changed: so an annotation is written on it, which means nothing else.
@@ -46,7 +46,7 @@ class PodNudger:
         self.given_up = 0
 
     def put(self, namespaces: Collection[str]) -> None:
-        """Pods of these namespaces that wait for cards may find some now."""
+        """Queue waiting pods of these namespaces, whose quotas were raised."""
         self._late_until_s |= dict.fromkeys(namespaces, self._now_s() + _LATE_S)
         for uid, pod in self._waiting.items():
             if pod.namespace in namespaces and not pod.asked.none:
@@ -55,13 +55,12 @@ class PodNudger:
             self._some.set()
 
     def first_seen(self, pod: CardPod) -> None:
-        """This pod waits, and was not known before: its scheduler may have asked about it under the old quota."""
+        """Queue a pod that is new: its scheduler may have asked about it under the old quota."""
         if not pod.asked.none and self._now_s() < self._late_until_s.get(pod.namespace, -inf):
             self._tries[pod.uid] = 0
             self._some.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             await self._some.wait()
             self._tries = {uid: tries for uid, tries in self._tries.items() if uid in self._waiting}

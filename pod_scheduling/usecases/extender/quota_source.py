@@ -29,7 +29,7 @@ class QuotaSource:
         self.rejected = 0
 
     def see(self, sight: QuotasSeen | QuotasGone) -> None:
-        """The object as it is now."""
+        """Take in the ConfigMap."""
         match sight:
             case QuotasGone():
                 self._none()

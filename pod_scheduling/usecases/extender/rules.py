@@ -1,4 +1,4 @@
-"""How long the extender's decisions count and are waited for."""
+"""Time limits of the extender's decisions."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ class ExtendRules:
     A bind is waited for `bind_s`; without an answer it may be carried out for `unclear_s` more. A pod that was decided
     on and is not seen on its node for `assumed_s` is looked up. Where only the filter is asked, a pod that passed it
     counts for `claim_s`; and for `binding_s` where nothing says that its scheduler has given it up, which may be making
-    its volumes meanwhile, or have many others to bind first. While `binds_at_once` are under way, who asks for more
-    waits `pause_s` at most.
+    its volumes meanwhile, or have many others to bind first. While `binds_at_once` are under way, a question
+    waits up to `pause_s`.
     """
 
     assume_at: AssumeAt = AssumeAt.AUTO

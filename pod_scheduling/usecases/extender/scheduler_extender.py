@@ -22,10 +22,10 @@ from pod_scheduling.usecases.extender.bind_pods import PodBinder
 from pod_scheduling.usecases.extender.decided_pods import DecidedPods
 from pod_scheduling.usecases.extender.keep_claims import ClaimKeeper
 from pod_scheduling.usecases.extender.mark_bound_pods import BoundPodMarker
-from pod_scheduling.usecases.extender.nodes_told_before import ToldNodes
 from pod_scheduling.usecases.extender.nudge_pods import PodNudger
 from pod_scheduling.usecases.extender.quota_source import QuotaSource
 from pod_scheduling.usecases.extender.rules import ExtendRules
+from pod_scheduling.usecases.extender.suggested_nodes import SuggestedNodes
 from pod_scheduling.usecases.extender.who_binds import WhoBinds
 from reservation_core.ports.clock import Clock
 
@@ -69,7 +69,7 @@ class SchedulerExtender:
         self._binder = PodBinder(
             cluster, board, rules, clock, self._decided, self._waiting, self.who_binds, leads_for_s
         )
-        self._told = ToldNodes()
+        self._suggested = SuggestedNodes()
 
     @property
     def synced(self) -> bool:
@@ -78,27 +78,26 @@ class SchedulerExtender:
 
     @property
     def counts(self) -> BindCounts:
-        """What became of binds."""
         return self._decided.counts
 
     @property
     def waiting(self) -> int:
-        """How many pods are on no node."""
+        """The number of pods on no node."""
         return len(self._waiting)
 
     @property
     def assumed(self) -> int:
-        """How many pods were decided on and not seen on their nodes yet."""
+        """The number of assumed pods."""
         return len(self._decided)
 
     @property
     def claimed(self) -> int:
-        """How many pods have passed the filter and count for a while."""
+        """The number of pods with a claim."""
         return self._cards.usage.claims
 
     @property
     def interruption(self) -> str | None:
-        """What keeps it from following the cluster now."""
+        """The reason why the cluster cannot be followed now."""
         return self._cluster.problem
 
     async def run(self, keep: Keep = not_kept) -> None:
@@ -120,41 +119,40 @@ class SchedulerExtender:
             raise
 
     def lead(self) -> None:
-        """It leads from now on. Nothing is answered before everything was read anew: what the leader before bound last
-        may not have been seen here yet."""
+        """Begin to lead. Nothing is answered before everything was read anew: the former leader's last binds may not
+        have been seen here yet."""
         self._fresh = False
         self._others_may_bind()
         self._cluster.read_anew()
 
     def _others_may_bind(self) -> None:
-        """Where only the filter is asked: whom a process before this one let through is bound by its scheduler soon."""
+        """Where only the filter is asked, wait for pods that an earlier process let through."""
         if self.who_binds.maybe_others:
             self._others_until_s = self._now_s() + self._rules.unclear_s
 
     @property
     def _begins(self) -> bool:
-        """Whether whom a process before this one let through is still to be found."""
+        """Whether pods that an earlier process let through may still be bound."""
         if not self.who_binds.maybe_others:
             return False
         return not (self._listed and self._fresh) or self._now_s() < self._others_until_s
 
     def end(self) -> None:
-        """Begin no more binds."""
         self._binder.ending = True
 
     @property
     def settled(self) -> bool:
-        """Whether nothing that was asked for can still be carried out."""
+        """Whether no requested bind can still be carried out."""
         return self._binder.ending and self._decided.settled
 
     def reserve(self, reserved: ReservedCards) -> None:
-        """Take in what the ledger has promised."""
+        """Set the ledger's promised cards."""
         self._cards.reserve(reserved)
 
     # Observations
 
     def see(self, sight: CardSight) -> None:
-        """Take in what has changed."""
+        """Take in a change of the cluster."""
         match sight:
             case CardNodeSeen(node):
                 self._cards.put_node(node)
@@ -166,7 +164,7 @@ class SchedulerExtender:
             case PodGone(uid):
                 self._waiting.pop(uid, None)
                 self._decided.forget(uid)
-                self._told.forget(uid)
+                self._suggested.forget(uid)
                 self.who_binds.forget(uid)
                 self._learnt.discard(uid)
                 self._cards.drop_pod(uid)
@@ -194,7 +192,7 @@ class SchedulerExtender:
             return
         self._waiting.pop(uid, None)
         self._decided.forget(uid)
-        self._told.forget(uid)
+        self._suggested.forget(uid)
         self._cards.put_bound(seen.pod, seen.node, seen.footprint)
         self.who_binds.seen_bound(seen.pod)
         if self.who_binds.maybe_others and seen.pod.asked.shares and not seen.marked:
@@ -212,7 +210,7 @@ class SchedulerExtender:
         await self._binder.under_way.turn()
 
     def filter(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
-        """Which nodes would do. Raises NotSyncedError.
+        """Which nodes fit. Raises NotSyncedError.
 
         Another question about a pod means that it is not about to be bound by what it was allocated before.
         """
@@ -228,8 +226,8 @@ class SchedulerExtender:
         return Filtered(found.fitting, found.failed, found.unresolvable)
 
     def choose(self, pod: Mapping[str, Any], nodes: Sequence[str]) -> Filtered:
-        """The same with the best of them alone, where candidates are told so: the best of those from which the pod has
-        not come back, while there are others. Raises NotSyncedError.
+        """Which nodes fit; with `Candidates.BEST` the best alone, and one that was not suggested before while there are
+        others. Raises NotSyncedError.
 
         Another question about a pod means that it is not about to be bound by what was answered before.
         """
@@ -256,12 +254,12 @@ class SchedulerExtender:
 
     def _best(self, asked: CardPodSeen, nodes: Sequence[str]) -> Filtered:
         asking = asked.pod
-        for among in self._told.rounds(asking.uid, nodes):
+        for among in self._suggested.rounds(asking.uid, nodes):
             found = self._board.choose(asking, among)
             if found.fitting:
                 break
         if found.fitting and not self._cards.is_bound(asking.uid):
-            self._told.put(asking.uid, found.fitting[0])
+            self._suggested.put(asking.uid, found.fitting[0])
             if self.who_binds.counts_at_filter(asking):
                 self._decided.choose(asked, found.fitting[0])
         return Filtered(found.fitting, found.failed, found.unresolvable)

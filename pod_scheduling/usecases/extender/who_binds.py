@@ -1,4 +1,4 @@
-"""From when on cards count as a pod's: as it is set, or by who is seen to bind pods such as this one.
+"""From when on cards count as a pod's: by the setting, or by which program is seen to bind such pods.
 
 Whether a scheduler leaves binding to us follows from its configuration and from what a pod asks for: so pods of one
 scheduler that ask for the same kinds of cards are bound by the same. Unless it is known that we bind them, they count
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 class _Kind(NamedTuple):
-    """Pods that are bound by the same."""
+    """Pods that one program binds."""
 
     scheduler: str
     shares: bool
@@ -48,7 +48,7 @@ class WhoBinds:
 
     @property
     def problem(self) -> str | None:
-        """What does not go together, in a sentence; None: nothing that was seen."""
+        """A contradiction between setting and observation, in a sentence; None without one."""
         if self._assume_at is not AssumeAt.BIND or not self._others:
             return None
         who = ", ".join(str(kind) for kind in list(self._others)[:_SHOWN])
@@ -58,7 +58,7 @@ class WhoBinds:
         )
 
     def counts_at_filter(self, pod: CardPod) -> bool:
-        """Whether a pod's cards count already when it is told where it may go."""
+        """Whether a pod's cards count from the filter on."""
         match self._assume_at:
             case AssumeAt.FILTER:
                 return True
@@ -70,7 +70,7 @@ class WhoBinds:
                 assert_never(self._assume_at)
 
     def let_through(self, pod: CardPod, nodes: Collection[str]) -> None:
-        """A pod was told nodes that would do."""
+        """Note a pod that passed the filter."""
         if self._assume_at is AssumeAt.FILTER or not nodes or pod.asked.none:
             return
         self._passed[pod.uid] = None
@@ -78,13 +78,13 @@ class WhoBinds:
             del self._passed[next(iter(self._passed))]
 
     def bound_by_us(self, pod: CardPod) -> None:
-        """A scheduler leaves it to us to bind a pod, and so will with others such as this."""
+        """Note that a scheduler leaves binding such pods to us."""
         self.forget(pod.uid)
         if self._assume_at is AssumeAt.AUTO and _kind(pod) not in self._others and len(self._ours) < _MOST_KINDS:
             self._ours.add(_kind(pod))
 
     def seen_bound(self, pod: CardPod) -> None:
-        """A pod is on a node. Was it let through, and nobody has asked us to bind it, its scheduler did so itself."""
+        """Note a bound pod: one that passed the filter and that we did not bind was bound by its scheduler."""
         if pod.uid not in self._passed:
             return
         del self._passed[pod.uid]
@@ -102,7 +102,7 @@ class WhoBinds:
             _log.warning("a pod that counted from our bind on was bound by its scheduler", who=str(kind), what=told)
 
     def forget(self, uid: str) -> None:
-        """A pod is gone, or we are asked to bind it: who binds it is not to be found out."""
+        """Forget a pod that is gone, or that we are asked to bind."""
         self._passed.pop(uid, None)
 
 

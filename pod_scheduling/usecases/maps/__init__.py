@@ -1,1 +1,1 @@
-"""Review pods, and bind those with maps."""
+"""Review pods, and bind pods with maps."""

@@ -1,4 +1,4 @@
-"""Binding pods with scheduling maps: decide on what is in memory, bind beside each other, say why somebody waits.
+"""Bind pods with scheduling maps: decide in memory, bind in parallel, say why a pod waits.
 
 A waiting pod is looked at again when the node that it waits for, or what is on that node, has changed. A pod being
 bound counts as bound until the API server says otherwise: no decision is made on what is on its way. A new lease holder
@@ -102,12 +102,11 @@ class MapScheduler:
 
     @property
     def counts(self) -> BindCounts:
-        """What became of binds."""
         return self._assumed.counts
 
     @property
     def waiting(self) -> int:
-        """How many pods wait."""
+        """The number of waiting pods."""
         return len(self._waiting)
 
     async def run(self, keep: Keep = not_kept) -> None:
@@ -127,12 +126,12 @@ class MapScheduler:
             raise
 
     def lead(self) -> None:
-        """It leads from now on. Nothing is decided before everything was read anew."""
+        """Begin to lead. Nothing is decided before everything was read anew."""
         self._fresh = False
         self._cluster.read_anew()
 
     async def settle(self) -> None:
-        """Begin nothing more, and wait for what is being bound: for as long as it surely leads, at most."""
+        """Begin no more binds, and wait for those under way while it surely leads."""
         self._ending = True
         for _ in range(self._rules.parallel):
             await self._turns.acquire()
@@ -143,7 +142,7 @@ class MapScheduler:
         return self._ending and self._assumed.settled
 
     def see(self, sight: Sight) -> None:
-        """Take in what has changed."""
+        """Take in a change of the cluster."""
         match sight:
             case NamespaceSeen(name, enforced):
                 if self._board.enforce(name, enforced=enforced):
@@ -176,14 +175,14 @@ class MapScheduler:
                 assert_never(sight)
 
     def reserve(self, reserved: ReservedCards) -> None:
-        """Take in what our ledger has promised, by node and card; who waits there is looked at again."""
+        """Set the ledger's promised cards, by node and card; pods that wait there are looked at again."""
         before, self._board.reserved = self._board.reserved, reserved
         for node in {*before, *reserved}:
             if before.get(node) != reserved.get(node):
                 self._wake(self._board.names_of(node))
 
     def look_again(self) -> None:
-        """Look at everybody who waits: what was missed is made up."""
+        """Look at all waiting pods again."""
         for uid in self._waiting:
             self._queue(uid)
 

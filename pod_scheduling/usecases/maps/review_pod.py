@@ -1,4 +1,4 @@
-"""Ask everyone who has a say about a pod, one after the other: each sees what those before have made of it."""
+"""Ask all reviewers about a pod, one after the other: each sees the pod as changed by those before."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -323,7 +323,7 @@ def test_one_profile_at_a_time(running: Served) -> None:
     )
     making.start()
     client = running.debug_client()
-    eventually_sync(lambda: "sampled_stacks" in client.get("/debug/pprof/goroutine").text, 30)
+    eventually_sync(lambda: "sample_stacks" in client.get("/debug/pprof/goroutine").text, 30)
     assert client.get("/debug/pprof/profile?seconds=0.01").status_code == 409
     running.stop()  # and it ends early with the process
     making.join(PATIENCE_S)

@@ -5,12 +5,12 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pod_scheduling.usecases.extender.nodes_told_before import ToldNodes
+from pod_scheduling.usecases.extender.suggested_nodes import SuggestedNodes
 
 NODES = ("a", "b", "c", "d")
 
 
-def ask(told: ToldNodes, uid: str, nodes: tuple[str, ...], fits: Collection[str]) -> str | None:
+def ask(told: SuggestedNodes, uid: str, nodes: tuple[str, ...], fits: Collection[str]) -> str | None:
     """The first of those that fit, in the first round that has one."""
     rounds = list(told.rounds(uid, nodes))
     assert rounds[-1] is nodes
@@ -25,7 +25,7 @@ def ask(told: ToldNodes, uid: str, nodes: tuple[str, ...], fits: Collection[str]
 
 @given(st.sets(st.sampled_from(NODES)), st.integers(1, 12))
 def test_whoever_comes_back_again_and_again_is_sent_to_all_that_fit_in_turn(fits: set[str], times: int) -> None:
-    told = ToldNodes()
+    told = SuggestedNodes()
     been = []
     for _ in range(times):
         been.append(ask(told, "u", NODES, fits))
@@ -41,7 +41,7 @@ def test_whoever_comes_back_again_and_again_is_sent_to_all_that_fit_in_turn(fits
 
 
 def test_of_more_pods_than_may_be_those_that_were_told_last_are_known() -> None:
-    told = ToldNodes(most=2)
+    told = SuggestedNodes(most=2)
     for uid in ("u", "v", "u", "w"):
         told.put(uid, "a")
     assert len(told) == 2
