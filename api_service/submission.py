@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 Store = Callable[[Sequence[NewReservation]], Awaitable[list[Submitted]]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Pending:
     new: NewReservation
     answer: "asyncio.Future[Submitted]"

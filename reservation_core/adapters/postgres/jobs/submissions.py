@@ -1,10 +1,10 @@
 """Storing submissions: a batch in one statement, and what repeated Idempotency-Keys were answered with."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -39,7 +39,7 @@ async def store(
         connection,
         "submit_reservations",
         {
-            "batch": json.dumps([_document(new, sealing) for new in batch]),
+            "batch": msgspec.json.encode([_document(new, sealing) for new in batch]).decode(),
             "status": first.status.value,
             "reason_code": first.reason.code.value,
             "reason": first.reason.detail,
