@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from admission_webhook import certs, serve
-from reservation_core.runtime.processes.programs import settings_told
+from reservation_core.runtime.processes.programs import describe_settings
 from reservation_core.runtime.settings.components import CommonSettings
 
 
@@ -20,14 +20,14 @@ def main(arguments: list[str]) -> int:
         help="answer over TLS, until SIGTERM or SIGINT",
         description="Answers POST /mutate, and POST /enforce where bookings are enforced, over TLS until SIGTERM or"
         " SIGINT. The files are read again when they change.",
-        epilog=settings_told(serve.SETTINGS),
+        epilog=describe_settings(serve.SETTINGS),
     )
     serve.add_arguments(serving)
     keeping = commands.add_parser(
         "certs",
         help="make the certificates, and keep them valid and trusted",
         description="Makes an authority and a serving certificate; stores them in a Secret, or writes files.",
-        epilog=settings_told(CommonSettings),
+        epilog=describe_settings(CommonSettings),
     )
     certs.add_arguments(keeping)
     chosen = parser.parse_args(arguments)

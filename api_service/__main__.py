@@ -10,7 +10,7 @@ from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processes.programs import run_with_settings, settings_told
+from reservation_core.runtime.processes.programs import describe_settings, run_with_settings
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.reading.policy_file import take_over
 from reservation_core.runtime.reading.reading import open_reads
@@ -38,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m api_service",
         description="The GPU Dev Server's REST API, until SIGTERM or SIGINT.",
-        epilog=settings_told(ApiSettings),
+        epilog=describe_settings(ApiSettings),
     )
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="PEM: the certificate with its chain; serve TLS")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="PEM: its key, without a password")

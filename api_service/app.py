@@ -24,7 +24,7 @@ from api_service.routes.policy import policy, projects, usage
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.runtime.reading.reading import Reads
-from reservation_core.runtime.reading.sign_in import SigningIn
+from reservation_core.runtime.reading.sign_in import SignInSetup
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 
@@ -73,7 +73,7 @@ class GatedApplication(FastAPI):
 
 
 def create_app(
-    runtime: Runtime, settings: ApiSettings, signing_in: SigningIn | None = None, reads: Reads | None = None
+    runtime: Runtime, settings: ApiSettings, signing_in: SignInSetup | None = None, reads: Reads | None = None
 ) -> FastAPI:
     """The ASGI application on a runtime that stays open as long as the application runs.
 

@@ -12,7 +12,7 @@ import structlog
 from api_service.following import SWEEP_S
 from api_service.services import Services
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
-from reservation_core.ports.cluster import ClusterUnavailableError, LeftOut
+from reservation_core.ports.cluster import ClusterUnavailableError, OmittedOutput
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.backoff import Backoff
 
@@ -43,7 +43,7 @@ class _PodLog:
         try:
             async for chunk in chunks:
                 begin = position
-                position += chunk.left_out if isinstance(chunk, LeftOut) else len(chunk)
+                position += chunk.left_out if isinstance(chunk, OmittedOutput) else len(chunk)
                 count = position - max(self._passed, begin)
                 if count <= 0:
                     continue
@@ -212,9 +212,9 @@ async def _lines(pod: _PodLog, rank: int, *, follow: bool) -> AsyncGenerator[byt
 
 def _end_of(chunk: bytes, count: int) -> bytes:
     """What stands for the last `count` bytes that a chunk stands for."""
-    if not isinstance(chunk, LeftOut):
+    if not isinstance(chunk, OmittedOutput):
         return chunk[-count:]
-    return chunk if count == chunk.left_out else LeftOut(count)
+    return chunk if count == chunk.left_out else OmittedOutput(count)
 
 
 def _beyond(last: bytes, tail: bytes) -> bytes:

@@ -49,7 +49,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotChangeableError: 409,
     errors.NotPermittedError: 409,
     errors.ProofRefusedError: 401,
-    errors.NotLetInError: 403,
+    errors.SignInRefusedError: 403,
 }
 """The status of every kind of broken rule; a test holds it complete."""
 

@@ -22,7 +22,7 @@ from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.reading.reading import PrimaryReads, Reads, units_for_reads, units_for_requests
-from reservation_core.runtime.reading.sign_in import SigningIn, open_signing_in
+from reservation_core.runtime.reading.sign_in import SignInSetup, open_sign_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.waitlist import Waitlist
@@ -51,7 +51,7 @@ class Services:
     metrics: ApiMetrics
     policy: PolicyCache
     waitlist: Waitlist
-    signing_in: SigningIn
+    signing_in: SignInSetup
     sign_in_pace: SignInPace
     streams: OpenStreams
     page_streams: OpenStreams
@@ -63,7 +63,7 @@ class Services:
         cls,
         runtime: Runtime,
         settings: ApiSettings,
-        signing_in: SigningIn | None = None,
+        signing_in: SignInSetup | None = None,
         reads: Reads | None = None,
     ) -> "Services":
         """Put them together; nothing runs yet. Raises SettingsError."""
@@ -85,7 +85,7 @@ class Services:
             metrics=ApiMetrics(reads, runtime.clock, loops=runtime.loops),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
-            signing_in=signing_in or open_signing_in(settings, runtime),
+            signing_in=signing_in or open_sign_in(settings, runtime),
             sign_in_pace=SignInPace(settings),
             streams=OpenStreams(settings.streams_per_user),
             page_streams=OpenStreams(settings.web.streams_per_user),

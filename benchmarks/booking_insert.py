@@ -22,7 +22,7 @@ from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
-from reservation_core.domain.bookings.nouns import Booking, BookingReason, ChosenCard, Span, Wanted, Why
+from reservation_core.domain.bookings.nouns import Booking, BookingReason, ChosenGpu, Span, Wanted, Why
 from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings.bookings import NewBooking
 
@@ -109,4 +109,4 @@ def _new(user_id: int, start: datetime, gpu_id: int) -> NewBooking:
         created_at=datetime.now(UTC),
         version=1,
     )
-    return NewBooking(booking, (ChosenCard(gpu_id, 0),))
+    return NewBooking(booking, (ChosenGpu(gpu_id, 0),))

@@ -18,7 +18,7 @@ Values = Mapping[str, Any]
 BY_KEY = frozenset(
     """
     take_reports_in_turn booked_slots admissions_of_pods end_admissions add_admissions record_admissions
-    subject_is_of_user hold_planning update_booking_reservations update_bookings drop_slots_beyond give_back_unbegun
+    subject_is_of_user block_plans update_booking_reservations update_bookings drop_slots_beyond give_back_unbegun
     give_back_rest hold_booked_cards link_started_job lock_calendar add_series add_bookings lock_bookings
     project_of_booking booking_cards bookings_of_series jobs_within taken_within write_booking write_booking_times
     drop_plans_within move_booked_cards drop_booked_cards place_booked_cards cut_within close_booked_cards
@@ -202,7 +202,7 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "retention_standing": [{}],
         "sum_up_given_back": [{"before": now, "limit": 100}],
         "sum_up_refunds": [{"limit": 100}],
-        "bring_shares_up": [
+        "update_shares": [
             {"as_of": now - timedelta(seconds=30), "now": now, "half_life_s": 604_800.0, "rate_s": 872_541.0,
              "age_s": 30.0}
         ],

@@ -9,7 +9,7 @@ from gpu_admission.flags.go_flags import FlagError, help_text
 from gpu_admission.flags.options import Options, applied, known_flags, read_options
 from gpu_admission.version import versions
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
-from reservation_core.runtime.processes.programs import run_with_settings, settings_told
+from reservation_core.runtime.processes.programs import describe_settings, run_with_settings
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 
 PROGRAM = "gpu_admission"
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
         return 2
     if options.help:
         sys.stdout.write(help_text(f"python -m {PROGRAM}", _ABOUT, known_flags()))
-        sys.stdout.write(f"\n{settings_told(AdmissionSettings)} Options come first.\n")
+        sys.stdout.write(f"\n{describe_settings(AdmissionSettings)} Options come first.\n")
         return 0
     if options.version:
         told = versions()

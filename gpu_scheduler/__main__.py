@@ -14,7 +14,7 @@ from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.serving import QuietServer, address_of, open_socket, quiet_config
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
-from reservation_core.runtime.processes.programs import run_with_settings, settings_told
+from reservation_core.runtime.processes.programs import describe_settings, run_with_settings
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 
 PROGRAM = "gpu_scheduler"
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog=f"python -m {PROGRAM}",
         description="Binds pods with schedulerName gpu-scheduler to the nodes that their gpu-scheduling-map names.",
-        epilog=settings_told(SchedulerSettings),
+        epilog=describe_settings(SchedulerSettings),
         allow_abbrev=False,
     )
     parser.add_argument(

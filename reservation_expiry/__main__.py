@@ -5,7 +5,7 @@ import sys
 from contextlib import nullcontext
 
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.processes.programs import run_with_settings, settings_told
+from reservation_core.runtime.processes.programs import describe_settings, run_with_settings
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.settings.components import ExpirySettings
 from reservation_core.runtime.wiring import open_runtime
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog=f"python -m {PROGRAM}",
         description="Warns before, ends at, and cleans up after the end of reservations, once.",
-        epilog=settings_told(ExpirySettings),
+        epilog=describe_settings(ExpirySettings),
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -7,7 +7,7 @@ from datetime import timedelta
 import structlog
 
 from reservation_core.domain.bookings.life import BookingRules
-from reservation_core.domain.jobs.repeated_asking import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings.components import ClusterKind, ExpirySettings
 from reservation_core.runtime.settings.error import SettingsError
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def run_once(
-    runtime: Runtime, settings: ExpirySettings, *, watched: bool = False, asked: AskedAgain | None = None
+    runtime: Runtime, settings: ExpirySettings, *, watched: bool = False, asked: RepeatedEndRequests | None = None
 ) -> ExpiryReport:
     """Act on what is due; returns what was done.
 

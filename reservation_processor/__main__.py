@@ -3,7 +3,7 @@
 import sys
 from contextlib import nullcontext
 
-from reservation_core.runtime.cron_jobs import watched_cron_jobs
+from reservation_core.runtime.cron_jobs import watch_cron_jobs
 from reservation_core.runtime.http.health import serve_health
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.programs import run_program
@@ -17,7 +17,7 @@ async def main(settings: ProcessorSettings) -> None:
     """Process until SIGTERM or SIGINT."""
     async with (
         open_runtime(settings, application="reservation_processor") as runtime,
-        watched_cron_jobs(settings, runtime.loops) as collectors,
+        watch_cron_jobs(settings, runtime.loops) as collectors,
     ):
         listen, stop = settings.health_listen, stop_on_signals()
         health = None if listen is None else serve_health(runtime.uow, runtime.loops, listen, settings.http, collectors)

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from reservation_core.domain.jobs.repeated_asking import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 from reservation_core.usecases.running.expire_jobs import RepairRules, end_due, repair_stuck
 
 EVERY_S = 1.0
@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 async def end_on_time(runtime: Runtime, settings: ProcessorSettings) -> None:
     """End and warn once whatever is due, then rest until the next end, at most a second."""
-    report = await until_not_lost(lambda: end_due(runtime.uow, runtime.clock, settings.warn_before_s))
+    report = await repeat_lost(lambda: end_due(runtime.uow, runtime.clock, settings.warn_before_s))
     if report:
         _log.info("jobs ended or warned", ended=report.ended, warned=report.warned)
     await asyncio.sleep(rest_s(report.next_end, runtime.clock.now()))
@@ -32,14 +32,14 @@ def rest_s(next_end: datetime | None, now: datetime) -> float:
     return min(EVERY_S, max(LEAST_S, left_s))
 
 
-async def repair(runtime: Runtime, settings: ProcessorSettings, asked: AskedAgain) -> None:
+async def repair(runtime: Runtime, settings: ProcessorSettings, asked: RepeatedEndRequests) -> None:
     """Give up starts that take too long and ask again for ends once, then rest.
 
     Apart from `end_on_time`: a cluster that does not answer keeps no job from its end.
     """
     patience = timedelta(seconds=settings.ending_patience_s)
     rules = RepairRules(settings.start_allowance, settings.max_starts, patience)
-    report = await until_not_lost(lambda: repair_stuck(runtime.uow, runtime.cluster, runtime.clock, rules, asked))
+    report = await repeat_lost(lambda: repair_stuck(runtime.uow, runtime.cluster, runtime.clock, rules, asked))
     if report:
         _log.warning("stuck jobs repaired", timed_out=report.timed_out, unknown=report.unknown, resent=report.resent)
     await asyncio.sleep(REPAIR_EVERY_S)

@@ -9,7 +9,7 @@ import structlog
 
 from reservation_core.domain.model import PodStatus
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.running.observe import NotLookedAtError, observe
+from reservation_core.usecases.running.observe import UnobservedPodsError, observe
 
 _BATCH = 200
 _AGAIN_S = 0.2
@@ -46,7 +46,7 @@ async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_start
             # Another process holds these pods' locks: observe them again in a moment (or at the next resync).
             again = await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts, turnaround)
             after = _AGAIN_S
-        except NotLookedAtError as unavailable:
+        except UnobservedPodsError as unavailable:
             _log.warning(
                 "pods could not be observed; trying again", pods=len(unavailable.statuses), error=str(unavailable)
             )

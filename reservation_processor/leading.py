@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import structlog
 
-from reservation_core.domain.jobs.repeated_asking import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
@@ -48,7 +48,7 @@ async def lead(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Even
     async def once() -> None:
         async with runtime.uow() as uow:
             epoch = await uow.planning.acquire(holder, ttl)
-        leadership.went_well()
+        leadership.note_success()
         if epoch is None:
             await pause(stop, settings.lease_s / 4)
             return
@@ -66,7 +66,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     """Hold the lease for one term: it ends with `stop`, or with LostLeadershipError in a group."""
     comparison = resync_of(runtime, settings)
     waitlist = waitlist_of(runtime, settings)
-    asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
+    asked = RepeatedEndRequests(timedelta(seconds=settings.ending_patience_s))
     accounted = asyncio.Event()
     loops = runtime.loops
 
@@ -179,7 +179,7 @@ async def _plan_once(planner: Planner, loop: Loop, subscription: Subscription, s
         # The picture may hold decisions that were never written, or have caused the failure.
         planner.read_anew()
         raise
-    loop.went_well()
+    loop.note_success()
     if not (outcome.more or more_slots):
         await subscription.wait(sweep)
 
@@ -207,7 +207,7 @@ async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Res
                 tell(await comparison.account())
                 accounted.set()
             tell(await comparison.once())
-            loop.went_well()
+            loop.note_success()
             await subscription.wait(settings.resync_every)
 
         await loop.repeat(once, ends=_END)

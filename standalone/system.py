@@ -21,10 +21,10 @@ from reservation_core.adapters.postgres.embedded.abandoned import abandoned_data
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError, GivenUpError
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.domain.jobs.repeated_asking import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.domain.model import NodeReport
 from reservation_core.runtime.loops.loops import Loop
-from reservation_core.runtime.loops.start_waiting import StopAskedError, once_there
+from reservation_core.runtime.loops.start_waiting import StoppedError, wait_for_start
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.reading.policy_file import take_over
@@ -47,7 +47,7 @@ _log = structlog.get_logger(__name__)
 async def run_system(settings: StandaloneSettings) -> None:
     """Run everything until SIGTERM or SIGINT; while the database or the cluster is away at the start, wait for it.
 
-    Raises AlreadyInUseError, EmbeddedPostgresError, MigrationError, ComponentFailedError, StopAskedError.
+    Raises AlreadyInUseError, EmbeddedPostgresError, MigrationError, ComponentFailedError, StoppedError.
     """
     settings = settings.model_copy(update={"home": settings.home.absolute()})
     _make_home(settings.home)
@@ -59,7 +59,7 @@ async def run_system(settings: StandaloneSettings) -> None:
         if server is not None and settings.seal_key_file is None:
             settings = settings.model_copy(update={"seal_key_file": ensure_key_file(settings.home)})
         async with _database(settings, server, stop) as url:
-            await once_there(lambda: _upgrade(url, server, stop), stop=stop)
+            await wait_for_start(lambda: _upgrade(url, server, stop), stop=stop)
             async with AsyncExitStack() as closing:
                 opening = open_runtime(settings, url, application="gpu-dev-standalone")
                 runtime = await closing.enter_async_context(opening)
@@ -82,7 +82,7 @@ async def _database(
 ) -> AsyncIterator[str]:
     """The database's URL, with the embedded server running for as long as the block does when there is one.
 
-    Raises StopAskedError when `stop` comes before the server is up.
+    Raises StoppedError when `stop` comes before the server is up.
     """
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
@@ -93,7 +93,7 @@ async def _database(
             await asyncio.to_thread(server.start, stop.is_set)
             yield server.url
         except GivenUpError as error:
-            raise StopAskedError from error
+            raise StoppedError from error
         finally:
             await asyncio.to_thread(server.stop)
 
@@ -117,18 +117,18 @@ def tell_of_leftovers() -> None:
 
 async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event) -> None:
     # Before anything listens: the first job must not be told that there are no GPUs.
-    await once_there(lambda: take_over(runtime, settings.policy_file), stop=stop)
-    await once_there(lambda: update_once(runtime), stop=stop)
-    token = await once_there(
+    await wait_for_start(lambda: take_over(runtime, settings.policy_file), stop=stop)
+    await wait_for_start(lambda: update_once(runtime), stop=stop)
+    token = await wait_for_start(
         lambda: ensure_admin_token(runtime.uow, runtime.ids, settings.home, runtime.clock.now()), stop=stop
     )
-    nodes = await once_there(runtime.cluster.list_nodes, stop=stop)
+    nodes = await wait_for_start(runtime.cluster.list_nodes, stop=stop)
 
     def greet(url: str) -> None:
         sys.stdout.write(greeting(url, settings, token, nodes))
         sys.stdout.flush()
 
-    asked = AskedAgain(timedelta(seconds=settings.ending_patience_s))
+    asked = RepeatedEndRequests(timedelta(seconds=settings.ending_patience_s))
     components: dict[str, Start] = {
         "API": Api(runtime, settings, stop, greet).run,
         "processor": lambda: process(runtime, settings, stop),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from api_service.metrics.http_metrics import HttpMetrics, SignInOutcome, SignInWay
 from api_service.problems import ProblemError
-from reservation_core.domain.errors import NotLetInError, ProofRefusedError
+from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
 
 _PROBLEMS: Mapping[str, SignInOutcome] = {
     "too_many_sign_ins": SignInOutcome.TOO_MANY,
@@ -38,7 +38,7 @@ def counted_sign_in(metrics: HttpMetrics, way: SignInWay | None = None) -> Itera
     except ProofRefusedError:
         outcome = SignInOutcome.REFUSED
         raise
-    except NotLetInError:
+    except SignInRefusedError:
         outcome = SignInOutcome.NOT_LET_IN
         raise
     except ProblemError as error:

@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reservation_core.runtime.reading.reading import PassedOver, ReplicaUse
+from reservation_core.runtime.reading.reading import PrimaryReadReason, ReplicaUse
 
 
 class ReplicaCollector(Collector):
@@ -27,6 +27,6 @@ class ReplicaCollector(Collector):
         passed_over = CounterMetricFamily(
             "gpu_dev_replica_passed_over", "Reads that the primary had to answer, by why.", labels=["why"]
         )
-        for why in PassedOver:
+        for why in PrimaryReadReason:
             passed_over.add_metric([why.value], self._use.passed_over[why])
         yield passed_over

@@ -23,12 +23,12 @@ from reservation_core.domain.model import PodWorkload
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book_series import SeriesOutcome
 from reservation_core.usecases.bookings.find_slots import FreeOverTime
-from reservation_core.usecases.bookings.visible_bookings import is_theirs
+from reservation_core.usecases.bookings.visible_bookings import may_change_booking
 
 
 def booking(found: Booking, sight: Sight) -> BookingOut:
     """A booking; of other people's only when it is and which cards, and whose to those who may see that."""
-    theirs = is_theirs(sight.caller, found)
+    theirs = may_change_booking(sight.caller, found)
     return BookingOut(
         id=found.id,
         title=found.title if theirs else None,

@@ -17,7 +17,7 @@ from api_service.requests import headers
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import IdempotencyConflictError
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 REPLAYED = "Idempotency-Replayed"
 _KEY = re.compile(r"[ -~]{1,255}")
@@ -77,7 +77,7 @@ async def once(
 
     `canonical` is what the request says beyond its address. Raises IdempotencyConflictError, and whatever `act` raises.
     """
-    return await until_not_lost(lambda: _once(request, caller, canonical, uow_factory, act))
+    return await repeat_lost(lambda: _once(request, caller, canonical, uow_factory, act))
 
 
 async def _once(

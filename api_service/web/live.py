@@ -119,11 +119,11 @@ class LiveTopics:
             if not self._open:
                 self._first.clear()
                 self._seen = None
-                loop.went_well()
+                loop.note_success()
                 await self._first.wait()
             ticket = self._wakeups.ticket()
             behind = await self._look()
-            loop.went_well()
+            loop.note_success()
             await asyncio.sleep(0 if behind else PAUSE_S)
             if not behind:
                 await self._wakeups.wait(ticket, SWEEP_S)

@@ -20,7 +20,7 @@ from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from pod_scheduling.usecases.enforcement.follow_standings import FollowedStandings, Outcome
 from pod_scheduling.usecases.enforcement.review_booking import BookingReviewer, BookingReviewRules
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.domain.cards.gpu_types import TypeWords
+from reservation_core.domain.cards.gpu_types import TypeNames
 from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.settings.error import SettingsError
@@ -82,7 +82,7 @@ def _rules(settings: WebhookSettings) -> BookingReviewRules:
             chosen.unbooked, chosen.silence, settings.gpu.resource_names, chosen.mark_keepers, chosen.place
         ),
         type_labels=settings.gpu.type_labels,
-        words=TypeWords(settings.gpu.types),
+        words=TypeNames(settings.gpu.types),
         map_scheduler=chosen.scheduler_name,
         allow_claims=chosen.allow_claims,
         shares=None if chosen.allow_shares else chosen.share_resource,

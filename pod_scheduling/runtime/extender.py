@@ -30,7 +30,7 @@ from reservation_core.adapters.kubernetes.api_server.credentials import Kubeconf
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
-from reservation_core.domain.cards.gpu_types import TypeWords
+from reservation_core.domain.cards.gpu_types import TypeNames
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.loops.loops import Loops
@@ -165,7 +165,7 @@ def _cluster(transport: Transport, settings: AdmissionSettings, events: EventWri
         rules.quota_name,
         rules.quota_key,
         settings.kubernetes.namespace,
-        words=TypeWords(settings.gpu.types),
+        words=TypeNames(settings.gpu.types),
     )
     return KubernetesCardCluster(transport, sights, events, rules.quota_namespace, rules.enforced_label)
 

@@ -18,7 +18,7 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
-from reservation_core.domain.cards.gpu_types import TypeWords
+from reservation_core.domain.cards.gpu_types import TypeNames
 from reservation_core.domain.pods.pod_endings import EndRules, GuardedPod
 from reservation_core.runtime.kubernetes import open_transport
 from reservation_core.runtime.lease_namespace import lease_namespace
@@ -121,7 +121,7 @@ class _Watching:
         except Exception as error:  # noqa: BLE001 - the next look tries again, on pods that are followed on
             self._loop.failed(error)
         else:
-            self._loop.went_well()
+            self._loop.note_success()
 
 
 def _told(report: PodEndReport) -> PodEndReport:
@@ -148,7 +148,7 @@ def _pods(transport: Transport, settings: ExpirySettings, events: EventWriter) -
         jobs_namespace=settings.kubernetes.namespace,
         gpu_resources=settings.gpu.resource_names,
         type_labels=settings.gpu.type_labels,
-        words=TypeWords(settings.gpu.types),
+        words=TypeNames(settings.gpu.types),
     )
     return KubernetesGuardedPods(transport, rules, events)
 

@@ -121,7 +121,7 @@ class NodeFenced:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldCard:
+class HeldGpu:
     """One GPU that a pod claims to hold; `rank` is the pod's."""
 
     node: str
@@ -134,7 +134,7 @@ class Adopted:
     """Pods of an attempt that the ledger does not know (it was restored from a backup, say) hold these GPUs."""
 
     attempt: int
-    cards: tuple[HeldCard, ...]
+    cards: tuple[HeldGpu, ...]
     range_end: datetime
 
 
@@ -204,7 +204,7 @@ class ReleaseGpus:
 class TakeGpus:
     """Write into the ledger that these GPUs are held from now on, with a range until `until`."""
 
-    cards: tuple[HeldCard, ...]
+    cards: tuple[HeldGpu, ...]
     until: datetime
 
 
@@ -214,7 +214,7 @@ class AvoidNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanAnew:
+class Replan:
     """The request changed: the promised start is void, and the job gets a new slot."""
 
 
@@ -232,7 +232,7 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | AvoidNodes | PlanAnew | WakePlanner | Record
+Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | AvoidNodes | Replan | WakePlanner | Record
 Decision = tuple[Reservation, tuple[Effect, ...]]
 """The reservation after a transition, and the effects to carry out."""
 

@@ -142,5 +142,5 @@ class ProofRefusedError(DomainError, code="proof_refused"):
     """The proof of a sign-in is not valid: forged, expired, used before, or meant for another server."""
 
 
-class NotLetInError(DomainError, code="not_let_in"):
+class SignInRefusedError(DomainError, code="not_let_in"):
     """The identity is proved, but no rule maps it to a user, or that user may not sign in this way."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from reservation_core.domain.cards.link_words import written_links
+from reservation_core.domain.cards.link_words import format_links
 from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
 
@@ -150,7 +150,7 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
         logical_name=report.logical_name,
         taints=report.taints,
         gpu_resource=report.gpu_resource,
-        gpu_links=None if report.links is None else written_links(report.links),
+        gpu_links=None if report.links is None else format_links(report.links),
     )
 
 

@@ -52,7 +52,7 @@ class TargetStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldOf:
+class NotifiedReservation:
     """The reservation that a notification is about, as it is now. `gpus` is per node.
 
     A job's `ends_at` is set once it runs; a booking's times are its slot's.
@@ -100,10 +100,10 @@ class Notice:
     user: str
     subject: str
     text: str
-    about: ToldOf | None = None
+    about: NotifiedReservation | None = None
 
 
-def notice_of(occurrence: NoticedEvent, about: ToldOf | None, *, user: str, delivery: str) -> Notice:
+def notice_of(occurrence: NoticedEvent, about: NotifiedReservation | None, *, user: str, delivery: str) -> Notice:
     """The notification of an event; `about` is None for pods that use no booking."""
     if occurrence.event == PodEventKind.DISPLACED or about is None:
         subject, happened, advice = *_describe_pod(occurrence), None
@@ -161,7 +161,7 @@ _HEADLINES = {
 }
 
 
-def _describe(occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
+def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str, str | None]:
     """What happened, and what to do about it."""
     kind = occurrence.kind
     match kind:
@@ -219,7 +219,9 @@ _BookingKind = Literal[
 ]
 
 
-def _describe_booking(kind: _BookingKind, occurrence: NoticedEvent, about: ToldOf) -> tuple[str, str | None]:
+def _describe_booking(
+    kind: _BookingKind, occurrence: NoticedEvent, about: NotifiedReservation
+) -> tuple[str, str | None]:
     name, slot = _named(about), _slot(occurrence, about)
     match kind:
         case NoticeKind.CONFIRMED:
@@ -258,29 +260,29 @@ def _describe_pod(occurrence: NoticedEvent) -> tuple[str, str]:
     return pod, f"Your {pod} is ended before its time."
 
 
-def _title(about: ToldOf) -> str:
+def _title(about: NotifiedReservation) -> str:
     name = "" if about.name is None else f" ({one_line(about.name, _LONGEST_NAME)})"
     return f"{about.id}{name}"
 
 
-def _named(about: ToldOf, *, begins: bool = True) -> str:
+def _named(about: NotifiedReservation, *, begins: bool = True) -> str:
     return f"{'Your' if begins else 'your'} {about.kind} {_title(about)}"
 
 
-def _gpus(about: ToldOf) -> str:
+def _gpus(about: NotifiedReservation) -> str:
     kind = "GPU" if about.gpu_type is None else about.gpu_type
     where = "" if about.nodes == 1 else f" on each of {about.nodes} nodes"
     return f"{about.gpus} x {kind}{where}"
 
 
-def _slot(occurrence: NoticedEvent, about: ToldOf) -> str:
+def _slot(occurrence: NoticedEvent, about: NotifiedReservation) -> str:
     """The slot at the time of the event, if recorded: the booking may have been moved since."""
     starts = _time(occurrence.data, "start") or about.starts_at
     ends = _time(occurrence.data, "end") or about.ends_at
     return f"from {_format(starts)} to {_format(ends)}"
 
 
-def _at(name: str, occurrence: NoticedEvent, about: ToldOf) -> str:
+def _at(name: str, occurrence: NoticedEvent, about: NotifiedReservation) -> str:
     known = about.starts_at if name == "starts_at" else about.ends_at
     at = _time(occurrence.data, name) or known
     if at is None:
@@ -294,7 +296,7 @@ def _window(occurrence: NoticedEvent) -> str:
     return "" if starts is None or ends is None else f", from {_format(starts)} to {_format(ends)}"
 
 
-def _maintenance_advice(occurrence: NoticedEvent, about: ToldOf) -> str:
+def _maintenance_advice(occurrence: NoticedEvent, about: NotifiedReservation) -> str:
     by = _time(occurrence.data, "job_ends_by")
     if not about.is_job:
         return f"`gpu-dev book show {about.id}` says what is left of it; if that is not enough, book another time."

@@ -36,7 +36,7 @@ class PodListing:
     foreign: tuple[ForeignPod, ...] = ()
 
 
-class LeftOut(bytes):
+class OmittedOutput(bytes):
     """A log line in place of `left_out` bytes of output that were not kept."""
 
     left_out: int
@@ -119,8 +119,8 @@ class Cluster(Protocol):
     def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """The pod's output so far (its last `tail_lines`); with `follow` also its further output.
 
-        A LeftOut stands for output that was not kept. Works for deleted pods while their output is kept; empty for a
-        pod that never existed.
+        An OmittedOutput stands for output that was not kept. Works for deleted pods while their output is kept; empty
+        for a pod that never existed.
         """
 
     async def trim_logs(self, *, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:

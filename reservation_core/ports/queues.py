@@ -19,7 +19,7 @@ class QueueName(StrEnum):
         return f"{self.value}_dlq"
 
 
-class NotYetError(Exception):
+class MessageNotDueError(Exception):
     """A message can't be handled before `after` has passed; that is no failure."""
 
     def __init__(self, why: str, after: timedelta) -> None:
@@ -27,7 +27,7 @@ class NotYetError(Exception):
         self.after = after
 
 
-class TryAgainError(Exception):
+class RetryLaterError(Exception):
     """Handling a message failed for a known reason; it counts as a try, and the next is after `after`."""
 
     def __init__(self, why: str, after: timedelta) -> None:
@@ -35,7 +35,7 @@ class TryAgainError(Exception):
         self.after = after
 
 
-class HopelessError(Exception):
+class UnrecoverableMessageError(Exception):
     """No further try can handle the message: it becomes a dead letter at once."""
 
 

@@ -36,7 +36,7 @@ class CronJobCollector(Collector):
 
 
 @asynccontextmanager
-async def watched_cron_jobs(settings: ProcessorSettings, loops: Loops) -> AsyncIterator[tuple[Collector, ...]]:
+async def watch_cron_jobs(settings: ProcessorSettings, loops: Loops) -> AsyncIterator[tuple[Collector, ...]]:
     """Read the CronJobs of the settings regularly during the block. Raises SettingsError."""
     if not settings.cron_jobs:
         yield ()

@@ -25,7 +25,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.loops.loops import Loops
-from reservation_core.runtime.loops.start_waiting import once_there
+from reservation_core.runtime.loops.start_waiting import wait_for_start
 from reservation_core.runtime.open_files import soft_limit_before
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.sealing_keys import sealing_of
@@ -120,11 +120,13 @@ async def open_runtime(
             with suppress(DatabaseUnavailableError):
                 await clock.begin()
         else:
-            await once_there(partial(_begin, clock, engine), longest_s=wait_s)
+            await wait_for_start(partial(_begin, clock, engine), longest_s=wait_s)
         wakeups = PostgresWakeups(url, application)
         loops = Loops(clock.now)
         hearing = loops["wake_ups"]
-        await closing.enter_async_context(beside(hearing.keep(lambda: wakeups.run(hearing.went_well)), name="wake-ups"))
+        await closing.enter_async_context(
+            beside(hearing.keep(lambda: wakeups.run(hearing.note_success)), name="wake-ups")
+        )
         keeping_time = loops["clock"].repeat(clock.ask_next)
         await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)

@@ -7,9 +7,9 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.ids import IdSource
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
 from reservation_core.usecases.bookings.waitlist import Waitlist
-from reservation_core.usecases.nodes.maintenance import keep_windows, take_in_joined
+from reservation_core.usecases.nodes.maintenance import add_joined_cards, keep_windows
 from reservation_core.usecases.people.disable_user import settle_disabled
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ async def keep_calendar(
     settled = await settle_disabled(uow_factory) if work.disabled_users else 0
     report = BookingsReport(0, 0)
     if work.bookings or work.left_over_jobs:
-        report = await until_not_lost(lambda: keep_bookings(uow_factory, ids, keeping))
-    windows = await until_not_lost(lambda: keep_windows(uow_factory)) if work.windows else 0
-    served = await until_not_lost(waitlist.serve) if work.waitlist else 0
+        report = await repeat_lost(lambda: keep_bookings(uow_factory, ids, keeping))
+    windows = await repeat_lost(lambda: keep_windows(uow_factory)) if work.windows else 0
+    served = await repeat_lost(waitlist.serve) if work.waitlist else 0
     if work.joined_cards and joining is not None:
-        await until_not_lost(lambda: take_in_joined(uow_factory, ids, joining))
+        await repeat_lost(lambda: add_joined_cards(uow_factory, ids, joining))
     return CalendarReport(report.changed, report.ended_jobs, windows, served, settled)

@@ -22,6 +22,6 @@ async def rehearse(uow_factory: UnitOfWorkFactory, act: Callable[[UnitOfWork], A
     with suppress(_UndoneError):
         async with uow_factory() as uow:
             answers.append(await act(uow))
-            await uow.bookings.judge_now()
+            await uow.bookings.check_deferred_constraints()
             raise _UndoneError
     return answers[0]

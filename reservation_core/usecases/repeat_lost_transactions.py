@@ -10,7 +10,7 @@ T = TypeVar("T")
 _TRIES = 5
 
 
-async def until_not_lost(act: Callable[[], Awaitable[T]]) -> T:
+async def repeat_lost(act: Callable[[], Awaitable[T]]) -> T:
     """Run `act`, which opens its own transaction, again after each TransactionLostError, up to a bound.
 
     A deadlock ends one of its transactions; the others go on, so a repetition succeeds soon.

@@ -8,7 +8,7 @@ from typing import Any
 import helm_python
 import pytest
 
-from reservation_core.domain.errors import NotLetInError
+from reservation_core.domain.errors import SignInRefusedError
 from reservation_core.domain.model import Role
 from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod, let_in
 from reservation_core.runtime.reading.sign_in_file import SignInFile, parse
@@ -128,7 +128,7 @@ def test_identities_of_the_account_sign_in_after_the_seeds_commands_on_aws(value
     for user, identity in people.items():
         found = let_in(read.rules, identity)
         assert (found.user, found.role, found.create) == (user, Role.USER, False)
-        with pytest.raises(NotLetInError):
+        with pytest.raises(SignInRefusedError):
             let_in(
                 read.rules,
                 aws(account="999999999999", **{k: v[0] for k, v in identity.attributes.items() if k != "account"}),
@@ -154,7 +154,7 @@ def test_service_accounts_of_the_project_sign_in_after_the_seeds_commands_on_goo
         f"x@{PROJECT}.iam.gserviceaccount.com.evil.org",
         "ann@lab.org",
     ):
-        with pytest.raises(NotLetInError):
+        with pytest.raises(SignInRefusedError):
             let_in(read.rules, google(stranger))
 
 

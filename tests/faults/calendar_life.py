@@ -59,7 +59,7 @@ async def begin(system: System) -> CalendarLife:
     now = system.runtime.clock.now()
     async with system.runtime.uow() as uow:
         user = await uow.identities.create_user("bob", Role.USER, now)
-        await uow.policies.put_rule(Scope(user="bob"), Rules(max_gpus=MOST), by="ada", from_file=False, now=now)
+        await uow.policies.replace_rule(Scope(user="bob"), Rules(max_gpus=MOST), by="ada", from_file=False, now=now)
     life = CalendarLife(Principal(user.id, user.name, user.role, "tok-b", None))
     short = system.records.workload(work="sleep 0.2")
     life.quota_jobs = tuple(

@@ -16,7 +16,7 @@ from reservation_core.adapters.postgres.connection.migrating import let_work, st
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.model import JobStatus
 from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.usecases.history.retention import RetentionWalk, remove_old
+from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
 from tests.faults.system import System
 from tests.faults.test_kill_nine import assert_converges, submit_some, successor
 
@@ -60,7 +60,7 @@ async def test_jobs_and_bookings_of_all_kinds_come_to_their_ends(system: System)
     async with successor(system):
         await assert_converges(system, jobs)
     tiny = RetentionRules(*[timedelta(seconds=1)] * 6)
-    report = await remove_old(system.runtime.uow, system.runtime.cluster, tiny, RetentionWalk())
+    report = await remove_old_history(system.runtime.uow, system.runtime.cluster, tiny, RetentionWalk())
     assert report
     assert await owned(system) == []
 

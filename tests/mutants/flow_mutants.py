@@ -97,8 +97,8 @@ FLOWS = (
         "pods without their lock",
         "Pods are made and ended under their reservation's pod lock",
         CODE + "running/perform_pod_operations.py",
-        "        if not held.ids:\n            raise NotYetError(",
-        "        if False:\n            raise NotYetError(",
+        "        if not held.ids:\n            raise MessageNotDueError(",
+        "        if False:\n            raise MessageNotDueError(",
         (USECASES + "running/test_slow_cluster.py",),
     ),
     Mutant(

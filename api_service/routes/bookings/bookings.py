@@ -41,7 +41,7 @@ from reservation_core.usecases.bookings.cancel import Reach, cancel_booking
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.bookings.visible_bookings import view_owned_booking
 from reservation_core.usecases.rehearse import rehearse
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 _LIST = "bookings"
 _JSON = "application/json"
@@ -105,7 +105,7 @@ async def create_booking(request: Request, services: Served, caller: Caller, dry
 
     if dry_run:
         key_of(request)  # one that can't be read is refused here, too; none is remembered
-        return _verdict(await until_not_lost(lambda: rehearse(services.runtime.uow, make)))
+        return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, make)))
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
 
@@ -176,8 +176,8 @@ async def patch_booking(
 
     try:
         if dry_run:
-            return _verdict(await until_not_lost(lambda: rehearse(services.runtime.uow, change)))
-        changed = await until_not_lost(act)
+            return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, change)))
+        changed = await repeat_lost(act)
     except NotBookableError as error:
         if error.nameless is None:
             raise
@@ -213,7 +213,7 @@ async def delete_booking(
         async with services.runtime.uow() as uow:
             return await cancel_booking(uow, caller, booking_id, series, expected)
 
-    cancelled = await until_not_lost(act)
+    cancelled = await repeat_lost(act)
     asked = next(booking for booking in cancelled if booking.id == booking_id)
     freed = BackgroundTask(services.look_at_waitlist)
     if series == "this" or asked.series_id is None:

@@ -17,8 +17,8 @@ from reservation_core.usecases.history.audit_chain import (
     ChainStretch,
     chain_standing,
     read_chain,
+    read_stretch,
     require_chain_reader,
-    stretch_of,
 )
 
 router = APIRouter(prefix="/v1/events/chain", tags=["operators"])
@@ -45,7 +45,7 @@ async def list_links(services: Served, caller: Caller, query: Annotated[ChainQue
     place = decode(_LIST, query.cursor, (int, int))
     async with services.runtime.uow() as uow:
         if place is None:
-            stretch = await stretch_of(uow, query.from_, query.to)
+            stretch = await read_stretch(uow, query.from_, query.to)
         else:
             stretch = ChainStretch(after=int(place[0]), through=int(place[1]))
         found = await read_chain(uow, stretch, query.limit)

@@ -19,7 +19,7 @@ from reservation_core.contracts.maintenance import MaintenanceCreate, Maintenanc
 from reservation_core.domain.bookings.maintenance import Window
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.usecases.nodes.maintenance import end_window, plan_window, preview_window, view_window
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/maintenance", tags=["operators"])
 
@@ -50,7 +50,7 @@ async def plan(request: Request, services: Served, caller: Caller) -> Response:
     body = await bodies.read(request, MaintenanceCreate, limit=services.settings.max_body_bytes)
     runtime, grace = services.runtime, services.settings.turnaround
     if body.dry_run:
-        found = await until_not_lost(lambda: preview_window(runtime.uow, caller, body, runtime.ids, grace))
+        found = await repeat_lost(lambda: preview_window(runtime.uow, caller, body, runtime.ids, grace))
         shown = maintenance.window(found, caller, planned_only=True)
         return Response(shown.model_dump_json(), media_type="application/json")
 
@@ -108,7 +108,7 @@ async def end(services: Served, caller: Caller, window_id: WindowId) -> Response
             return await end_window(uow, caller, window_id)
 
     return Response(
-        maintenance.window(await until_not_lost(act), caller).model_dump_json(),
+        maintenance.window(await repeat_lost(act), caller).model_dump_json(),
         media_type="application/json",
         background=BackgroundTask(services.look_at_waitlist),
     )

@@ -11,7 +11,7 @@ from api_service.requests import bodies
 from api_service.services import Served
 from reservation_core.contracts.sign_in import SignedIn, SignIn
 from reservation_core.ports.people.proofs import ProofUnavailableError
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/login", tags=["tokens"])
 _LARGEST = 32 * 1024
@@ -37,7 +37,7 @@ async def sign_in(request: Request, services: Served) -> Response:
         tried.way = proof.method
         services.sign_in_pace.admit_word(proof)
         try:
-            done = await until_not_lost(lambda: services.signing_in.desk.sign_in(proof))
+            done = await repeat_lost(lambda: services.signing_in.desk.sign_in(proof))
         except ProofUnavailableError as error:
             detail = f"Who you are can't be checked at this moment. {error} Try again."
             raise ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"}) from error

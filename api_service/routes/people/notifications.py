@@ -24,7 +24,7 @@ from reservation_core.contracts.notices import (
     NoticeTargetVerify,
 )
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.ports.people.notices import NoticeTarget, SaidPreferences
+from reservation_core.ports.people.notices import NoticeTarget, StoredPreferences
 from reservation_core.usecases.people import notice_preferences, notice_targets
 
 router = APIRouter(prefix="/v1/notifications", tags=["notifications"])
@@ -191,7 +191,7 @@ def _shown(target: NoticeTarget) -> str:
     return f"{parts.scheme}://{parts.netloc}/…"
 
 
-def _preferences(found: SaidPreferences) -> Response:
+def _preferences(found: StoredPreferences) -> Response:
     shown = NoticePreferences(kinds={kind: sorted(channels) for kind, channels in found.kinds.items()})
     headers = {"ETag": version_tag(found.version)}
     return Response(shown.model_dump_json(), media_type="application/json", headers=headers)

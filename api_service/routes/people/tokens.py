@@ -17,7 +17,7 @@ from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
 from reservation_core.ports.people.identities import TokenRecord
 from reservation_core.usecases.people import tokens
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
@@ -127,7 +127,7 @@ async def revoke_all_tokens(
         async with services.runtime.uow() as uow:
             return await tokens.revoke_all(uow, caller, user, services.runtime.clock.now())
 
-    name, revoked = await until_not_lost(act)
+    name, revoked = await repeat_lost(act)
     services.authenticator.forget_revoked(caller, name)
     return Response(TokensRevoked(user=name, revoked=revoked).model_dump_json(), media_type="application/json")
 
@@ -140,6 +140,6 @@ async def revoke_token(services: Served, caller: Caller, token_id: TokenId) -> R
         async with services.runtime.uow() as uow:
             return await tokens.revoke(uow, caller, token_id, services.runtime.clock.now())
 
-    record = await until_not_lost(act)
+    record = await repeat_lost(act)
     services.authenticator.forget_revoked(caller, record.user)
     return Response(jobs_and_nodes.token(record).model_dump_json(), media_type="application/json")

@@ -103,7 +103,7 @@ async def disable_user(
     async with uow_factory() as uow:
         record = await disabling.disable(uow, caller, name, end=query.end)
     services.authenticator.forget_user(name)
-    cancelled = await disabling.wind_up(uow_factory, record, caller.user, end=query.end)
+    cancelled = await disabling.cancel_belongings(uow_factory, record, caller.user, end=query.end)
     async with uow_factory() as uow:
         left = await disabling.left(uow, record)
     return Response(presenting_users.disabled(record, cancelled, left).model_dump_json(), media_type="application/json")

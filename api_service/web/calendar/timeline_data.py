@@ -13,7 +13,7 @@ from api_service.web.calendar.timeline_table import heat
 from api_service.web.calendar.timeline_window import DayWindow, window_of
 from api_service.web.visit import Visit
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.usecases.bookings.view_calendar import calendar_cards, calendar_entries
 
 _MOST_DRAWN = 2000
@@ -89,7 +89,7 @@ async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
     return await visit.services.reads(read)
 
 
-def _is_asked_for(card: BookableCard, asked: TimelineQuery) -> bool:
+def _is_asked_for(card: BookableGpu, asked: TimelineQuery) -> bool:
     return asked.gpu_type in (None, card.gpu_type) and asked.node in (None, card.node)
 
 

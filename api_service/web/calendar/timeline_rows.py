@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import assert_never
 
-from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.calendar import Range
 
 _MOST_CARDS_AT_FIRST, _MOST_NODES_AT_FIRST = 16, 24
@@ -33,7 +33,7 @@ class Row:
     detail: str
     gpu_type: str
     node: str | None
-    cards: tuple[BookableCard, ...]
+    cards: tuple[BookableGpu, ...]
 
     @property
     def ranges(self) -> int:
@@ -51,15 +51,15 @@ class RowPage:
     total: int
 
 
-def usual_rows(cards: Sequence[BookableCard]) -> By:
+def usual_rows(cards: Sequence[BookableGpu]) -> By:
     """The default rows: as fine as is readable."""
     if len(cards) <= _MOST_CARDS_AT_FIRST:
         return By.CARD
     return By.NODE if len({card.node for card in cards}) <= _MOST_NODES_AT_FIRST else By.TYPE
 
 
-def rows_of(cards: Iterable[BookableCard], by: By) -> list[Row]:
-    groups: dict[tuple[str, int], list[BookableCard]] = {}
+def rows_of(cards: Iterable[BookableGpu], by: By) -> list[Row]:
+    groups: dict[tuple[str, int], list[BookableGpu]] = {}
     for card in sorted(cards, key=lambda place: (place.node, place.index)):
         match by:
             case By.TYPE:
@@ -74,7 +74,7 @@ def rows_of(cards: Iterable[BookableCard], by: By) -> list[Row]:
     return [_row(by, here) for _, here in sorted(groups.items())]
 
 
-def _row(by: By, cards: list[BookableCard]) -> Row:
+def _row(by: By, cards: list[BookableGpu]) -> Row:
     first = cards[0]
     types = ", ".join(sorted({card.gpu_type for card in cards}))
     match by:
@@ -99,7 +99,7 @@ def page_of(rows: Sequence[Row], by: By, wanted: int) -> RowPage:
     return RowPage(tuple(rows[(number - 1) * size : number * size]), number, pages, len(rows))
 
 
-def free_between(cards: Iterable[BookableCard], bounds: Sequence[int]) -> list[int]:
+def free_between(cards: Iterable[BookableGpu], bounds: Sequence[int]) -> list[int]:
     """How many GPUs are free for the whole of each step: step `i` is [bounds[i], bounds[i + 1])."""
     steps = len(bounds) - 1
     changes = [0] * (steps + 1)

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from api_service.access.sight import Sight
 from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.ports.nodes.cards_now import CardHold, CardNow
+from reservation_core.ports.nodes.cards_now import GpuHold, GpuNow
 
 
 class TileState(StrEnum):
@@ -50,7 +50,7 @@ MEANINGS = {
 OUT_OF_USE = (TileState.LOST, TileState.FOREIGN, TileState.QUARANTINED, TileState.AWAY)
 
 
-def state_of(card: CardNow, *, available: bool, user_id: int | None = None) -> TileState:
+def state_of(card: GpuNow, *, available: bool, user_id: int | None = None) -> TileState:
     """A GPU's state for a user; without a user, no GPU is `mine`. `available`: its node gets new work."""
     match card.state:
         case GpuState.HELD:
@@ -96,7 +96,7 @@ class TileWriter:
     def user_id(self) -> int:
         return self.sight.caller.user_id
 
-    def tile(self, card: CardNow, *, available: bool, address: str) -> Tile:
+    def tile(self, card: GpuNow, *, available: bool, address: str) -> Tile:
         """A GPU as the viewer sees it; `address` is its node's name, percent-encoded."""
         state = state_of(card, available=available, user_id=self.user_id)
         until = self.until(card, state)
@@ -104,7 +104,7 @@ class TileWriter:
         said = f"GPU {card.index}: {word.lower()}{', ' if until else ''}{until}"
         return Tile(card.index, state, word, card.gpu_type, until, said, f"?card={address}/{card.index}")
 
-    def until(self, card: CardNow, state: TileState) -> str:
+    def until(self, card: GpuNow, state: TileState) -> str:
         """The holder and the end of the hold, or the start of the next one; empty without either."""
         if state is TileState.SOON and card.follower is not None:
             return f"{self.clock(card.follower.starts_at)}: {self.whose(card.follower)}"
@@ -113,7 +113,7 @@ class TileWriter:
         whose = "" if state in (TileState.MINE, TileState.MAINTENANCE) else self.whose(card.holder) + " "
         return f"{whose}until {self.clock(card.holder.ends_at)}"
 
-    def whose(self, hold: CardHold) -> str:
+    def whose(self, hold: GpuHold) -> str:
         """The owner, in a word or two."""
         if hold.kind is ReservationKind.MAINTENANCE:
             return "maintenance"

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from api_service.web.fleet.card_tiles import OUT_OF_USE, TileState, state_of
 from reservation_core.domain.bookings.nouns import FreeSlot
-from reservation_core.ports.nodes.cards_now import CardNow, NodeNow
+from reservation_core.ports.nodes.cards_now import GpuNow, NodeNow
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FleetNode:
         return self.now.name
 
     @property
-    def cards(self) -> tuple[CardNow, ...]:
+    def cards(self) -> tuple[GpuNow, ...]:
         """GPUs by index."""
         return self.now.cards
 

@@ -15,7 +15,7 @@ from api_service.web.fleet.card_tiles import TileState, TileWriter
 from api_service.web.fleet.fleet import FleetNode
 from api_service.web.rendering import Templates
 from api_service.web.words import clock
-from reservation_core.ports.nodes.cards_now import CardNow
+from reservation_core.ports.nodes.cards_now import GpuNow
 
 _KEPT = 20_000
 
@@ -31,7 +31,7 @@ class Look:
     mine: bool
     large: bool
 
-    def shows(self, card: CardNow) -> bool:
+    def shows(self, card: GpuNow) -> bool:
         """Whether the filter lets this GPU through."""
         if self.kind not in (None, card.gpu_type):
             return False

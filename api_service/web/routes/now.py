@@ -16,7 +16,7 @@ from api_service.web.fleet.node_markup import Look
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from api_service.web.words import clock
-from reservation_core.ports.nodes.cards_now import CardNow
+from reservation_core.ports.nodes.cards_now import GpuNow
 
 LARGE_UP_TO = 64
 """More GPUs are shown as small tiles, without words."""
@@ -59,7 +59,7 @@ class NowView:
 class CardDetails:
     """One GPU for one viewer. `links`: the pages of its holder and follower by id, where the viewer may open them."""
 
-    card: CardNow
+    card: GpuNow
     node: FleetNode
     state: TileState
     word: str
@@ -192,7 +192,7 @@ def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> CardD
     )
 
 
-def _of_index(node: FleetNode | None, index: str) -> CardNow | None:
+def _of_index(node: FleetNode | None, index: str) -> GpuNow | None:
     return next((card for card in (() if node is None else node.cards) if str(card.index) == index), None)
 
 

@@ -17,7 +17,7 @@ from reservation_core.domain.errors import ForbiddenError, LimitExceededError
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.people import tokens
 from reservation_core.usecases.people.web_sessions import WebSession, open_session
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 
 async def sign_in_page(visit: Visit) -> Response:
@@ -75,7 +75,7 @@ async def _begin_session(visit: Visit, secret: str | None) -> WebSession:
             )
 
     try:
-        session = await until_not_lost(begin)
+        session = await repeat_lost(begin)
     except (ForbiddenError, LimitExceededError) as error:
         raise _NotSignedInError(SignInOutcome.NOT_LET_IN, error.detail) from error
     if former is not None:

@@ -19,10 +19,10 @@ from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.contracts.sign_in import OidcProof
 from reservation_core.domain.people.sign_in import SignInMethod
-from reservation_core.ports.people.code_flow import Begun, CodeFlow
+from reservation_core.ports.people.code_flow import CodeFlow, PendingSignIn
 from reservation_core.ports.people.proofs import ProofUnavailableError
 from reservation_core.usecases.people.sign_in import SignedInUser
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 _KEPT_S = 600
 _ANEW = "Open the sign-in page and begin anew."
@@ -70,7 +70,7 @@ async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
     try:
         token = await flow.finish(visit.query("code"), begun)
         proof = OidcProof(method=SignInMethod.OIDC, id_token=token)
-        return await until_not_lost(lambda: desk.sign_in(proof, session=True)), wanted
+        return await repeat_lost(lambda: desk.sign_in(proof, session=True)), wanted
     except ProofUnavailableError as error:
         raise _unavailable(error) from error
     except ValidationError as error:
@@ -84,7 +84,7 @@ def _flow(visit: Visit) -> CodeFlow:
     return flow
 
 
-def _read_state(cookie: str | None) -> tuple[Begun, str]:
+def _read_state(cookie: str | None) -> tuple[PendingSignIn, str]:
     """The state that the browser kept, and the page it wanted."""
     try:
         *said, wanted = json.loads(urlsafe_b64decode((cookie or "").encode()))
@@ -92,7 +92,7 @@ def _read_state(cookie: str | None) -> tuple[Begun, str]:
         state, nonce, verifier = (str.encode(name, "ascii").decode() for name in said)
     except (ValueError, TypeError, RecursionError) as error:
         raise ProblemError(403, "no_sign_in", f"This browser has begun no sign-in, or long ago. {_ANEW}") from error
-    return Begun("", state, nonce, verifier), safe_return(str(wanted))
+    return PendingSignIn("", state, nonce, verifier), safe_return(str(wanted))
 
 
 def _unavailable(error: ProofUnavailableError) -> ProblemError:

@@ -18,15 +18,19 @@ from pod_scheduling.adapters.kubernetes.waiting_pods import WaitingPods
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.card_cluster import CardPodSeen, CardSight, QuotasGone
 from pod_scheduling.ports.pod_binding import PodChangedError, PodGone, PodRef
-from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ObjectNotFoundError, is_of_another
-from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
-from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.errors import (
+    ApiServerError,
+    ObjectNotFoundError,
+    is_another_object,
+)
+from reservation_core.adapters.kubernetes.api_server.following_many import FollowedKind, ManyFollowing
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, ObservedObject
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.ports.cluster import ClusterUnavailableError
 
-_Read = Callable[[SeenObject, CardSightRules], CardSight]
+_Read = Callable[[ObservedObject, CardSightRules], CardSight]
 
 
 class KubernetesCardCluster(KubernetesPodBindings):
@@ -49,8 +53,8 @@ class KubernetesCardCluster(KubernetesPodBindings):
         self._events = events
         self._quota_namespace = quota_namespace
         self._enforced_label = enforced_label
-        self._following = SightsFollowing[CardSight]()
-        self._kinds: list[Followed[CardSight]] = []
+        self._following = ManyFollowing[CardSight]()
+        self._kinds: list[FollowedKind[CardSight]] = []
         nothing: Mapping[str, Any] = {}
         self._last_asked = nothing, card_pod(nothing, rules)
         self._waiting = WaitingPods()
@@ -65,7 +69,7 @@ class KubernetesCardCluster(KubernetesPodBindings):
             self._kinds = self._all_kinds()
         await self._following.follow(self._kinds, handle, listed)
 
-    def _all_kinds(self) -> list[Followed[CardSight]]:
+    def _all_kinds(self) -> list[FollowedKind[CardSight]]:
         quotas = f"/api/v1/namespaces/{self._quota_namespace}/configmaps"
         by_name = {"fieldSelector": f"metadata.name={self._rules.quota_name}"}
         kinds = [
@@ -75,7 +79,7 @@ class KubernetesCardCluster(KubernetesPodBindings):
         ]
         if self._enforced_label is not None:
             enforced = {"labelSelector": self._enforced_label}
-            kinds.append(Followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
+            kinds.append(FollowedKind(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight))
         return kinds
 
     @property
@@ -87,8 +91,10 @@ class KubernetesCardCluster(KubernetesPodBindings):
         """Have `follow` begin with new lists, asked for after this call."""
         self._following.read_anew()
 
-    def _followed(self, watch: ObjectWatch, read: _Read, when_none: CardSight | None = None) -> Followed[CardSight]:
-        return Followed(watch, lambda seen: read(seen, self._rules), when_none)
+    def _followed(
+        self, watch: ObjectWatch, read: _Read, when_empty: CardSight | None = None
+    ) -> FollowedKind[CardSight]:
+        return FollowedKind(watch, lambda seen: read(seen, self._rules), when_empty)
 
     def pod_of(self, thing: Mapping[str, Any]) -> CardPod:
         """Read a pod as a scheduler sends it; the object of the last question and watched pods are not read again."""
@@ -101,7 +107,7 @@ class KubernetesCardCluster(KubernetesPodBindings):
         version = as_mapping(thing.get("metadata")).get("resourceVersion")
         return CardPodSeen(self.pod_of(thing), version=str(version or ""), put_off=put_off_of(thing))
 
-    def _pod_sight(self, seen: SeenObject, rules: CardSightRules) -> CardSight:
+    def _pod_sight(self, seen: ObservedObject, rules: CardSightRules) -> CardSight:
         sight = pod_sight(seen, rules, self._brought.of(seen.uid))
         self._waiting.see(seen.uid, sight)
         self._brought.see(seen.uid, sight, seen.thing)
@@ -118,7 +124,7 @@ class KubernetesCardCluster(KubernetesPodBindings):
         except ObjectNotFoundError as problem:
             raise PodChangedError(f"{pod} is gone") from problem
         except ApiServerError as problem:
-            if is_of_another(problem):
+            if is_another_object(problem):
                 raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
             raise ClusterUnavailableError(f"The annotations of {pod} could not be written: {problem}") from problem
 
@@ -127,7 +133,9 @@ class KubernetesCardCluster(KubernetesPodBindings):
         found = await self.find(pod)
         if found is None:
             return PodGone(pod.uid)
-        seen = pod_sight(SeenObject(pod.namespace, pod.name, pod.uid, found), self._rules, self._brought.of(pod.uid))
+        seen = pod_sight(
+            ObservedObject(pod.namespace, pod.name, pod.uid, found), self._rules, self._brought.of(pod.uid)
+        )
         return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
 
     def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:

@@ -16,14 +16,14 @@ from pod_scheduling.domain.extender.model_usage import Model, model_of
 from pod_scheduling.domain.placement.tasks import WHOLE
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, CardSight, QuotasGone, QuotasSeen
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone
-from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping, read_time
-from reservation_core.adapters.kubernetes.nodes.node_wishes import has_wishes
+from reservation_core.adapters.kubernetes.nodes.node_wishes import has_preferences
 from reservation_core.adapters.kubernetes.pods.marks import GPU_INDICES, NODE_LINKS, pod_name_of
 from reservation_core.adapters.kubernetes.pods.pod_causes import condition
 from reservation_core.adapters.kubernetes.pods.pod_requests import read_amounts
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished
-from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import DEFAULT_NAMES, TypeNames
 from reservation_core.domain.cards.link_words import BadLinksError, Links, read_links
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.map_marks import MAP_DEVICES, SCHEDULER_NAME
@@ -48,10 +48,10 @@ class CardSightRules:
     quota_key: str = "gpu_quota"
     jobs_namespace: str = "gpu-dev"
     map_scheduler: str = SCHEDULER_NAME
-    words: TypeWords = OUR_WORDS
+    words: TypeNames = DEFAULT_NAMES
 
 
-def quota_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
+def quota_sight(seen: ObservedObject, rules: CardSightRules) -> CardSight:
     """Read the ConfigMap of quotas; QuotasGone without one."""
     if seen.gone:
         return QuotasGone()
@@ -59,7 +59,7 @@ def quota_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
     return QuotasSeen(seen.uid, rules.quota_key, text if isinstance(text, str) else None)
 
 
-def node_sight(seen: SeenObject, rules: CardSightRules) -> CardSight:
+def node_sight(seen: ObservedObject, rules: CardSightRules) -> CardSight:
     """Read a node; NodeGone for a deleted one."""
     if seen.gone:
         return NodeGone(seen.name)
@@ -93,11 +93,11 @@ def _links(text: object) -> Links | None:
 
 
 @lru_cache(maxsize=4096)
-def _model(label: str, words: TypeWords) -> Model:
+def _model(label: str, words: TypeNames) -> Model:
     return model_of(label, words)
 
 
-def pod_sight(seen: SeenObject, rules: CardSightRules, brought: Mapping[str, str] | None = None) -> CardSight:
+def pod_sight(seen: ObservedObject, rules: CardSightRules, brought: Mapping[str, str] | None = None) -> CardSight:
     """Read a pod, on its node or waiting; PodGone for one that has ended.
 
     `brought` are annotations under an extender's names from before the pod was on a node: while these are unchanged, no
@@ -155,7 +155,7 @@ def card_pod(thing: Mapping[str, Any], rules: CardSightRules) -> CardPod:
         booking_id=annotations.get(BOOKING),
         ends_at=read_time(annotations.get(TERMINATE_AT)),
         owner=annotations.get(OWNER),
-        has_wishes=has_wishes(spec),
+        has_preferences=has_preferences(spec),
         scheduler=intern(_text(spec.get("schedulerName"))),
     )
 

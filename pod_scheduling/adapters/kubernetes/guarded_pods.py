@@ -14,11 +14,11 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ConflictError,
     ObjectNotFoundError,
-    is_of_another,
+    is_another_object,
 )
-from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
+from reservation_core.adapters.kubernetes.api_server.following_many import FollowedKind, ManyFollowing
 from reservation_core.adapters.kubernetes.api_server.list_and_watch import list_all
-from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, ObservedObject
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.api_server.refusals import explained
 from reservation_core.adapters.kubernetes.api_server.requests import Query
@@ -26,7 +26,7 @@ from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH,
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.pods.mapped_cards import mapped_cards
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished
-from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import DEFAULT_NAMES, TypeNames
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pods.pod_endings import GuardedPod
 from reservation_core.domain.pods.reviews import annotations_of
@@ -56,7 +56,7 @@ class GuardRules:
     jobs_namespace: str = "gpu-dev"
     gpu_resources: Sequence[str] = ("nvidia.com/gpu", "amd.com/gpu")
     type_labels: Sequence[str] = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
-    words: TypeWords = OUR_WORDS
+    words: TypeNames = DEFAULT_NAMES
     scheduler_name: str = SCHEDULER_NAME
 
 
@@ -104,15 +104,15 @@ class KubernetesGuardedPods:
             if listed:
                 show(pods)
 
-        def pod_sight(seen: SeenObject) -> _Sight:
+        def pod_sight(seen: ObservedObject) -> _Sight:
             pod = None if seen.gone else self._read(seen.thing)
             return PodGone(seen.uid) if pod is None else pod
 
-        kinds: list[Followed[_Sight]] = [
-            Followed(ObjectWatch(self._transport, _NAMESPACES, self._labelled()), namespace_sight),
-            Followed(ObjectWatch(self._transport, _PODS), pod_sight),
+        kinds: list[FollowedKind[_Sight]] = [
+            FollowedKind(ObjectWatch(self._transport, _NAMESPACES, self._labelled()), namespace_sight),
+            FollowedKind(ObjectWatch(self._transport, _PODS), pod_sight),
         ]
-        await SightsFollowing[_Sight]().follow(kinds, handle, show_all)
+        await ManyFollowing[_Sight]().follow(kinds, handle, show_all)
 
     async def mark_end(self, pod: GuardedPod, end: datetime) -> None:
         """Write the pod's end as an annotation."""
@@ -125,7 +125,7 @@ class KubernetesGuardedPods:
             except ObjectNotFoundError:
                 return
             except ApiServerError as problem:
-                if not is_of_another(problem):
+                if not is_another_object(problem):
                     raise
 
     async def evict(self, pod: GuardedPod, grace_s: int) -> None:

@@ -11,10 +11,10 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ConflictError,
     ObjectNotFoundError,
-    is_of_another,
+    is_another_object,
 )
-from reservation_core.adapters.kubernetes.api_server.following_many import Followed, SightsFollowing
-from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.following_many import FollowedKind, ManyFollowing
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, ObservedObject
 from reservation_core.adapters.kubernetes.api_server.retries import ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.ports.clock import Clock
@@ -24,7 +24,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE = "Unschedulable"
 """The reason that Kubernetes' own tools look for in the condition PodScheduled."""
 
-Read = Callable[[SeenObject, SightRules], Sight]
+Read = Callable[[ObservedObject, SightRules], Sight]
 
 
 class KubernetesMapCluster(KubernetesPodBindings):
@@ -35,8 +35,8 @@ class KubernetesMapCluster(KubernetesPodBindings):
         self._rules = rules
         self._events = events
         self._clock = clock
-        self._following = SightsFollowing[Sight]()
-        self._kinds: list[Followed[Sight]] = []
+        self._following = ManyFollowing[Sight]()
+        self._kinds: list[FollowedKind[Sight]] = []
 
     async def follow(self, handle: Callable[[Sight], None], listed: Callable[[], None]) -> None:
         """Report every node and pod once, then the end of the lists, then every change, until cancelled.
@@ -47,10 +47,10 @@ class KubernetesMapCluster(KubernetesPodBindings):
             self._kinds = self._all_kinds()
         await self._following.follow(self._kinds, handle, listed)
 
-    def _all_kinds(self) -> list[Followed[Sight]]:
+    def _all_kinds(self) -> list[FollowedKind[Sight]]:
         enforced = {"labelSelector": self._rules.enforced_label}
         return [
-            Followed(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
+            FollowedKind(ObjectWatch(self._transport, "/api/v1/namespaces", enforced), namespace_sight),
             self._followed(ObjectWatch(self._transport, "/api/v1/nodes"), node_sight),
             self._followed(ObjectWatch(self._transport, "/api/v1/pods", NOT_ENDED), pod_sight),
         ]
@@ -59,8 +59,8 @@ class KubernetesMapCluster(KubernetesPodBindings):
         """Have `follow` begin with new lists, asked for after this call."""
         self._following.read_anew()
 
-    def _followed(self, watch: ObjectWatch, read: Read) -> Followed[Sight]:
-        return Followed(watch, lambda seen: read(seen, self._rules))
+    def _followed(self, watch: ObjectWatch, read: Read) -> FollowedKind[Sight]:
+        return FollowedKind(watch, lambda seen: read(seen, self._rules))
 
     async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
         """Write the condition PodScheduled=False on the pod as it was seen; one that is gone or another is left alone.
@@ -84,7 +84,7 @@ class KubernetesMapCluster(KubernetesPodBindings):
         except ConflictError as problem:
             raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
         except ApiServerError as problem:
-            if is_of_another(problem):
+            if is_another_object(problem):
                 return
             raise ClusterUnavailableError(f"The status of pod {pod} could not be written: {problem}") from problem
 

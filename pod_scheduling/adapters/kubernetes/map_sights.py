@@ -10,7 +10,7 @@ from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode,
 from pod_scheduling.domain.maps.remembered_maps import KnownMaps
 from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone, PodRef
-from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time
 from reservation_core.adapters.kubernetes.nodes.node_gpus import BadAnnotationError, annotated_cards
 from reservation_core.adapters.kubernetes.pods.marks import GPU_INDICES, pod_name_of
@@ -38,7 +38,7 @@ class SightRules:
     maps: KnownMaps = field(default_factory=KnownMaps)
 
 
-def node_sight(seen: SeenObject, rules: SightRules) -> Sight:
+def node_sight(seen: ObservedObject, rules: SightRules) -> Sight:
     """Read a node; NodeGone for a deleted one."""
     if seen.gone:
         return NodeGone(seen.name)
@@ -67,7 +67,7 @@ def node_sight(seen: SeenObject, rules: SightRules) -> Sight:
     )
 
 
-def pod_sight(seen: SeenObject, rules: SightRules) -> Sight:
+def pod_sight(seen: ObservedObject, rules: SightRules) -> Sight:
     """Read a pod: on its node, waiting for us, or gone."""
     spec = as_mapping(seen.thing.get("spec"))
     if seen.gone or is_finished(seen.thing):
@@ -83,7 +83,7 @@ def pod_sight(seen: SeenObject, rules: SightRules) -> Sight:
     return _waiting(seen, pod, rules)
 
 
-def _waiting(seen: SeenObject, pod: PodRef, rules: SightRules) -> PodWaiting:
+def _waiting(seen: ObservedObject, pod: PodRef, rules: SightRules) -> PodWaiting:
     spec = as_mapping(seen.thing.get("spec"))
     entry = refused = None
     try:
@@ -110,12 +110,12 @@ def _waiting(seen: SeenObject, pod: PodRef, rules: SightRules) -> PodWaiting:
     )
 
 
-def _burden(seen: SeenObject, rules: SightRules) -> Burden:
+def _burden(seen: ObservedObject, rules: SightRules) -> Burden:
     spec = as_mapping(seen.thing.get("spec"))
     return Burden(pod_requests(spec, as_mapping(seen.thing.get("status"))), _use(seen, rules), host_ports(spec))
 
 
-def _use(seen: SeenObject, rules: SightRules) -> DeviceUse | None:
+def _use(seen: ObservedObject, rules: SightRules) -> DeviceUse | None:
     """The cards that a pod sees: by its map, or as one of our own jobs' pods.
 
     A pod of our scheduler's sees what its environment says, whoever has taken its annotations away since.

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from pod_scheduling.domain.enforcement import enforcement_marks as marks
 from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed
-from reservation_core.domain.pods.booked_nodes import put_on
+from reservation_core.domain.pods.booked_nodes import restrict_to_nodes
 from reservation_core.domain.pods.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.pod_changes import Path, PodChanges
@@ -126,7 +126,7 @@ def _allowed(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing,
             if not standing.nodes:
                 reason = f"A pod's GPUs are of one node, and {booking} has {need.gpus} unused on none."
                 return _unbooked(changes, need, owner, replace(standing, schedulable=False, reason=reason), rules)
-            if (problem := put_on(changes, standing.nodes, booking)) is not None:
+            if (problem := restrict_to_nodes(changes, standing.nodes, booking)) is not None:
                 return Denied(problem)
         case Place.BOOKED_NODES | Place.ANYWHERE:
             pass

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import DEFAULT_NAMES, TypeNames
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.map_marks import MAP_DEVICES
 from reservation_core.domain.pods.reviews import annotations_of, items, members
@@ -26,7 +26,7 @@ def need_of(
     resources: Sequence[str],
     type_labels: Sequence[str],
     map_scheduler: str,
-    words: TypeWords = OUR_WORDS,
+    words: TypeNames = DEFAULT_NAMES,
 ) -> GpuNeed:
     """What a pod needs; `resources` are those that are GPUs, `type_labels` the node labels that name a product.
 
@@ -70,7 +70,7 @@ def _pieces(amount: object) -> int:
     return min(int(text), MOST_GPUS) if text.isascii() and text.isdigit() and len(text) < 10 else 1
 
 
-def _type_of(spec: Mapping[str, Any], type_labels: Sequence[str], words: TypeWords) -> str | None:
+def _type_of(spec: Mapping[str, Any], type_labels: Sequence[str], words: TypeNames) -> str | None:
     """The type that the pod's node selector or required affinity leaves; None where they leave several or any."""
     selector = members(spec.get("nodeSelector"))
     products = {str(selector[label]) for label in type_labels if label in selector}

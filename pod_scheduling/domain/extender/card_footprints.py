@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pod_scheduling.domain.extender.asked_cards import AskedCards, Part
 from pod_scheduling.domain.placement.tasks import WHOLE
-from reservation_core.domain.cards.card_masks import bits, pick_cards
+from reservation_core.domain.cards.card_masks import bits, pick_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _cards(part: Part, free: FreeOnNode) -> tuple[int, ...] | None:
     whole = free.whole()
     if len(whole) < part.cards:
         return None
-    return tuple(bit.bit_length() - 1 for bit in bits(pick_cards(sum(1 << card for card in whole), part.cards)))
+    return tuple(bit.bit_length() - 1 for bit in bits(pick_gpus(sum(1 << card for card in whole), part.cards)))
 
 
 def _has_room(part: Part, cards: Sequence[int], free: FreeOnNode) -> bool:

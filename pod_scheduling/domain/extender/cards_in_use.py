@@ -54,7 +54,7 @@ class CardNode:
 class CardPod:
     """The part of a pod that counts. `booking_id`, `ends_at` (UTC) and `owner` count only where bookings are enforced.
 
-    `has_wishes`: of the nodes that would do it prefers some, for reasons that are not cards. `scheduler`: by name.
+    `has_preferences`: of the nodes that would do it prefers some, for reasons that are not cards. `scheduler`: by name.
     """
 
     uid: str
@@ -66,7 +66,7 @@ class CardPod:
     booking_id: str | None = None
     ends_at: datetime | None = None
     owner: str | None = None
-    has_wishes: bool = False
+    has_preferences: bool = False
     scheduler: str = ""
 
     @property

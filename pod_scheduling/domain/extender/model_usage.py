@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pod_scheduling.domain.extender.model_quotas import NO_QUOTAS, ModelQuotas, NamespaceQuota
 from pod_scheduling.domain.placement.tasks import WHOLE
-from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import DEFAULT_NAMES, TypeNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ UNSEEN = Model("", "?")
 """Of a node that was never seen: what is there counts against every quota of its namespace."""
 
 
-def model_of(label: str, words: TypeWords = OUR_WORDS) -> Model:
+def model_of(label: str, words: TypeNames = DEFAULT_NAMES) -> Model:
     """A node's model by its label's value; `words` are the administrators' for types."""
     return Model(label, words.of(label) if label else "")
 

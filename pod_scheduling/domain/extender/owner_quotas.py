@@ -12,7 +12,7 @@ from pod_scheduling.domain.extender.model_usage import UNSEEN, Model, ModelUsage
 from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.cards.gpu_types import UNKNOWN
 from reservation_core.domain.policy.limits import NO_POLICY, Policy, Scope
-from reservation_core.domain.policy.rule_words import of_scope
+from reservation_core.domain.policy.rule_words import scope_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class OwnerQuotas:
         used = self._used(pod, limit.scope)
         if used + milli <= allowed:
             return None
-        by = f"that the policy allows at once ({of_scope(limit.scope)})"
+        by = f"that the policy allows at once ({scope_text(limit.scope)})"
         if milli > allowed:
             return (
                 f"the pod asks for {shown(milli)} {what}, and {shown(allowed)} are all {by}; ask for less, or ask an "

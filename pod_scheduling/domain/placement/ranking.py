@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pod_scheduling.domain.placement.fleet import Fleet, Positions
 from pod_scheduling.domain.placement.tasks import WHOLE, Spot, Task
-from reservation_core.domain.cards.card_links import best_cards
+from reservation_core.domain.cards.card_links import best_gpus
 from reservation_core.domain.cards.card_masks import bits
 
 Scores = NDArray[np.float64]
@@ -66,4 +66,4 @@ def _whole_cards(fleet: Fleet, position: int, cards: int) -> tuple[int, ...]:
     # Links that do not speak of all cards say nothing.
     links = shape.links if shape is not None and shape.links is not None and len(shape.links) == shape.cards else None
     free = sum(1 << int(card) for card in np.flatnonzero(fleet.milli_free[position] == WHOLE))
-    return tuple(bit.bit_length() - 1 for bit in bits(best_cards(links, free, cards)))
+    return tuple(bit.bit_length() - 1 for bit in bits(best_gpus(links, free, cards)))

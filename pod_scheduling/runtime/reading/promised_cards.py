@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pod_scheduling.domain.maps.map_placement import Reserved, ReservedCards
 from reservation_core.adapters.postgres.policy.entitlements import Entitlements
-from reservation_core.ports.policy.entitlements import PromisedCard
+from reservation_core.ports.policy.entitlements import PromisedGpu
 from reservation_core.runtime.reading.repeated_reading import RepeatedReading
 
 
@@ -21,7 +21,7 @@ async def _promised(connection: AsyncConnection) -> ReservedCards:
     return by_card(await Entitlements(connection).promised_cards())
 
 
-def by_card(found: Iterable[PromisedCard]) -> ReservedCards:
+def by_card(found: Iterable[PromisedGpu]) -> ReservedCards:
     """Promised cards, by node and index, those that begin first first."""
     cards: dict[str, dict[int, list[Reserved]]] = {}
     for card in found:

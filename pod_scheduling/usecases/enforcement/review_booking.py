@@ -9,7 +9,7 @@ from pod_scheduling.domain.enforcement.pod_owners import OwnerRules, owner_of
 from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
 from pod_scheduling.domain.enforcement.uncounted_gpus import uncounted_gpus
 from pod_scheduling.ports.standings import Standings
-from reservation_core.domain.cards.gpu_types import OUR_WORDS, TypeWords
+from reservation_core.domain.cards.gpu_types import DEFAULT_NAMES, TypeNames
 from reservation_core.domain.pods.map_marks import SCHEDULER_NAME
 from reservation_core.domain.pods.reviews import Denied, Operation, PodReview, Verdict
 from reservation_core.ports.clock import Clock
@@ -24,7 +24,7 @@ class BookingReviewRules:
 
     enforcement: EnforcementRules
     type_labels: Sequence[str] = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
-    words: TypeWords = OUR_WORDS
+    words: TypeNames = DEFAULT_NAMES
     map_scheduler: str = SCHEDULER_NAME
     allow_claims: bool = False
     shares: str | None = None

@@ -233,7 +233,7 @@ class SchedulerExtender:
         """
         self._require_sync()
         asked = self._cluster.asked_of(pod)
-        tells_all = self._rules.candidates is Candidates.ALL or asked.pod.has_wishes or asked.pod.asked.none
+        tells_all = self._rules.candidates is Candidates.ALL or asked.pod.has_preferences or asked.pod.asked.none
         found = self._all(asked, nodes) if tells_all else self._best(asked, nodes)
         if not found.fitting:
             self._decided.put_off(asked.pod.uid)

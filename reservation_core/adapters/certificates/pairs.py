@@ -91,7 +91,7 @@ def read_authorities(bundle: bytes) -> tuple[Authority, ...]:
     )
 
 
-def chosen_authorities(bundle: bytes, fingerprints: Iterable[str]) -> bytes:
+def select_authorities(bundle: bytes, fingerprints: Iterable[str]) -> bytes:
     """The authorities of a bundle with these fingerprints, without repetition. Raises BadCertificateError."""
     wanted = set(fingerprints)
     kept = b""

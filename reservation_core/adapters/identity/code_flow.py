@@ -14,7 +14,7 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
 from reservation_core.adapters.identity.outside import Outside, OutsideAnswer
 from reservation_core.domain.errors import ProofRefusedError
-from reservation_core.ports.people.code_flow import Begun
+from reservation_core.ports.people.code_flow import PendingSignIn
 from reservation_core.ports.people.proofs import ProofUnavailableError
 
 _SCOPE = "openid email profile"
@@ -39,7 +39,7 @@ class IssuerCodeFlow:
         self._client = client
         self._outside = outside
 
-    async def begin(self) -> Begun:
+    async def begin(self) -> PendingSignIn:
         """Raises ProofUnavailableError."""
         endpoint = self._https(await self._discover(), "authorization_endpoint")
         state, nonce, verifier = generate_token(_RANDOM), generate_token(_RANDOM), generate_token(_RANDOM)
@@ -54,9 +54,9 @@ class IssuerCodeFlow:
             code_challenge=create_s256_code_challenge(verifier),
             code_challenge_method="S256",
         )
-        return Begun(url, state, nonce, verifier)
+        return PendingSignIn(url, state, nonce, verifier)
 
-    async def finish(self, code: str, begun: Begun) -> str:
+    async def finish(self, code: str, begun: PendingSignIn) -> str:
         """Raises ProofRefusedError, ProofUnavailableError."""
         if not 0 < len(code) <= _LONGEST_CODE:
             raise ProofRefusedError("What the issuer sent you back with is no code. Begin anew.")

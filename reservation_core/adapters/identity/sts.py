@@ -32,7 +32,7 @@ class StsProofs:
         self._clock = clock
 
     async def check(self, proof: AwsProof) -> CheckedProof:
-        """Raises ProofRefusedError, NotLetInError, ProofUnavailableError."""
+        """Raises ProofRefusedError, SignInRefusedError, ProofUnavailableError."""
         call = sts_call(proof.http_method, proof.url, proof.headers, self._rules, self._clock.now())
         # JSON, so that no XML parser is needed.
         headers = [*call.headers, ("accept", "application/json"), ("user-agent", "gpu-dev-server")]

@@ -22,7 +22,13 @@ from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.cluster import ClusterUnavailableError, LeftOut, PodListing, PodRefusedError, TrimmedLogs
+from reservation_core.ports.cluster import (
+    ClusterUnavailableError,
+    OmittedOutput,
+    PodListing,
+    PodRefusedError,
+    TrimmedLogs,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,7 +136,7 @@ class LocalCluster:
         """Ask the pod's supervisor to end and remove it, which works even if this process ends."""
         if not is_pod_name(name):
             return
-        await self._call(self._pods.ask_for_end, name, grace)
+        await self._call(self._pods.request_removal, name, grace)
         self._hint_watchers(name)
         now = self._clock.now()
         if self._pruned_at is None or now - self._pruned_at > _PRUNE_EVERY:
@@ -165,7 +171,7 @@ class LocalCluster:
             # Checked before reading: once the pod has ended, its log is complete.
             over = not follow or await self._call(self._is_over, name)
             while chunk := await self._call(log_reading.read_from, log, offset, ends_line):
-                offset += chunk.left_out if isinstance(chunk, LeftOut) else len(chunk)
+                offset += chunk.left_out if isinstance(chunk, OmittedOutput) else len(chunk)
                 ends_line = chunk.endswith(b"\n")
                 yield chunk
             if over:
@@ -313,7 +319,7 @@ class _Watched:
         known = self._known.pop(name, None)
         if known is None:
             return []
-        last = self._pods.last_words(name)
+        last = self._pods.final_status(name)
         if last is None or known.phase is PodPhase.FINISHED:
             return [replace(known, phase=PodPhase.GONE)]
         return [last, replace(last, phase=PodPhase.GONE)]

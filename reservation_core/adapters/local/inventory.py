@@ -13,7 +13,7 @@ import psutil
 import structlog
 
 from reservation_core.adapters.local.gpu_links import links_of
-from reservation_core.adapters.local.processes import belongs_to_a_pod
+from reservation_core.adapters.local.processes import is_pod_process
 from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
@@ -136,7 +136,7 @@ class LocalInventory:
             users = {} if nvml is None else self._compute_processes(nvml)
         foreign = []
         for pid, indices in sorted(users.items()):
-            if not belongs_to_a_pod(pid):
+            if not is_pod_process(pid):
                 text = f"process {pid} ({_process_name(pid)})"
                 foreign.append(ForeignPod(self._node, text, len(indices), tuple(sorted(indices))))
         return foreign

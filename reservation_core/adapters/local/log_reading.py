@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reservation_core.adapters.local.bounded_log import BUFFER
-from reservation_core.ports.cluster import LeftOut
+from reservation_core.ports.cluster import OmittedOutput
 
 _RETRIES = 20
 
@@ -30,7 +30,7 @@ class _Piece:
 
 
 def read_from(log: Path, place: int, ends_line: bool) -> bytes:
-    """Read at most 64 KiB after the first `place` bytes; LeftOut where they are not kept.
+    """Read at most 64 KiB after the first `place` bytes; OmittedOutput where they are not kept.
 
     `ends_line`: whether the previous chunk ended with a whole line.
     """
@@ -43,7 +43,7 @@ def read_from(log: Path, place: int, ends_line: bool) -> bytes:
         if piece is None:
             return b""
         if place < piece.start:
-            return LeftOut(piece.start - place, begins_line=ends_line)
+            return OmittedOutput(piece.start - place, begins_line=ends_line)
         if chunk := _read(piece, place):
             return chunk
         # The segment has just been removed.

@@ -25,7 +25,7 @@ from typing import Any
 
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_files import OUTPUT, as_json, tidy, write_atomically
-from reservation_core.adapters.local.processes import MARKER, ProcessId, end_strays, is_running, send_signal
+from reservation_core.adapters.local.processes import MARKER, ProcessId, is_running, kill_orphans, send_signal
 from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 
@@ -125,11 +125,11 @@ class PodDirectories:
             send_signal(supervisor, signal.SIGTERM)
         return status
 
-    def last_words(self, name: str) -> PodStatus | None:
+    def final_status(self, name: str) -> PodStatus | None:
         """The final status of a removed pod, from its tombstone."""
         return self._ended(self.tombstones / name)
 
-    def ask_for_end(self, name: str, grace: timedelta) -> None:
+    def request_removal(self, name: str, grace: timedelta) -> None:
         """Make a pod end and be removed; unknown names are ignored."""
         directory = self.pods / name
         until = time.monotonic() + _REMOVE_PATIENCE_S
@@ -216,7 +216,7 @@ class PodDirectories:
             ended = self._ended(directory)
             if ended is not None:
                 return ended
-            if not end_strays(name, directory / OUTPUT, _process(state, "workload"), _ORPHANS_PATIENCE_S):
+            if not kill_orphans(name, directory / OUTPUT, _process(state, "workload"), _ORPHANS_PATIENCE_S):
                 return status
             written = state or {}
             fields: dict[str, str | float | bool | None] = {

@@ -63,7 +63,7 @@ def send_signal(process: ProcessId, number: int) -> None:
             os.close(fd)
 
 
-def belongs_to_a_pod(pid: int) -> bool:
+def is_pod_process(pid: int) -> bool:
     """Whether a process or one of its ancestors carries a pod's marker. False for a process that is gone."""
     try:
         process = psutil.Process(pid)
@@ -73,7 +73,7 @@ def belongs_to_a_pod(pid: int) -> bool:
     return any(_marker(member.pid) is not None for member in family)
 
 
-def end_strays(pod: str, output: Path, workload: ProcessId | None, patience_s: float) -> bool:
+def kill_orphans(pod: str, output: Path, workload: ProcessId | None, patience_s: float) -> bool:
     """SIGKILL the orphans of a pod whose supervisor died. Blocks; returns whether provably none is left.
 
     Orphans carry the pod's marker, belong to the workload's session, print to the pod's output, or descend from such a

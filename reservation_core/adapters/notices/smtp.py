@@ -11,7 +11,7 @@ import aiosmtplib
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.notices import Notice
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.people.notices import Destination, NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import Destination, NotDeliveredError, UndeliverableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class MailSender:
         self._clock = clock
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """Send a mail once. Raises NotTakenError, NeverTakenError."""
+        """Send a mail once. Raises NotDeliveredError, UndeliverableError."""
         server = self._server
         try:
             message = mail(notice, sender=server.sender, to=to.target.address)
             message["Date"] = format_datetime(self._clock.now())
         except ValueError as error:
-            raise NeverTakenError(
+            raise UndeliverableError(
                 "A mail to this address can't be written. Remove it and add the right one."
             ) from error
         try:
@@ -60,7 +60,7 @@ class MailSender:
         except (aiosmtplib.SMTPRecipientsRefused, aiosmtplib.SMTPResponseException) as error:
             raise _refusal(error) from error
         except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
-            raise NotTakenError(f"The mail server could not be reached: {type(error).__name__}.") from error
+            raise NotDeliveredError(f"The mail server could not be reached: {type(error).__name__}.") from error
 
 
 def mail(notice: Notice, *, sender: str, to: str) -> EmailMessage:
@@ -83,8 +83,8 @@ def _refusal(error: aiosmtplib.SMTPRecipientsRefused | aiosmtplib.SMTPResponseEx
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
         codes = [recipient.code for recipient in error.recipients]
         if codes and all(code >= 500 for code in codes):
-            return NeverTakenError(f"The mail server refuses this address (status {codes[0]}).")
-        return NotTakenError("The mail server does not take mail for this address now.")
+            return UndeliverableError(f"The mail server refuses this address (status {codes[0]}).")
+        return NotDeliveredError("The mail server does not take mail for this address now.")
     if isinstance(error, aiosmtplib.SMTPDataError | aiosmtplib.SMTPSenderRefused) and error.code >= 500:
-        return NeverTakenError(f"The mail server refuses the message (status {error.code}).")
-    return NotTakenError(f"The mail server answered with status {error.code}.")
+        return UndeliverableError(f"The mail server refuses the message (status {error.code}).")
+    return NotDeliveredError(f"The mail server answered with status {error.code}.")

@@ -18,7 +18,7 @@ from reservation_core.contracts.notices import NoticeBody, ReservationInNotice
 from reservation_core.domain.network.egress import EgressRules
 from reservation_core.domain.notices import Notice
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.people.notices import Destination, NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import Destination, NotDeliveredError, UndeliverableError
 
 _AGENT = "gpu-dev-server"
 _LARGEST_ANSWER = 64 * 1024
@@ -44,7 +44,7 @@ class WebhookSender:
         self._clock = clock
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """POST a notification once. Raises NotTakenError, NeverTakenError."""
+        """POST a notification once. Raises NotDeliveredError, UndeliverableError."""
         body = webhook_body(notice)
         headers = {DELIVERY_HEADER: notice.id}
         if to.secret is not None:
@@ -59,7 +59,7 @@ class SlackSender:
         self._rules = rules
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """POST a notification once. Raises NotTakenError, NeverTakenError."""
+        """POST a notification once. Raises NotDeliveredError, UndeliverableError."""
         await _post(self._rules, to.target.address, {DELIVERY_HEADER: notice.id}, slack_body(notice))
 
 
@@ -108,24 +108,24 @@ async def _post(rules: PostRules, url: str, headers: Mapping[str, str], body: by
             status = answer.status
             await _read(answer)
     except TimeoutError as error:
-        raise NotTakenError(f"It did not answer within {rules.timeout_s:g} s.") from error
+        raise NotDeliveredError(f"It did not answer within {rules.timeout_s:g} s.") from error
     except (httpcore.ConnectError, httpcore.ConnectTimeout, ssl.SSLError) as error:
-        raise NotTakenError(f"No connection could be made: {_describe(error)}.") from error
+        raise NotDeliveredError(f"No connection could be made: {_describe(error)}.") from error
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-        raise NotTakenError(f"The connection broke: {type(error).__name__}.") from error
+        raise NotDeliveredError(f"The connection broke: {type(error).__name__}.") from error
     except (httpcore.UnsupportedProtocol, UnicodeError, ValueError) as error:
-        raise NeverTakenError(
+        raise UndeliverableError(
             "The address is not one that can be posted to. Remove it and add the right one."
         ) from error
     if 200 <= status < 300:
         return
     if 300 <= status < 400:
-        raise NeverTakenError(
+        raise UndeliverableError(
             f"It answered {status}, a redirect; these are not followed. Use the address it points to."
         )
     if 400 <= status < 500 and status not in _COMES_BACK:
-        raise NeverTakenError(f"It refused the notice with status {status}.")
-    raise NotTakenError(f"It answered with status {status}.")
+        raise UndeliverableError(f"It refused the notice with status {status}.")
+    raise NotDeliveredError(f"It answered with status {status}.")
 
 
 async def _read(answer: httpcore.Response) -> None:

@@ -18,7 +18,7 @@ from reservation_core.adapters.postgres.bookings.bookings import Bookings
 from reservation_core.adapters.postgres.bookings.calendar_due import CalendarDue
 from reservation_core.adapters.postgres.bookings.calendar_feeds import CalendarFeeds
 from reservation_core.adapters.postgres.bookings.maintenance import Maintenance
-from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.adapters.postgres.connection.engine import STATEMENT_OPTION
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.connection.queues import Queue
@@ -217,7 +217,7 @@ class HeldPods:
         A caller that lost that connection, and the locks with it, can't write by it any more.
         """
         check_still_held(self._connection)
-        with told_as_unavailable() as reached:
+        with map_to_unavailable() as reached:
             reached.connected = True
             await self._connection.execution_options(isolation_level=_EACH_BY_ITSELF if one_statement else _TRANSACTION)
             async with self._connection.begin():
@@ -260,7 +260,7 @@ class UnitOfWorkFactory:
         That is only right for work whose every write is in a single statement.
         """
         opened = (self._each_by_itself if one_statement else self._engine).connect()
-        with told_as_unavailable() as reached:
+        with map_to_unavailable() as reached:
             async with AsyncExitStack() as closing:
                 async with asyncio.timeout(self._connection_s):
                     connection = await closing.enter_async_context(opened)
@@ -297,7 +297,7 @@ class UnitOfWorkFactory:
         Takes a connection from the pool for as long.
         """
         async with AsyncExitStack() as closing:
-            with told_as_unavailable() as reached:
+            with map_to_unavailable() as reached:
                 connection = await closing.enter_async_context(self._holding.connect())
                 reached.connected = True
                 ids = await closing.enter_async_context(held(connection, reservation_ids, patience))

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter, itemgetter
 
-from reservation_core.domain.bookings.nouns import ChosenCard, Wanted
+from reservation_core.domain.bookings.nouns import ChosenGpu, Wanted
 from reservation_core.domain.calendar import Range, is_free_during, length_micros, merge, to_micros
-from reservation_core.domain.cards.card_links import Quality, card_sets, quality_alike
+from reservation_core.domain.cards.card_links import Quality, gpu_sets, quality_alike
 from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.policy.rules import RuleBreach
@@ -29,7 +29,7 @@ SLACK = length_micros(timedelta(days=1))
 
 
 @dataclass(frozen=True, slots=True)
-class BookableCard:
+class BookableGpu:
     """One GPU: its `busy` ranges (in order, without overlap), and whether it can be booked (`available`).
 
     `links` are those of its node, if known. `cordoned`: an administrator wants nothing new on the node.
@@ -46,11 +46,11 @@ class BookableCard:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownCard:
+class LedgerGpu:
     """A GPU as the inventory and the ledger have it.
 
     `bookable`: its node accepts new work, and the GPU is not permanently out of use. `overrun`: a pod holds it beyond
-    its time. `rows` are its open ranges in the ledger, without overlap. `links` and `cordoned` as in BookableCard.
+    its time. `rows` are its open ranges in the ledger, without overlap. `links` and `cordoned` as in BookableGpu.
     """
 
     gpu_id: int
@@ -65,12 +65,12 @@ class KnownCard:
     cordoned: bool = False
 
 
-def bookable(gpus: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
+def bookable(gpus: Iterable[LedgerGpu], now: datetime) -> list[BookableGpu]:
     """The GPUs as a booking sees them: those unusable now are busy for `SOON`."""
     moment = to_micros(now)
     soon = (moment, moment + length_micros(SOON))
     return [
-        BookableCard(
+        BookableGpu(
             gpu.gpu_id,
             gpu.node,
             gpu.index,
@@ -84,7 +84,7 @@ def bookable(gpus: Iterable[KnownCard], now: datetime) -> list[BookableCard]:
     ]
 
 
-def by_node(gpus: Iterable[BookableCard], wanted: Wanted) -> dict[str, dict[str, list[BookableCard]]]:
+def by_node(gpus: Iterable[BookableGpu], wanted: Wanted) -> dict[str, dict[str, list[BookableGpu]]]:
     """The available GPUs that fit a request, by type and node, in index order."""
     fitting = _group(
         gpu
@@ -98,8 +98,8 @@ def by_node(gpus: Iterable[BookableCard], wanted: Wanted) -> dict[str, dict[str,
 
 
 def choose(
-    gpus: Collection[BookableCard], wanted: Wanted, start: int, end: int, keep: Sequence[ChosenCard] = ()
-) -> tuple[ChosenCard, ...] | None:
+    gpus: Collection[BookableGpu], wanted: Wanted, start: int, end: int, keep: Sequence[ChosenGpu] = ()
+) -> tuple[ChosenGpu, ...] | None:
     """The GPUs for [start, end); None when there are not enough. `keep` is returned if all of it is available.
 
     `keep` must be an earlier choice for the same request.
@@ -109,7 +109,7 @@ def choose(
         busy = {gpu.gpu_id: gpu.busy for nodes in fitting.values() for group in nodes.values() for gpu in group}
         if all(gpu.gpu_id in busy and is_free_during(busy[gpu.gpu_id], start, end) for gpu in keep):
             return tuple(keep)
-    best: tuple[int, list[list[BookableCard]]] | None = None
+    best: tuple[int, list[list[BookableGpu]]] | None = None
     for _, nodes in sorted(fitting.items()):
         free = [[gpu for gpu in group if is_free_during(gpu.busy, start, end)] for _, group in sorted(nodes.items())]
         able_nodes = [group for group in free if len(group) >= wanted.gpus]
@@ -121,18 +121,16 @@ def choose(
     picked = [(len(group), *_pick_joined(group, wanted.gpus, start, end)) for group in best[1]]
     picked.sort(key=lambda ranked: (*ranked[:3], ranked[3][0].node))
     chosen = sorted((ranked[3] for ranked in picked[: wanted.nodes]), key=lambda group: group[0].node)
-    return tuple(ChosenCard(gpu.gpu_id, rank) for rank, group in enumerate(chosen) for gpu in group)
+    return tuple(ChosenGpu(gpu.gpu_id, rank) for rank, group in enumerate(chosen) for gpu in group)
 
 
-def with_booked(
-    gpus: Iterable[BookableCard], chosen: Collection[ChosenCard], start: int, end: int
-) -> list[BookableCard]:
+def with_booked(gpus: Iterable[BookableGpu], chosen: Collection[ChosenGpu], start: int, end: int) -> list[BookableGpu]:
     """The same GPUs with `chosen` booked for [start, end)."""
     taken = {gpu.gpu_id for gpu in chosen}
     return [replace(gpu, busy=tuple(merge([*gpu.busy, (start, end)]))) if gpu.gpu_id in taken else gpu for gpu in gpus]
 
 
-def never_bookable(gpus: Collection[BookableCard], wanted: Wanted) -> RuleBreach | None:
+def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach | None:
     """Why the request never fits these GPUs, or not as they are now; None when it fits at some time."""
     if wanted.node is not None and all(gpu.node != wanted.node for gpu in gpus):
         return RuleBreach("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` shows what is.")
@@ -174,27 +172,27 @@ def never_bookable(gpus: Collection[BookableCard], wanted: Wanted) -> RuleBreach
     )
 
 
-def _able(gpus: Iterable[BookableCard], wanted: Wanted, *, only_available: bool) -> bool:
+def _able(gpus: Iterable[BookableGpu], wanted: Wanted, *, only_available: bool) -> bool:
     by_type = _group(gpu for gpu in gpus if gpu.available or not only_available)
     return any(sum(len(group) >= wanted.gpus for group in nodes.values()) >= wanted.nodes for nodes in by_type.values())
 
 
-def _group(gpus: Iterable[BookableCard]) -> dict[str, dict[str, list[BookableCard]]]:
+def _group(gpus: Iterable[BookableGpu]) -> dict[str, dict[str, list[BookableGpu]]]:
     """The GPUs by type and node."""
-    groups: dict[str, dict[str, list[BookableCard]]] = {}
+    groups: dict[str, dict[str, list[BookableGpu]]] = {}
     for gpu in gpus:
         groups.setdefault(gpu.gpu_type, {}).setdefault(gpu.node, []).append(gpu)
     return groups
 
 
 def _pick_joined(
-    free: Sequence[BookableCard], gpus: int, start: int, end: int
-) -> tuple[Quality, int, list[BookableCard]]:
+    free: Sequence[BookableGpu], gpus: int, start: int, end: int
+) -> tuple[Quality, int, list[BookableGpu]]:
     """Pick `gpus` of a node's free GPUs (in index order): how loosely they are linked, their free time, and which."""
     links = free[0].links
     if links is not None and free[-1].index >= len(links):
         links = None
-    sets = card_sets(links)
+    sets = gpu_sets(links)
     if sets is None:
         weakest, total = quality_alike(links, gpus)
         return (-weakest, -total), *_pick(free, gpus, start, end)
@@ -207,7 +205,7 @@ def _pick_joined(
     return (-weakest, -total), around, [gpu for gpu in free if best >> gpu.index & 1]
 
 
-def _pick(free: Sequence[BookableCard], gpus: int, start: int, end: int) -> tuple[int, list[BookableCard]]:
+def _pick(free: Sequence[BookableGpu], gpus: int, start: int, end: int) -> tuple[int, list[BookableGpu]]:
     """Pick `gpus` of a node's free GPUs (in index order), and their free time around the slot."""
     slack = [_slack(gpu.busy, start, end) for gpu in free]
     runs: list[tuple[int, int]] = []  # (length, first position)

@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.bookings.nouns import Booking, ChosenCard
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu
 from reservation_core.domain.changes import Record, WakePlanner
 
 
@@ -66,7 +66,7 @@ class GraceOver:
 class Offered:
     """GPUs of this type became free for the booking; the owner may accept them until `until`."""
 
-    cards: tuple[ChosenCard, ...]
+    cards: tuple[ChosenGpu, ...]
     gpu_type: str
     until: datetime
 
@@ -75,7 +75,7 @@ class Offered:
 class Booked:
     """GPUs of this type became free for the booking, which has `auto_accept`."""
 
-    cards: tuple[ChosenCard, ...]
+    cards: tuple[ChosenGpu, ...]
     gpu_type: str
 
 
@@ -116,7 +116,7 @@ class Cancelled:
 class MovedAway:
     """An administrator needs the booking's GPUs; `cards` are as good, at the same time. `where` names them."""
 
-    cards: tuple[ChosenCard, ...]
+    cards: tuple[ChosenGpu, ...]
     where: str
     actor: str
     why: str
@@ -141,7 +141,7 @@ class BeginsLater:
     """An administrator needs GPUs of the booking until `at`, no others are free, and it has not begun."""
 
     at: datetime
-    cards: tuple[ChosenCard, ...]
+    cards: tuple[ChosenGpu, ...]
     actor: str
     why: str
 
@@ -169,10 +169,10 @@ BookingEvent = (
 
 
 @dataclass(frozen=True, slots=True)
-class HoldCards:
+class HoldGpus:
     """Write these GPUs into the ledger for the rest of the slot."""
 
-    cards: tuple[ChosenCard, ...]
+    cards: tuple[ChosenGpu, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class StartWorkload:
     """Submit the booking's workload as a job in it."""
 
 
-BookingEffect = HoldCards | GiveBack | StartWorkload | WakePlanner | Record
+BookingEffect = HoldGpus | GiveBack | StartWorkload | WakePlanner | Record
 
 
 @dataclass(frozen=True, slots=True)

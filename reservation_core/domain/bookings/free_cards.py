@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.bookings.card_choice import BookableCard, with_booked
-from reservation_core.domain.bookings.nouns import ChosenCard, Wanted
+from reservation_core.domain.bookings.card_choice import BookableGpu, with_booked
+from reservation_core.domain.bookings.nouns import ChosenGpu, Wanted
 from reservation_core.domain.calendar import Range
 
 
-class FreeCards:
+class FreeGpus:
     """An immutable snapshot of the calendar."""
 
-    def __init__(self, gpus: Sequence[BookableCard]) -> None:
+    def __init__(self, gpus: Sequence[BookableGpu]) -> None:
         self.cards = list(gpus)
         self._position = {gpu.gpu_id: at for at, gpu in enumerate(self.cards)}
         # A group is the GPUs of one type on one node: what a request takes of a node is from one group.
@@ -31,7 +31,7 @@ class FreeCards:
         table = np.array(busy, dtype=np.int64).reshape(-1, 3)
         self._starts, self._ends, self._of = table[:, 0], table[:, 1], table[:, 2]
 
-    def free_for(self, start: int, end: int) -> list[BookableCard]:
+    def free_for(self, start: int, end: int) -> list[BookableGpu]:
         """The GPUs that are free for all of [start, end)."""
         return [self.cards[at] for at in np.flatnonzero(self._free(start, end))]
 
@@ -52,9 +52,9 @@ class FreeCards:
             return False
         return bool(np.bincount(self._type_of_group[able]).max() >= wanted.nodes)
 
-    def booked(self, chosen: Collection[ChosenCard], start: int, end: int) -> "FreeCards":
+    def booked(self, chosen: Collection[ChosenGpu], start: int, end: int) -> "FreeGpus":
         """The calendar with `chosen` booked for [start, end)."""
-        after = object.__new__(FreeCards)
+        after = object.__new__(FreeGpus)
         after._position, after._groups, after._type_of_group = self._position, self._groups, self._type_of_group
         after._group, after._available = self._group, self._available
         positions = [self._position[gpu.gpu_id] for gpu in chosen]
@@ -74,10 +74,10 @@ class FreeCards:
         return free
 
 
-class Freed:
+class FreedTimes:
     """The times, by type and node, that became free between two snapshots of the calendar."""
 
-    def __init__(self, before: Iterable[BookableCard], after: Iterable[BookableCard]) -> None:
+    def __init__(self, before: Iterable[BookableGpu], after: Iterable[BookableGpu]) -> None:
         known = {gpu.gpu_id: gpu for gpu in before}
         self._times: dict[tuple[str, str], set[Range]] = {}
         for gpu in after:
@@ -104,7 +104,7 @@ class Freed:
 _ALWAYS: Range = (-(2**62), 2**62)
 
 
-def _same(former: BookableCard, gpu: BookableCard) -> bool:
+def _same(former: BookableGpu, gpu: BookableGpu) -> bool:
     """Whether it is the same GPU as before, and was available then."""
     return former.available and (former.gpu_type, former.node) == (gpu.gpu_type, gpu.node)
 

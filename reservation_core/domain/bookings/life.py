@@ -26,7 +26,7 @@ from reservation_core.domain.bookings.changes import (
     EndingSoon,
     GiveBack,
     GraceOver,
-    HoldCards,
+    HoldGpus,
     MovedAway,
     NoShowLooms,
     Offered,
@@ -270,7 +270,7 @@ def _serve(booking: Booking, event: Offered | Booked, now: datetime) -> Decision
     """Offer freed GPUs to a waiting booking, or confirm it at once."""
     if booking.status is not BookingStatus.WAITING or now >= booking.waits_at_most_until:
         return booking, ()
-    held = HoldCards(event.cards)
+    held = HoldGpus(event.cards)
     booking = replace(booking, wanted=replace(booking.wanted, gpu_type=event.gpu_type))
     match event:
         case Offered():
@@ -349,13 +349,13 @@ def _make_room(booking: Booking, event: MovedAway | CutShort | BeginsLater, now:
         case MovedAway():
             record = Record(BookingEventKind.MOVED, event.actor, {"why": event.why, "where": event.where})
             after = replace(booking, why=Why(BookingReason.MOVED, f"It is on {event.where} now. {event.why}"))
-            return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
+            return after, (GiveBack(now), HoldGpus(event.cards), WakePlanner(), record)
         case BeginsLater():
             times = {"starts_at": booking.span.start.isoformat(), "ends_at": event.at.isoformat()}
             record = Record(BookingEventKind.MAINTENANCE_AFFECTS, event.actor, {"why": event.why, **times})
             later = replace(booking, span=Span(event.at, booking.span.end))
             after = replace(later, why=Why(BookingReason.BOOKED, f"{_booked_reason(later).detail} {event.why}"))
-            return after, (GiveBack(now), HoldCards(event.cards), WakePlanner(), record)
+            return after, (GiveBack(now), HoldGpus(event.cards), WakePlanner(), record)
         case CutShort():
             times = {"starts_at": event.at.isoformat(), "ends_at": event.until.isoformat()}
             why = event.why if event.goes_on is None else f"{event.why} {event.goes_on}"

@@ -64,7 +64,7 @@ class Affected:
 
 
 @dataclass(frozen=True, slots=True)
-class CardPlace:
+class GpuAddress:
     """One GPU of a window."""
 
     gpu_id: int
@@ -81,7 +81,7 @@ class Window:
     user_id: int
     user: str
     status: WindowStatus
-    cards: tuple[CardPlace, ...]
+    cards: tuple[GpuAddress, ...]
     span: Span
     reason: str
     created_at: datetime
@@ -103,7 +103,7 @@ class CoveredRow:
 
 
 @dataclass(frozen=True, slots=True)
-class InTheWay:
+class OverlappedReservations:
     """Reservations that overlap a window: jobs with a planned slot, jobs with pods, and bookings."""
 
     slots: tuple[str, ...]
@@ -111,7 +111,7 @@ class InTheWay:
     bookings: tuple[str, ...]
 
 
-def in_the_way(taken: Iterable[CoveredRow]) -> InTheWay:
+def in_the_way(taken: Iterable[CoveredRow]) -> OverlappedReservations:
     """Sort the overlapped rows. Raises CalendarConflictError for another window: two can't overlap."""
     slots: set[str] = set()
     jobs: set[str] = set()
@@ -129,10 +129,10 @@ def in_the_way(taken: Iterable[CoveredRow]) -> InTheWay:
                 )
             case _:
                 assert_never(row.kind)
-    return InTheWay(tuple(sorted(slots)), tuple(sorted(jobs)), tuple(sorted(bookings)))
+    return OverlappedReservations(tuple(sorted(slots)), tuple(sorted(jobs)), tuple(sorted(bookings)))
 
 
-def fate_of_job(before: Reservation, after: Reservation) -> Affected | None:
+def job_fate(before: Reservation, after: Reservation) -> Affected | None:
     """The effect of a drain on a job; None if it has no visible one."""
     if after.status is JobStatus.ENDING and before.status is not JobStatus.ENDING:
         again = after.outcome is JobStatus.QUEUED
@@ -154,7 +154,7 @@ class WindowChange:
     gives_back: bool
 
 
-def by_the_clock(window: Window, now: datetime) -> WindowChange | None:
+def due_window_change(window: Window, now: datetime) -> WindowChange | None:
     """The due change: the window begins or ends. A window that was missed entirely only ends."""
     if window.status in FINAL_WINDOWS:
         return None
@@ -197,7 +197,7 @@ class Parts:
     after: Span | None
 
 
-def parts_of(booked: Span, window: Span) -> Parts:
+def split_booking(booked: Span, window: Span) -> Parts:
     """Split a booking at a window. Bookings have whole minutes, so the rest begins at the first whole one."""
     resumes = whole_minute(window.end)
     after = Span(max(resumes, booked.start), booked.end) if resumes < booked.end else None

@@ -73,7 +73,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenCard:
+class ChosenGpu:
     """One GPU of a booking; `rank` 0.. numbers its nodes."""
 
     gpu_id: int

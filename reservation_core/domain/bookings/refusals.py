@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.bookings.card_choice import BookableCard, choose, never_bookable
-from reservation_core.domain.bookings.nouns import FARTHEST_START, LONGEST_BOOKING, ChosenCard, Span, Wanted
+from reservation_core.domain.bookings.card_choice import BookableGpu, choose, never_bookable
+from reservation_core.domain.bookings.nouns import FARTHEST_START, LONGEST_BOOKING, ChosenGpu, Span, Wanted
 from reservation_core.domain.bookings.slot_search import nearest_slots
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import ReservationKind
@@ -137,8 +137,8 @@ def this_minute(now: datetime) -> datetime:
 
 
 def permitted(
-    judge: Judge, gpus: Collection[BookableCard], span: Span, *, keeps_start: bool = False
-) -> tuple[list[BookableCard], list[RuleBreach]]:
+    judge: Judge, gpus: Collection[BookableGpu], span: Span, *, keeps_start: bool = False
+) -> tuple[list[BookableGpu], list[RuleBreach]]:
     """The GPUs of types on which the rules allow this slot, and, if there are none, every broken rule.
 
     With several types, the rules of the type that breaks the fewest are returned.
@@ -155,7 +155,7 @@ def permitted(
 
 
 def missing_cards(
-    gpus: Collection[BookableCard], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenCard] = ()
+    gpus: Collection[BookableGpu], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenGpu] = ()
 ) -> list[RuleBreach]:
     """`no_free_gpus` if no type has enough free GPUs, whatever the rules; what never fits is left to `permitted`.
 
@@ -176,7 +176,7 @@ def no_free_gpus(wanted: Wanted) -> RuleBreach:
 
 
 def slots_near(
-    judge: Judge, gpus: Collection[BookableCard], wish: Span, broken: Sequence[RuleBreach]
+    judge: Judge, gpus: Collection[BookableGpu], wish: Span, broken: Sequence[RuleBreach]
 ) -> list[tuple[datetime, datetime]]:
     """The slots nearest to a wish that are free and allowed, for at least a minute from now.
 

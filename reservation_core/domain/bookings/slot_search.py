@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from itertools import accumulate, chain, islice
 
-from reservation_core.domain.bookings.card_choice import BookableCard, by_node
+from reservation_core.domain.bookings.card_choice import BookableGpu, by_node
 from reservation_core.domain.bookings.nouns import FreeSlot, Span, Wanted
 from reservation_core.domain.calendar import (
     Range,
@@ -24,7 +24,7 @@ NEAREST = 4
 
 
 def free_slots(
-    gpus: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
+    gpus: Iterable[BookableGpu], wanted: Wanted, length: timedelta, start: datetime, end: datetime
 ) -> list[FreeSlot]:
     """Every time in [start, end) at which the request fits, as ranges of starts, ordered by start and type."""
     slots = [
@@ -36,7 +36,7 @@ def free_slots(
 
 
 def nearest_slots(
-    gpus: Collection[BookableCard],
+    gpus: Collection[BookableGpu],
     wanted: Wanted,
     wish: Span,
     start: datetime,
@@ -76,7 +76,7 @@ def nearest_slots(
 
 
 def start_ranges(
-    gpus: Iterable[BookableCard], wanted: Wanted, length: timedelta, start: datetime, end: datetime
+    gpus: Iterable[BookableGpu], wanted: Wanted, length: timedelta, start: datetime, end: datetime
 ) -> list[tuple[str, list[Range]]]:
     """By type, the closed ranges of whole minutes at which the request can start and lie in [start, end)."""
     duration = length_micros(length)
@@ -92,7 +92,7 @@ def start_ranges(
 
 
 def free_counts(
-    gpus: Iterable[BookableCard], start: datetime, end: datetime, step: timedelta
+    gpus: Iterable[BookableGpu], start: datetime, end: datetime, step: timedelta
 ) -> dict[str, tuple[int, list[int]]]:
     """By type: how many GPUs exist, and for each step from `start` on how many are free during all of it."""
     begin, until, width = to_micros(start), to_micros(end), length_micros(step)

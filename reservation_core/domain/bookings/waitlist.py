@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.bookings.card_choice import BookableCard, choose
-from reservation_core.domain.bookings.free_cards import FreeCards, Freed
+from reservation_core.domain.bookings.card_choice import BookableGpu, choose
+from reservation_core.domain.bookings.free_cards import FreedTimes, FreeGpus
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.calendar import to_micros
 
@@ -45,13 +45,13 @@ class WaitlistPass:
     `requests` are in the order of the waitlist. A request with a turn counts as served unless it is passed over.
     """
 
-    def __init__(self, requests: Iterable[WaitingRequest], gpus: Sequence[BookableCard], now: datetime) -> None:
+    def __init__(self, requests: Iterable[WaitingRequest], gpus: Sequence[BookableGpu], now: datetime) -> None:
         self._left = list(requests)
         self._left.reverse()
         self._now = now
         self._cards = list(gpus)
         # Most passes are empty: nothing became free.
-        self._free = FreeCards(gpus if self._left else ())
+        self._free = FreeGpus(gpus if self._left else ())
         self._free_before = self._free
         self._in_vain: set[tuple[Wanted, Span]] = set()
 
@@ -61,7 +61,7 @@ class WaitlistPass:
         return not self._left
 
     @property
-    def cards(self) -> list[BookableCard]:
+    def cards(self) -> list[BookableGpu]:
         """The calendar, with the served requests booked."""
         return self._free.cards or self._cards
 
@@ -92,13 +92,13 @@ class WaitlistState:
 
     def __init__(self) -> None:
         self._known: dict[str, WaitingRequest] = {}
-        self._cards: list[BookableCard] = []
+        self._cards: list[BookableGpu] = []
 
     def begin(
-        self, requests: Sequence[WaitingRequest], gpus: Sequence[BookableCard], now: datetime, *, everybody: bool
+        self, requests: Sequence[WaitingRequest], gpus: Sequence[BookableGpu], now: datetime, *, everybody: bool
     ) -> WaitlistPass:
         """Begin a pass over the requests that may be served by now; with `everybody` over all."""
-        freed = Freed(self._cards, gpus)
+        freed = FreedTimes(self._cards, gpus)
         asked = [
             request
             for request in requests

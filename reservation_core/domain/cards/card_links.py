@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
-from reservation_core.domain.cards.card_masks import bits, pick_cards
+from reservation_core.domain.cards.card_masks import bits, pick_gpus
 from reservation_core.domain.cards.link_words import Links
 
 EXACT = 8
@@ -30,18 +30,18 @@ Quality = tuple[int, int]
 """(the weakest link, the sum of all links) within a set."""
 
 
-def best_cards(links: Links | None, free: int, gpus: int) -> int:
+def best_gpus(links: Links | None, free: int, gpus: int) -> int:
     """Pick `gpus` of the `free` GPUs; without links, or with equal ones, neighbouring indices."""
-    sets = card_sets(links)
-    return pick_cards(free, gpus) if sets is None else sets.pick(free, gpus)
+    sets = gpu_sets(links)
+    return pick_gpus(free, gpus) if sets is None else sets.pick(free, gpus)
 
 
 @lru_cache(maxsize=1024)
-def card_sets(links: Links | None) -> "CardSets | None":
+def gpu_sets(links: Links | None) -> "GpuSets | None":
     """The sets of a node's GPUs, shared by all equal nodes; None where all sets are equal."""
     if links is None or len({link for one, row in enumerate(links) for link in row[:one]}) < 2:
         return None
-    return CardSets(links)
+    return GpuSets(links)
 
 
 def quality_alike(links: Links | None, gpus: int) -> Quality:
@@ -70,7 +70,7 @@ def links_between(links: Links | None, indices: Sequence[int], numbers: Sequence
     )
 
 
-class CardSets:
+class GpuSets:
     """Sets of the GPUs of one topology, ranked; remembers its results."""
 
     def __init__(self, links: Links) -> None:
@@ -137,7 +137,7 @@ class CardSets:
         seeds = sorted(positions, key=lambda one: (-together[one], one))
         # Of equally linked GPUs take some from each end: groups are mostly neighbours.
         seeds = seeds[: _SEEDS // 2] + seeds[-_SEEDS // 2 :]
-        grown = {self._grow(seed, positions, gpus) for seed in seeds} | {pick_cards(free, gpus)}
+        grown = {self._grow(seed, positions, gpus) for seed in seeds} | {pick_gpus(free, gpus)}
         rated = {cards: self.quality(cards) for cards in grown}
         quality = max(rated.values())
         best = [cards for cards in grown if rated[cards] == quality]

@@ -13,7 +13,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 @lru_cache(maxsize=65_536)
-def pick_cards(free: int, gpus: int) -> int:
+def pick_gpus(free: int, gpus: int) -> int:
     """Pick `gpus` of the `free` GPUs (bit masks): neighbours if possible, from the shortest run that is long enough.
 
     Without such a run the longest runs come first, so that the set has as few pieces as possible.

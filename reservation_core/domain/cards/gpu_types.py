@@ -83,7 +83,7 @@ def normalised_gpu_type(name: str) -> str:
     return _slug(_VENDOR.sub(" ", name.lower())) or _slug(name) or UNKNOWN
 
 
-class TypeWords:
+class TypeNames:
     """Names of types: the administrators' for a product (in any spelling that labels allow), else our own."""
 
     def __init__(self, words: Mapping[str, str]) -> None:
@@ -94,7 +94,7 @@ class TypeWords:
         return self._words.get(_as_label(product)) or normalised_gpu_type(product)
 
 
-OUR_WORDS = TypeWords({})
+DEFAULT_NAMES = TypeNames({})
 
 
 def _as_label(product: str) -> str:

@@ -41,7 +41,7 @@ def read_links(text: str) -> Links:
     return _read_matrix(rows) if any(SELF in row for row in rows) else _read_groups(rows)
 
 
-def written_links(links: Links) -> str:
+def format_links(links: Links) -> str:
     """The matrix as text, which `read_links` reads back; equal links give equal text."""
     return ";".join(" ".join(map(link_word, row)) for row in links)
 

@@ -40,7 +40,7 @@ class RetentionRules:
 
 
 @dataclass(frozen=True, slots=True)
-class StillNeeded:
+class HistoryReaders:
     """Readers of old history; None where there are none.
 
     The longest cooldown between bookings, and fair shares with their half-life, counted until a time.
@@ -67,7 +67,7 @@ def older_than(now: datetime, keep: timedelta | None) -> datetime | None:
     return None if keep is None else now - keep
 
 
-def ledger_older_than(now: datetime, keep: timedelta | None, needed: StillNeeded) -> datetime | None:
+def ledger_older_than(now: datetime, keep: timedelta | None, needed: HistoryReaders) -> datetime | None:
     """The same for the ledger and its reservations, which quotas, cooldowns and fair shares read."""
     if keep is None:
         return None
@@ -82,7 +82,7 @@ def ledger_older_than(now: datetime, keep: timedelta | None, needed: StillNeeded
     return before if given_up else min(before, needed.counted_until)
 
 
-def jobs_older_than(now: datetime, rules: RetentionRules, needed: StillNeeded) -> datetime | None:
+def jobs_older_than(now: datetime, rules: RetentionRules, needed: HistoryReaders) -> datetime | None:
     """The same for reservations: one stays as long as its rows in the ledger."""
     jobs = ledger_older_than(now, rules.jobs, needed)
     allocations = ledger_older_than(now, rules.allocations, needed)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reservation_core.domain.changes import Adopted, Decision, HeldCard, Record, ReleaseGpus, TakeGpus, WakePlanner
+from reservation_core.domain.changes import Adopted, Decision, HeldGpu, Record, ReleaseGpus, TakeGpus, WakePlanner
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodStatus, Reason, ReasonCode, Reservation
 
@@ -68,7 +68,7 @@ def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted 
             )
         if holding.pods != reservation.nodes or holding.ends_at <= holding.starts_at:
             return Unadoptable("What a pod says of its attempt does not fit its job.")
-        gpus += [HeldCard(holding.node, index, rank) for index in sorted(holding.gpu_indices)]
+        gpus += [HeldGpu(holding.node, index, rank) for index in sorted(holding.gpu_indices)]
         ends.append(holding.ends_at)
     if len({gpu.node for gpu in gpus}) != reservation.nodes:
         return Unadoptable("Its pods are not on different nodes.")

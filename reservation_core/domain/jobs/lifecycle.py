@@ -26,13 +26,13 @@ from reservation_core.domain.changes import (
     ExtendRequested,
     MoveDeadline,
     NodeFenced,
-    PlanAnew,
     PodsFinished,
     PodsGone,
     PodsLost,
     PodsRunning,
     Record,
     ReleaseGpus,
+    Replan,
     SetRangeEnd,
     StartDelayed,
     StartFailed,
@@ -343,7 +343,7 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> Decision:
         )
     record = Record(JobEventKind.EXTENDED, event.actor, {"by_s": int(event.by.total_seconds())})
     if reservation.status is JobStatus.QUEUED or will_requeue:
-        return replace(reservation, duration=duration), (PlanAnew(), WakePlanner(), record)
+        return replace(reservation, duration=duration), (Replan(), WakePlanner(), record)
     range_end = None if reservation.range_end is None else reservation.range_end + event.by
     ends_at = None if reservation.ends_at is None else reservation.ends_at + event.by
     reason = reservation.reason

@@ -24,10 +24,10 @@ from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, Po
 LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."
 
 
-def told_whole(status: PodStatus) -> list[PodStatus]:
+def split_observation(status: PodStatus) -> list[PodStatus]:
     """Split a short pod's observation: it may be seen only when finished or gone, and it ran before that."""
     if status.phase is PodPhase.GONE and status.exit_code is not None:
-        return [*told_whole(replace(status, phase=PodPhase.FINISHED)), status]
+        return [*split_observation(replace(status, phase=PodPhase.FINISHED)), status]
     failed_to_start = status.reason is not None and status.reason.code is ReasonCode.START_FAILED
     if status.phase is not PodPhase.FINISHED or status.started_at is None or failed_to_start:
         return [status]
@@ -35,7 +35,7 @@ def told_whole(status: PodStatus) -> list[PodStatus]:
     return [running, status]
 
 
-def needs_look(row: Reservation, status: PodStatus) -> bool:
+def needs_all_pods(row: Reservation, status: PodStatus) -> bool:
     """Whether `event_of` needs all pods of this reservation."""
     match status.phase:
         case PodPhase.PENDING:
@@ -54,7 +54,7 @@ def needs_look(row: Reservation, status: PodStatus) -> bool:
 def event_of(
     row: Reservation, status: PodStatus, pods: Sequence[PodStatus], now: datetime, max_starts: int
 ) -> Event | None:
-    """The event that an observation means, if any. `pods` are the reservation's, where `needs_look` requires them.
+    """The event that an observation means, if any. `pods` are the reservation's, where `needs_all_pods` requires them.
 
     A `GONE` pod was searched for under the pod lock, so that no create was in flight.
     """

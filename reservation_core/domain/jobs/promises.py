@@ -12,7 +12,7 @@ SLACK = timedelta(seconds=2)
 PODS_SLACK = timedelta(seconds=5)
 """Pods that begin this long after the promised start, on GPUs given in time, are in time."""
 
-GIVEN_LATE = "Nothing planned when its time came, so it got its GPUs late."
+ALLOCATED_LATE = "Nothing planned when its time came, so it got its GPUs late."
 RAN_LATE = "It had its GPUs in time, but its pods began to run late."
 NEVER_STARTED = "It had not started when it stopped waiting."
 
@@ -28,7 +28,7 @@ class WaitEnd:
     started: bool
 
 
-def wait_end(change: DecidedChange) -> WaitEnd | None:
+def end_of_wait(change: DecidedChange) -> WaitEnd | None:
     """The end of a job's wait, if the change is one: the job runs, or ended without running."""
     before, after = change.before, change.after
     if before.status not in _BEFORE_RUNNING or after.status in _BEFORE_RUNNING:

@@ -8,7 +8,7 @@ _LONGEST = timedelta(minutes=15)
 
 
 @dataclass(slots=True)
-class AskedAgain:
+class RepeatedEndRequests:
     """The requests made so far. A node that is silent for days does not get one every second.
 
     Long-running processes keep it in memory; a process that runs once asks for all.

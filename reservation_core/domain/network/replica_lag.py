@@ -61,7 +61,7 @@ class ReplicationLag:
         self._shown = 0
         self._history: tuple[int, str] | None = None
 
-    def primary_seen(self, primary: ServerProgress, at: float) -> None:
+    def note_primary(self, primary: ServerProgress, at: float) -> None:
         """Note the primary's position at `at`."""
         if (primary.system, primary.timeline) != self._history:
             # Positions of another history can't be compared.
@@ -75,7 +75,7 @@ class ReplicationLag:
         if len(self._marks) < _MOST_MARKS:
             self._marks.append((at, primary.position))
 
-    def replica_seen(self, position: int) -> None:
+    def note_replica(self, position: int) -> None:
         """Note the replica's position, of the same history."""
         self._shown = max(self._shown, position)
         while self._marks and self._marks[0][1] <= position:

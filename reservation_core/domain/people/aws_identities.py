@@ -2,7 +2,7 @@
 
 import re
 
-from reservation_core.domain.errors import NotLetInError, ProofRefusedError
+from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
 from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
 
 _ARN = re.compile(r"arn:aws(?:-[a-z-]{1,20})?:(?P<service>iam|sts)::(?P<account>[0-9]{12}):(?P<what>[!-~]{1,1024})")
@@ -11,7 +11,7 @@ _ARN = re.compile(r"arn:aws(?:-[a-z-]{1,20})?:(?P<service>iam|sts)::(?P<account>
 def aws_identity(account: str, arn: str) -> ProvedIdentity:
     """Attributes for rules: `account`, and `iam_user`, or `iam_role` and `session`.
 
-    Raises NotLetInError for an account's root and for federated users, ProofRefusedError for a malformed answer.
+    Raises SignInRefusedError for an account's root and for federated users, ProofRefusedError for a malformed answer.
     """
     parts = _ARN.fullmatch(arn)
     if parts is None or parts["account"] != account:
@@ -22,5 +22,5 @@ def aws_identity(account: str, arn: str) -> ProvedIdentity:
         case "sts", ["assumed-role", role, session] if role and session:
             attributes = {"iam_role": (role,), "session": (session,)}
         case _:
-            raise NotLetInError(f"{arn} is neither an IAM user nor a role. Sign in as one of these.")
+            raise SignInRefusedError(f"{arn} is neither an IAM user nor a role. Sign in as one of these.")
     return ProvedIdentity(SignInMethod.AWS, arn, {"account": (account,), **attributes})

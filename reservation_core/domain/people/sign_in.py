@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reservation_core.domain.errors import NotLetInError
+from reservation_core.domain.errors import SignInRefusedError
 from reservation_core.domain.model import Role
 from reservation_core.domain.user_names import USER_NAME
 
@@ -90,7 +90,7 @@ class SignInRule:
 
 
 @dataclass(frozen=True, slots=True)
-class LetIn:
+class LocalUser:
     """The result of the first matching rule."""
 
     user: str
@@ -98,19 +98,19 @@ class LetIn:
     create: bool
 
 
-def let_in(rules: Sequence[SignInRule], identity: ProvedIdentity) -> LetIn:
-    """Find the local user of an identity. Raises NotLetInError, which says what to ask an administrator for."""
+def let_in(rules: Sequence[SignInRule], identity: ProvedIdentity) -> LocalUser:
+    """Find the local user of an identity. Raises SignInRefusedError, which says what to ask an administrator for."""
     for rule in rules:
         user = rule.user_of(identity)
         if user is None:
             continue
         if not _USER.fullmatch(user):
-            raise NotLetInError(
+            raise SignInRefusedError(
                 f"{identity.name} is known, but makes no name that a user here can have. Ask an administrator for a"
                 f" sign-in rule ([[{identity.method}]]) that names your user."
             )
-        return LetIn(user, rule.role, rule.create)
-    raise NotLetInError(
+        return LocalUser(user, rule.role, rule.create)
+    raise SignInRefusedError(
         f"{identity.name} is known, but no sign-in rule lets it in. Ask an administrator to add a rule"
         f" ([[{identity.method}]]) for it, or for a token."
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.policy.rule_words import said_moment
+from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.policy.rules import RuleBreach
 
 MICROS_AN_HOUR = 3_600_000_000
@@ -55,11 +55,11 @@ def refused(line: Sequence[Budget], asked_us: int, now: datetime) -> RuleBreach 
         if budget.until is not None and now >= budget.until:
             return RuleBreach(
                 OVER,
-                f"The budget of token {budget.token_id} ended at {said_moment(budget.until)}: nothing more can be"
+                f"The budget of token {budget.token_id} ended at {moment_text(budget.until)}: nothing more can be"
                 " submitted, booked or extended with it. Use another token, or ask whoever made this one for another.",
             )
         if asked_us > budget.left_us:
-            until = "" if budget.until is None else f" until {said_moment(budget.until)}"
+            until = "" if budget.until is None else f" until {moment_text(budget.until)}"
             return RuleBreach(
                 SPENT,
                 f"This asks for {_round_up(asked_us)} GPU-hours, and the budget of token {budget.token_id} has"
@@ -78,7 +78,7 @@ def passed_on(maker: Budget | None, token_id: str, hours: float, until: datetime
         until = maker.until
     if until is not None and not now < until <= now + FARTHEST_UNTIL:
         raise ForbiddenError(
-            f"`budget.until` is {said_moment(until)}: it must be in the future, and at most {FARTHEST_UNTIL.days} days"
+            f"`budget.until` is {moment_text(until)}: it must be in the future, and at most {FARTHEST_UNTIL.days} days"
             " from now. Give another time, or leave it out."
         )
     budget = Budget(token_id, max(1, round(hours * MICROS_AN_HOUR)), until)
@@ -86,7 +86,7 @@ def passed_on(maker: Budget | None, token_id: str, hours: float, until: datetime
         return budget
     later = maker.until is not None and (until is None or until > maker.until)
     if later or budget.gpu_us > maker.gpu_us:
-        end = "" if maker.until is None else f" until {said_moment(maker.until)}"
+        end = "" if maker.until is None else f" until {moment_text(maker.until)}"
         raise ForbiddenError(
             f"The token that you use has a budget of {_round_down(maker.gpu_us)} GPU-hours{end}, and none that is made"
             " with it gets more. Ask for as much or less."

@@ -22,7 +22,7 @@ _MOST_WRITTEN = 256 * 1024
 _MOST_NAMED = 8
 
 
-def put_on(changes: PodChanges, nodes: Sequence[str], booking: str) -> str | None:
+def restrict_to_nodes(changes: PodChanges, nodes: Sequence[str], booking: str) -> str | None:
     """Let the pod onto these nodes only (at least one). Returns why that is impossible; then nothing is changed.
 
     `booking` is its name in reasons, such as `booking bkg-1`.

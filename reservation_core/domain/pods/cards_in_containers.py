@@ -16,7 +16,7 @@ NO_CARDS: Final = "void"
 """The value with which the runtime gives no GPU, whatever the image says."""
 
 
-def counted_anew(devices: str) -> str:
+def renumbered_devices(devices: str) -> str:
     """The CUDA_VISIBLE_DEVICES of a container that was given only these GPUs: `3,1` becomes `1,0`; UUIDs stay."""
     named = devices.split(",")
     if not _are_indices(named):
@@ -29,7 +29,7 @@ def cuda_devices(container: Mapping[str, Any], devices: str) -> str:
     """The CUDA_VISIBLE_DEVICES with which a container uses the node's GPUs `devices`."""
     given = _values_of(container, NVIDIA_VISIBLE_DEVICES)
     only_these = bool(devices) and bool(given) and all(value == devices for value in given)
-    return counted_anew(devices) if only_these and not _is_privileged(container) else devices
+    return renumbered_devices(devices) if only_these and not _is_privileged(container) else devices
 
 
 def node_devices(container: Mapping[str, Any]) -> list[str | None]:

@@ -14,7 +14,7 @@ from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.domain.plan import Asker
 from reservation_core.domain.policy.limits import Policy, RuleName, Scope
 from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
-from reservation_core.domain.policy.rule_words import counted, of_scope, said_hours
+from reservation_core.domain.policy.rule_words import counted, hours_text, scope_text
 from reservation_core.domain.policy.rules import Holding
 
 _HOUR = length_micros(timedelta(hours=1))
@@ -224,11 +224,11 @@ def _is_of(claim: QuotaClaim, key: _Key) -> bool:
 
 def _explain(bound: _Bound, gpus: int, start: int, length: int) -> str:
     most = bound.meter.most(start, start + length)
-    scope = of_scope(bound.scope)
+    scope = scope_text(bound.scope)
     if bound.key.at_once:
         beside = f" while {most} are held at that time" if most else ""
         return f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {bound.limit} at once are allowed ({scope})."
     asked, used, limit = (
-        said_hours(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)
+        hours_text(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)
     )
     return f"{asked} GPU-hours are asked for in a week where {used} are taken; {limit} are allowed ({scope})."

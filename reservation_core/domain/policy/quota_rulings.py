@@ -36,7 +36,7 @@ def spent(user: str, project: str | None, gpu_type: str, time: timedelta, since:
     return Holding("", ReservationKind.JOB, user, project, gpu_type, gpus, since, since + time / gpus)
 
 
-class Ruling:
+class QuotaRuling:
     """The quotas' decisions on starts and slots in order; what was allowed counts for the next."""
 
     def __init__(self, policy: Policy, names: Mapping[int, str], holdings: Sequence[Holding]) -> None:

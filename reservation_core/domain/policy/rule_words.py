@@ -7,7 +7,7 @@ from reservation_core.domain.policy.limits import Scope
 _HOUR = timedelta(hours=1)
 
 
-def of_scope(scope: Scope) -> str:
+def scope_text(scope: Scope) -> str:
     """The scope of a limit, in a message."""
     owner = (
         f"user {scope.user}" if scope.user is not None else f"project {scope.project}" if scope.project else "everybody"
@@ -15,17 +15,17 @@ def of_scope(scope: Scope) -> str:
     return owner if scope.gpu_type is None else f"{owner}, {scope.gpu_type}"
 
 
-def said_moment(moment: datetime) -> str:
+def moment_text(moment: datetime) -> str:
     """A time to the minute, in UTC."""
     return f"{moment:%Y-%m-%dT%H:%MZ}"
 
 
-def said_hours(time: timedelta) -> str:
+def hours_text(time: timedelta) -> str:
     """A length in hours, to the hundredth."""
     return f"{time / _HOUR:.2f}".rstrip("0").rstrip(".")
 
 
-def said_length(length: timedelta) -> str:
+def length_text(length: timedelta) -> str:
     """A length in its largest whole unit."""
     seconds = int(length.total_seconds())
     for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):

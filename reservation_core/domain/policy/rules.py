@@ -23,7 +23,7 @@ from reservation_core.domain.policy.quota_windows import (
     weeks_of,
     whole_minute,
 )
-from reservation_core.domain.policy.rule_words import counted, of_scope, said_hours, said_length, said_moment
+from reservation_core.domain.policy.rule_words import counted, hours_text, length_text, moment_text, scope_text
 
 _HOUR = timedelta(hours=1)
 _TRIES = 1000
@@ -259,10 +259,10 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
         advice = f"Ask for at most {counted(limit, 'GPU')}"
     else:
         fewer = f", or ask for at most {counted(limit - most, 'GPU')}" if most < limit else ""
-        advice = f"Start at {said_moment(at)}{fewer}"
+        advice = f"Start at {moment_text(at)}{fewer}"
     return RuleBreach(
         RuleName.MAX_GPUS.value,
-        f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({of_scope(scope)}). "
+        f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({scope_text(scope)}). "
         f"{advice}.",
         at,
     )
@@ -293,11 +293,11 @@ def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | Non
         if used + more <= allowed:
             continue
         at = earliest_in_weeks(held, q.request.gpus, allowed, q.start, q.request.duration)
-        advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {said_moment(at)}"
+        advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {moment_text(at)}"
         return RuleBreach(
             RuleName.MAX_GPU_HOURS_PER_WEEK.value,
-            f"{said_hours(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC), where "
-            f"{said_hours(used)} are taken; {limit:g} are allowed ({of_scope(scope)}). {advice}.",
+            f"{hours_text(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC), where "
+            f"{hours_text(used)} are taken; {limit:g} are allowed ({scope_text(scope)}). {advice}.",
             at,
         )
     return None
@@ -308,7 +308,8 @@ def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | 
         return None
     return RuleBreach(
         RuleName.MAX_DURATION.value,
-        f"Asked for: {said_length(q.request.duration)}; at most {said_length(limit)} are allowed ({of_scope(scope)}). "
+        f"Asked for: {length_text(q.request.duration)}; "
+        f"at most {length_text(limit)} are allowed ({scope_text(scope)}). "
         "Ask for less time.",
     )
 
@@ -319,8 +320,8 @@ def _max_advance(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | N
     ask_from = q.start - limit
     return RuleBreach(
         RuleName.MAX_ADVANCE.value,
-        f"A booking may start at most {said_length(limit)} from now ({of_scope(scope)}): "
-        f"not after {said_moment(q.now + limit)}. Start earlier, or ask again from {said_moment(ask_from)} on.",
+        f"A booking may start at most {length_text(limit)} from now ({scope_text(scope)}): "
+        f"not after {moment_text(q.now + limit)}. Start earlier, or ask again from {moment_text(ask_from)} on.",
         ask_from=ask_from,
     )
 
@@ -331,8 +332,8 @@ def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | No
     at = whole_minute(q.now + limit)
     return RuleBreach(
         RuleName.MIN_NOTICE.value,
-        f"A booking must be made {said_length(limit)} before its start ({of_scope(scope)}). "
-        f"Start at {said_moment(at)} or later.",
+        f"A booking must be made {length_text(limit)} before its start ({scope_text(scope)}). "
+        f"Start at {moment_text(at)} or later.",
         at,
     )
 
@@ -343,10 +344,11 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | N
         return None
     over = sorted(booking.end for booking in open_bookings)
     ask_from = max(over[len(over) - limit], q.now) if limit else None
-    advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {said_moment(ask_from)} on"
+    advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {moment_text(ask_from)} on"
     return RuleBreach(
         RuleName.MAX_OPEN_BOOKINGS.value,
-        f"{len(open_bookings)} bookings are open; at most {limit} at a time are allowed ({of_scope(scope)}). {advice}.",
+        f"{len(open_bookings)} bookings are open; "
+        f"at most {limit} at a time are allowed ({scope_text(scope)}). {advice}.",
         ask_from=ask_from,
     )
 
@@ -369,8 +371,8 @@ def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None
         return None
     return RuleBreach(
         RuleName.COOLDOWN.value,
-        f"{said_length(limit)} must lie between your bookings of this type ({of_scope(scope)}). "
-        f"Start at {said_moment(at)}, or change the other booking.",
+        f"{length_text(limit)} must lie between your bookings of this type ({scope_text(scope)}). "
+        f"Start at {moment_text(at)}, or change the other booking.",
         at,
     )
 
@@ -380,7 +382,7 @@ def _priority(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
         return None
     return RuleBreach(
         RuleName.PRIORITY.value,
-        f"Priority {q.request.priority} is asked for; at most {limit} is allowed ({of_scope(scope)}). Lower it.",
+        f"Priority {q.request.priority} is asked for; at most {limit} is allowed ({scope_text(scope)}). Lower it.",
     )
 
 

@@ -8,9 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from reservation_core.domain.calendar import FOREVER, OVERRUN, GpuCalendar, Range, Row
-from reservation_core.domain.cards.card_links import CardSets
-from reservation_core.domain.cards.card_masks import pick_cards
-from reservation_core.domain.pools.pool import PoolCard
+from reservation_core.domain.cards.card_links import GpuSets
+from reservation_core.domain.cards.card_masks import pick_gpus
+from reservation_core.domain.pools.pool import PoolGpu
 
 
 class Timeline:
@@ -18,7 +18,7 @@ class Timeline:
 
     __slots__ = ("masks", "times")
 
-    def __init__(self, gpus: Iterable[PoolCard], now: int, without: str | None = None) -> None:
+    def __init__(self, gpus: Iterable[PoolGpu], now: int, without: str | None = None) -> None:
         """Read the calendars of these GPUs, `without` the rows of one reservation."""
         changes: dict[int, int] = {}
         mask = 0
@@ -122,7 +122,7 @@ class Timeline:
             self.masks.insert(index, self.masks[index - 1])
         return index
 
-    def pick(self, gpus: int, start: int, end: int, sets: CardSets | None = None) -> int:
+    def pick(self, gpus: int, start: int, end: int, sets: GpuSets | None = None) -> int:
         """Choose GPUs for [start, end), as a mask: those whose remaining free time is of least use to others.
 
         First those that are not free for long afterwards, then those that have not been free for long before. With
@@ -147,7 +147,7 @@ class Timeline:
                     able ^= leaving
                 else:
                     able = leaving
-        picked |= pick_cards(able, gpus - picked.bit_count())
+        picked |= pick_gpus(able, gpus - picked.bit_count())
         return picked if sets is None else sets.pick(free, gpus, picked)
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 
 from reservation_core.domain.calendar import GpuCalendar, Range, Row, earliest_start, is_free_during, node_windows
-from reservation_core.domain.cards.card_links import CardSets, Quality, card_sets, links_between, quality_alike
-from reservation_core.domain.cards.card_masks import bits, pick_cards
+from reservation_core.domain.cards.card_links import GpuSets, Quality, gpu_sets, links_between, quality_alike
+from reservation_core.domain.cards.card_masks import bits, pick_gpus
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Gpu
@@ -27,7 +27,7 @@ _COMPARED = 16
 """Of how many nodes that are equal to the policy the best-linked one is searched."""
 
 
-class PoolCard:
+class PoolGpu:
     """One usable GPU in a pool: its bit on its node, its calendar, and its placement at rank 0."""
 
     __slots__ = ("bit", "calendar", "placed")
@@ -43,7 +43,7 @@ class PoolCard:
         return placed if rank == 0 else PlacedGpu(placed.gpu_id, placed.node, placed.index, rank)
 
 
-class NodeCards:
+class NodeGpus:
     """The usable GPUs of one type on one node, and which of them are free now.
 
     `upcoming` holds, for GPUs that are free now and promised later, their bit and that start; `near` the waiting jobs
@@ -64,8 +64,8 @@ class NodeCards:
             numbers.append(number)
         self.position = position
         self.links = links_between(links, [gpu.index for gpu in gpus], numbers)
-        self.sets: CardSets | None = card_sets(self.links)
-        self.cards = [PoolCard(gpu, 1 << number, calendars[gpu.id]) for gpu, number in zip(gpus, numbers, strict=True)]
+        self.sets: GpuSets | None = gpu_sets(self.links)
+        self.cards = [PoolGpu(gpu, 1 << number, calendars[gpu.id]) for gpu, number in zip(gpus, numbers, strict=True)]
         self.by_bit = {card.bit: card for card in self.cards}
         self.free = 0
         self.upcoming: list[tuple[int, int]] = []
@@ -76,7 +76,7 @@ class NodeCards:
         if self.sets is not None:
             return self.sets.pick(free, gpus, preferred)
         preferred &= free
-        return pick_cards(preferred if preferred.bit_count() >= gpus else free, gpus)
+        return pick_gpus(preferred if preferred.bit_count() >= gpus else free, gpus)
 
     def quality(self, free: int, gpus: int) -> Quality:
         """How well the best `gpus` of these free GPUs are linked."""
@@ -105,7 +105,7 @@ class Avoided:
 
 NOTHING = Avoided()
 
-Spots = list[tuple[NodeCards, int]]
+Spots = list[tuple[NodeGpus, int]]
 """A choice: for each node, in the order of ranks, the mask of its GPUs."""
 
 Cost = tuple[float, int]
@@ -138,7 +138,7 @@ class Pool:
         self._slots = slots
         links = links or {}
         self.nodes = [
-            NodeCards(position, gpus, calendars, links.get(gpus[0].node)) for position, gpus in enumerate(nodes)
+            NodeGpus(position, gpus, calendars, links.get(gpus[0].node)) for position, gpus in enumerate(nodes)
         ]
         # Whether it matters which of several nodes, or which of a node's GPUs, are taken.
         self._uneven = (
@@ -163,7 +163,7 @@ class Pool:
                 self._refresh_node(self.nodes[position], now)
             self.stale.clear()
 
-    def _refresh_node(self, node: NodeCards, now: int) -> None:
+    def _refresh_node(self, node: NodeGpus, now: int) -> None:
         free = 0
         upcoming: list[tuple[int, int]] = []
         near: set[str] = set()
@@ -190,7 +190,7 @@ class Pool:
         self.overrun = self.overrun | place if overrun else self.overrun & ~place
         self._set_free(node, free)
 
-    def _set_near(self, node: NodeCards, near: set[str]) -> None:
+    def _set_near(self, node: NodeGpus, near: set[str]) -> None:
         for reservation_id in node.near:
             self.near[reservation_id] -= 1
             if not self.near[reservation_id]:
@@ -198,7 +198,7 @@ class Pool:
         self.near.update(near)
         node.near = list(near)
 
-    def _set_free(self, node: NodeCards, free: int) -> None:
+    def _set_free(self, node: NodeGpus, free: int) -> None:
         before, after = node.free.bit_count(), free.bit_count()
         node.free = free
         if before != after:
@@ -275,7 +275,7 @@ class Pool:
                     return (cost, left), spots
         return None
 
-    def _in_order(self, members: int, gpus: int) -> Iterator[NodeCards]:
+    def _in_order(self, members: int, gpus: int) -> Iterator[NodeGpus]:
         """These nodes; of the first few the best-linked ones go first."""
         nodes = (self.nodes[place.bit_length() - 1] for place in bits(members))
         if gpus > 1 and self._uneven:
@@ -339,7 +339,7 @@ class Pool:
         return answer
 
 
-def write_row(spots: Sequence[tuple[NodeCards, int]], row: Row) -> tuple[PlacedGpu, ...]:
+def write_row(spots: Sequence[tuple[NodeGpus, int]], row: Row) -> tuple[PlacedGpu, ...]:
     """Add a row to the calendars of these GPUs; returns them in the order of rank and index."""
     placed: list[PlacedGpu] = []
     for rank, (node, mask) in enumerate(spots):
@@ -350,7 +350,7 @@ def write_row(spots: Sequence[tuple[NodeCards, int]], row: Row) -> tuple[PlacedG
     return tuple(placed)
 
 
-def _pick_limited(node: NodeCards, gpus: int, end: int, shadow: Shadow | None) -> int:
+def _pick_limited(node: NodeGpus, gpus: int, end: int, shadow: Shadow | None) -> int:
     """Choose GPUs on a node where some are promised later; 0 if too few are free until `end`."""
     free = node.free
     promised = 0

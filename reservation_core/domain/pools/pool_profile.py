@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from reservation_core.domain.calendar import FOREVER, Range
 from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.pools.node_timeline import Timeline
-from reservation_core.domain.pools.pool import NodeCards, Pool
+from reservation_core.domain.pools.pool import NodeGpus, Pool
 
 _KEPT = 3
 """How many windows of a node the arrays hold; the last one stands for all after it, too."""
@@ -76,7 +76,7 @@ class Fit:
     """A place: the GPUs of each node, from `start` on."""
 
     start: int
-    spots: tuple[tuple[NodeCards, int], ...]
+    spots: tuple[tuple[NodeGpus, int], ...]
 
 
 class PoolProfile:
@@ -113,7 +113,7 @@ class PoolProfile:
         """When a node's GPUs would be free without this reservation."""
         return Timeline(self.nodes[position].cards, now, reservation_id)
 
-    def take(self, spots: Sequence[tuple[NodeCards, int]], start: int, end: int) -> None:
+    def take(self, spots: Sequence[tuple[NodeGpus, int]], start: int, end: int) -> None:
         """Note that these GPUs are taken for [start, end), which their calendars say already."""
         for node, mask in spots:
             position = node.position

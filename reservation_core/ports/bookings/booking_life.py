@@ -7,7 +7,7 @@ from reservation_core.domain.model import BookingStatus
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOver:
+class OrphanedJob:
     """A job that waits or runs in a finished booking."""
 
     job_id: str

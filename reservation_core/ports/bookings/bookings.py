@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from reservation_core.domain.bookings.nouns import Booking, ChosenCard, Span
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span
 from reservation_core.domain.model import BookingStatus, ReservationKind
 
 
@@ -23,7 +23,7 @@ class NewBooking:
     """A new booking: its own `cards` are empty, `chosen` are to be stored (none on the waitlist)."""
 
     booking: Booking
-    chosen: tuple[ChosenCard, ...]
+    chosen: tuple[ChosenGpu, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ChangedBooking:
 
     before: Booking
     after: Booking
-    chosen: tuple[ChosenCard, ...]
+    chosen: tuple[ChosenGpu, ...]
     keeps_cards: bool
 
 

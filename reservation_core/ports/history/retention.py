@@ -23,5 +23,5 @@ class RowRemoval:
     goes_on_after: int | None = None
 
 
-class LockNotHadError(Exception):
+class LockTimeoutError(Exception):
     """A table is in use for longer than others may wait, or not chained yet. Nothing was done; try again."""

@@ -15,7 +15,7 @@ Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError | Unkn
 """Why a submission was refused: its booking can't be used, or its owner is not in its project or is disabled."""
 
 
-class UnknownCardError(Exception):
+class UnknownGpuError(Exception):
     """A change takes a GPU that the inventory lacks; nothing of its transaction happened."""
 
 

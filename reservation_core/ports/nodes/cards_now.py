@@ -7,7 +7,7 @@ from reservation_core.domain.model import GpuState, ReservationKind
 
 
 @dataclass(frozen=True, slots=True)
-class CardHold:
+class GpuHold:
     """A reservation that has a GPU in [starts_at, ends_at), or longer while its pod exists."""
 
     id: str
@@ -19,7 +19,7 @@ class CardHold:
 
 
 @dataclass(frozen=True, slots=True)
-class CardNow:
+class GpuNow:
     """One GPU. `follower` has it next, if that is soon."""
 
     node: str
@@ -28,8 +28,8 @@ class CardNow:
     gpu_type: str
     memory_bytes: int | None
     state: GpuState
-    holder: CardHold | None
-    follower: CardHold | None
+    holder: GpuHold | None
+    follower: GpuHold | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +42,5 @@ class NodeNow:
     name: str
     available: bool
     detail: str | None
-    cards: tuple[CardNow, ...]
+    cards: tuple[GpuNow, ...]
     source: str = field(default="", repr=False, compare=False)

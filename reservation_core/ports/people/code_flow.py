@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PendingSignIn:
     """Where the browser is sent, and the values to check when it returns."""
 
     url: str
@@ -17,10 +17,10 @@ class Begun:
 class CodeFlow(Protocol):
     """The authorization code flow with PKCE (RFC 6749, 7636; OpenID Connect Core 3.1)."""
 
-    async def begin(self) -> Begun:
+    async def begin(self) -> PendingSignIn:
         """Raises ProofUnavailableError."""
 
-    async def finish(self, code: str, begun: Begun) -> str:
+    async def finish(self, code: str, begun: PendingSignIn) -> str:
         """The ID token for a code, with the expected nonce; its claims are not checked yet.
 
         Raises ProofRefusedError, ProofUnavailableError.

@@ -12,18 +12,18 @@ Preferences = dict[NoticeKind, frozenset[NoticeChannel]]
 
 
 @dataclass(frozen=True, slots=True)
-class SaidPreferences:
+class StoredPreferences:
     """A user's preferences, with every kind, and their version, which each change increments."""
 
     kinds: Preferences
     version: int
 
 
-class NotTakenError(Exception):
+class NotDeliveredError(Exception):
     """A notification could not be delivered now, but may be later. The text is shown to the target's owner."""
 
 
-class NeverTakenError(Exception):
+class UndeliverableError(Exception):
     """A notification can never be delivered there. The text is shown to the target's owner."""
 
 
@@ -79,7 +79,7 @@ class NoticeSender(Protocol):
     """Delivers notifications by one channel."""
 
     async def send(self, to: Destination, notice: Notice) -> None:
-        """Deliver once; returns when the receiver has accepted it. Raises NotTakenError, NeverTakenError."""
+        """Deliver once; returns when the receiver has accepted it. Raises NotDeliveredError, UndeliverableError."""
 
 
 NoticeSenders = Mapping[NoticeChannel, NoticeSender]

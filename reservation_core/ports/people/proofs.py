@@ -28,4 +28,4 @@ class ProofChecker(Protocol):
     """Checks proofs, by asking their issuer if necessary."""
 
     async def check(self, proof: AnyProof) -> CheckedProof:
-        """Raises ProofRefusedError, ProofUnavailableError, and NotLetInError where such proofs are not accepted."""
+        """Raises ProofRefusedError, ProofUnavailableError, and SignInRefusedError where proofs are not accepted."""

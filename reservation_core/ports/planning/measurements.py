@@ -7,7 +7,7 @@ from reservation_core.domain.model import JobStatus, ReservationKind
 
 
 @dataclass(frozen=True, slots=True)
-class EndedJob:
+class FinishedJob:
     """A finished job, with the event of its end."""
 
     event_id: int

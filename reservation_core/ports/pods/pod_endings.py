@@ -8,7 +8,7 @@ from reservation_core.domain.pods.overbooked_pods import Occupant
 
 
 @dataclass(frozen=True, slots=True)
-class NeededCards:
+class NeededGpus:
     """A node with `cards` GPUs, of which `needed` (index to reservation) are needed now or soon."""
 
     node: str

@@ -38,7 +38,7 @@ class FreeOfType:
 
 
 @dataclass(frozen=True, slots=True)
-class PromisedCard:
+class PromisedGpu:
     """A GPU of a node that the ledger gives a reservation. Times in UTC; `held`: its pod may still exist."""
 
     node: str

@@ -14,7 +14,13 @@ import structlog
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
+from reservation_core.ports.queues import (
+    MessageNotDueError,
+    QueuedMessage,
+    QueueName,
+    RetryLaterError,
+    UnrecoverableMessageError,
+)
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription, Wakeups
 from reservation_core.runtime.loops.loops import Loops
@@ -72,11 +78,15 @@ class Consumer:
         self._messages = MessagesInHand(uow_factory, queue, rules.visibility, loops)
 
     async def run(self, wakeups: Wakeups, channel: Channel, stop: asyncio.Event) -> None:
-        async with wakeups.subscribe(channel) as subscription, self._messages.cared_for(), asyncio.TaskGroup() as group:
+        async with (
+            wakeups.subscribe(channel) as subscription,
+            self._messages.keep_hidden(),
+            asyncio.TaskGroup() as group,
+        ):
 
             async def once() -> None:
                 if not await self._fill(group):
-                    self._loop.went_well()
+                    self._loop.note_success()
                     await self._idle(subscription, stop)
 
             await self._loop.repeat(once, stop=stop)
@@ -142,13 +152,13 @@ class Consumer:
             # It becomes visible again by itself, without counting the attempt.
             _log.warning("a message is postponed", queue=self._queue.value, message=message.id, error=str(error))
             await self._messages.give_back(message)
-        except NotYetError as reason:
+        except MessageNotDueError as reason:
             _log.info("a message is not due yet", queue=self._queue.value, message=message.id, reason=str(reason))
             await self._messages.give_back(message, reason.after)
-        except HopelessError as error:
+        except UnrecoverableMessageError as error:
             _log.warning("a message is buried", queue=self._queue.value, message=message.id, reason=str(error))
             await self._messages.bury(message, str(error))
-        except TryAgainError as error:
+        except RetryLaterError as error:
             _log.warning(
                 "a message failed; trying again", queue=self._queue.value, message=message.id, reason=str(error)
             )

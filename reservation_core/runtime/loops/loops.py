@@ -92,12 +92,12 @@ class Loop:
     ) -> None:
         """Keep an endless `run` going: restart it after a failure, until it ends by itself, is cancelled, or `stop`.
 
-        It counts as recovered after `settled_s` seconds, or when it calls `went_well`. All else as in `repeat`.
+        It counts as recovered after `settled_s` seconds, or when it calls `note_success`. All else as in `repeat`.
         """
         backoff = Backoff(FIRST_PAUSE_S, longest_s)
 
         async def settling() -> None:
-            settled = asyncio.get_running_loop().call_later(settled_s, self.went_well)
+            settled = asyncio.get_running_loop().call_later(settled_s, self.note_success)
             try:
                 await run()
             finally:
@@ -108,7 +108,7 @@ class Loop:
             while again_s is not None and await _pause_unless_stopped(again_s, stop):
                 again_s = await self._try(settling, backoff, longest_s, ends)
 
-    def went_well(self) -> None:
+    def note_success(self) -> None:
         """Record a success, and log a recovery."""
         if self.failing_since is not None:
             _log.info(
@@ -168,7 +168,7 @@ class Loop:
             self.failed(error, again_s=again_s)
             return again_s
         backoff.reset()
-        self.went_well()
+        self.note_success()
         return None
 
     def _forget(self) -> None:

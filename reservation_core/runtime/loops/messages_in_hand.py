@@ -78,7 +78,7 @@ class MessagesInHand:
             _log.exception(f"a message could not be {how}", queue=self._queue.value, message=message.id)
 
     @asynccontextmanager
-    async def cared_for(self) -> AsyncIterator[None]:
+    async def keep_hidden(self) -> AsyncIterator[None]:
         """Keep messages in hand hidden and delete handled ones during the block; delete the last at its end."""
         beat_s = self._visibility.total_seconds() / _BEATS
         hiding = self._hiding.repeat(

@@ -20,16 +20,16 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
-class StopAskedError(Exception):
+class StoppedError(Exception):
     """The program was stopped before it had started."""
 
 
-async def once_there(
+async def wait_for_start(
     act: Callable[[], Awaitable[T]], *, stop: asyncio.Event | None = None, longest_s: float | None = None
 ) -> T:
     """Repeat `act` until the database and the cluster answer, and return its result.
 
-    Logs at the beginning of the wait, every LOGGED_AGAIN_S seconds, and at its end. Raises StopAskedError once `stop`
+    Logs at the beginning of the wait, every LOGGED_AGAIN_S seconds, and at its end. Raises StoppedError once `stop`
     is set, and the last error of `act` after `longest_s` seconds.
     """
     clock = asyncio.get_running_loop().time
@@ -38,7 +38,7 @@ async def once_there(
     log_at = begun
     while True:
         if stop is not None and stop.is_set():
-            raise StopAskedError
+            raise StoppedError
         try:
             answer = await act()
         except _NOT_YET as error:

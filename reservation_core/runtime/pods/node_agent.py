@@ -27,7 +27,7 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
             if once:
                 await agent.look()
             else:
-                await keep_looking(agent, stop_on_signals(), settings.look_every_s)
+                await keep_node_annotations(agent, stop_on_signals(), settings.look_every_s)
         finally:
             await transport.close()
             await asyncio.to_thread(inventory.close)
@@ -35,7 +35,7 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
         raise SettingsError(str(error)) from error
 
 
-async def keep_looking(agent: NodeAgent, stop: asyncio.Event, every_s: float) -> None:
+async def keep_node_annotations(agent: NodeAgent, stop: asyncio.Event, every_s: float) -> None:
     """Update the annotations every `every_s` seconds until `stop`. Raises errors of the first update alone."""
     await agent.look()
     loop = Loops()["node_cards"]

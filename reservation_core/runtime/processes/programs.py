@@ -11,7 +11,7 @@ import uvloop
 
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.loops.start_waiting import StopAskedError
+from reservation_core.runtime.loops.start_waiting import StoppedError
 from reservation_core.runtime.open_files import raise_open_files
 from reservation_core.runtime.processes.log_files import LogPlaces
 from reservation_core.runtime.processes.logs import configure
@@ -28,7 +28,9 @@ def run_program(
     name: str, about: str, settings_type: type[S], main: Callable[[S], Awaitable[None]], arguments: list[str]
 ) -> int:
     """Run `main` with its settings; returns the exit code (0 done, 1 unavailable now, 2 unusable settings)."""
-    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=about, epilog=settings_told(settings_type))
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {name}", description=about, epilog=describe_settings(settings_type)
+    )
     parser.parse_args(arguments)
     return run_with_settings(name, settings_type, main)
 
@@ -41,7 +43,7 @@ def run_with_settings(
     changed: Callable[[S], S] | None = None,
     logs: LogPlaces | None = None,
 ) -> int:
-    """The same for a program with its own arguments, with `settings_told` as its parser's epilog.
+    """The same for a program with its own arguments, with `describe_settings` as its parser's epilog.
 
     `changed` overrides settings with arguments, and may raise SettingsError.
     """
@@ -67,7 +69,7 @@ def run_with_settings(
     raise_open_files()
     try:
         uvloop.run(_awaited(main, settings))
-    except StopAskedError:
+    except StoppedError:
         return 0
     except _EXPECTED as error:
         return _report(name, error)
@@ -79,7 +81,7 @@ def run_with_settings(
     return 0
 
 
-def settings_told(settings_type: type[CommonSettings]) -> str:
+def describe_settings(settings_type: type[CommonSettings]) -> str:
     """The names of the settings' variables, for `--help`."""
     variables = sorted(f"GPU_DEV_{field.upper()}" for field in settings_type.model_fields)
     return "Settings come from the environment: " + ", ".join(variables) + "."

@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
-class PassedOver(StrEnum):
+class PrimaryReadReason(StrEnum):
     """Why the primary was read instead of the replica."""
 
     NOT_IN_USE = "not_in_use"
@@ -55,7 +55,7 @@ class ReplicaUse:
     in_use: bool = False
     lag_s: float = 0.0
     used: int = 0
-    passed_over: Counter[PassedOver] = field(default_factory=Counter)
+    passed_over: Counter[PrimaryReadReason] = field(default_factory=Counter)
 
 
 class Reads(Protocol):
@@ -111,32 +111,32 @@ class ReplicaReads:
 
     async def __call__(self, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
         """Read the replica, or the primary if that is impossible or fails."""
-        why = PassedOver.NOT_IN_USE
+        why = PrimaryReadReason.NOT_IN_USE
         if self.use.in_use:
             asked_at = asyncio.get_running_loop().time()
             try:
                 answer = await self._unless_gone(self._read_replica(work, await self._primary_position(), asked_at))
             except _UnknownError:
                 # Perhaps a connection from before a failover: the next one may work.
-                why = PassedOver.UNKNOWN
+                why = PrimaryReadReason.UNKNOWN
             except DomainError:
                 # An error of the work itself, which the primary would raise, too.
                 self.use.used += 1
                 raise
             except _BehindError:
-                why = PassedOver.BEHIND
+                why = PrimaryReadReason.BEHIND
             except TransactionLostError:
                 # The replay of the primary's changes cancelled the read.
-                why = PassedOver.FAILED
+                why = PrimaryReadReason.FAILED
             except StatementRefusedError as error:
                 # The replica answers, and other reads may succeed.
-                why = PassedOver.FAILED
+                why = PrimaryReadReason.FAILED
                 _log.warning("replica_failed", error=str(error), exc_info=error)
             except (DatabaseUnavailableError, _OtherError) as error:
-                why = PassedOver.FAILED
+                why = PrimaryReadReason.FAILED
                 self._stop_using(error)
             except Exception as error:  # noqa: BLE001 - an error of the work is raised on the primary again
-                why = PassedOver.FAILED
+                why = PrimaryReadReason.FAILED
                 _log.warning("replica_failed", error=type(error).__name__, exc_info=error)
             else:
                 self.use.used += 1
@@ -164,7 +164,7 @@ class ReplicaReads:
         except Exception as error:  # noqa: BLE001 - the primary can't tell its position
             self._stop_using(error)
             return
-        self._lag.primary_seen(ahead, asked_at)
+        self._lag.note_primary(ahead, asked_at)
         try:
             await self._within_limit(self._check_replica(ahead, asked_at))
         except _BehindError as error:
@@ -213,12 +213,12 @@ class ReplicaReads:
             progress = await uow.progress()
             match standing(progress, ahead, timedelta(seconds=loop.time() - asked_at)):
                 case ReplicaStanding.WHOLE:
-                    self._lag.replica_seen(ahead.position or 0)
+                    self._lag.note_replica(ahead.position or 0)
                     return
                 case ReplicaStanding.OTHER:
                     raise _OtherError("it follows nobody or another server, or its clock is off")
                 case ReplicaStanding.BEHIND:
-                    self._lag.replica_seen(progress.position or 0)
+                    self._lag.note_replica(progress.position or 0)
                 case _ as never:
                     assert_never(never)
             if loop.time() + pause > deadline:

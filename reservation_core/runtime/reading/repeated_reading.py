@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loops import Loop
 
@@ -55,7 +55,7 @@ class RepeatedReading(Generic[T]):
         # A connection may be dead without an error, and a slower answer would be too old anyway.
         try:
             async with asyncio.timeout(self._patience_s):
-                with told_as_unavailable() as reached:
+                with map_to_unavailable() as reached:
                     async with self._engine.connect() as connection:
                         reached.connected = True
                         return await self._read_it(connection)

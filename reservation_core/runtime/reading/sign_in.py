@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
 
 from reservation_core.contracts.sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
-from reservation_core.domain.errors import NotLetInError
+from reservation_core.domain.errors import SignInRefusedError
 from reservation_core.domain.people.aws_signed_requests import AwsRules
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.people.code_flow import CodeFlow
@@ -44,7 +44,7 @@ class Proofs:
         self._kubernetes = kubernetes
 
     async def check(self, proof: AnyProof) -> CheckedProof:
-        """Raises ProofRefusedError, ProofUnavailableError, NotLetInError."""
+        """Raises ProofRefusedError, ProofUnavailableError, SignInRefusedError."""
         match proof:
             case AwsProof():
                 return await _set_up(self._aws, SignInMethod.AWS).check(proof)
@@ -57,7 +57,7 @@ class Proofs:
 
 
 @dataclass(frozen=True, slots=True)
-class SigningIn:
+class SignInSetup:
     """The sign-in desk, the code flow of an issuer if set up, and the transport to close."""
 
     desk: SignInDesk
@@ -69,7 +69,7 @@ class SigningIn:
             await self.transport.close()
 
 
-def open_signing_in(settings: ApiSettings, runtime: Runtime, network: "AsyncNetworkBackend | None" = None) -> SigningIn:
+def open_sign_in(settings: ApiSettings, runtime: Runtime, network: "AsyncNetworkBackend | None" = None) -> SignInSetup:
     """Set up sign-in by the settings, without requests. `network` opens connections to AWS and issuers.
 
     Raises SettingsError.
@@ -84,7 +84,7 @@ def open_signing_in(settings: ApiSettings, runtime: Runtime, network: "AsyncNetw
     transport = _transport(settings) if SignInMethod.KUBERNETES in file.methods else None
     proofs = _proofs(auth, file, runtime, transport, network)
     desk = SignInDesk(runtime.uow, proofs, SignInPolicy(file.rules, auth.lasts), runtime.ids, runtime.clock)
-    return SigningIn(desk, transport, _code_flow(settings, file, network))
+    return SignInSetup(desk, transport, _code_flow(settings, file, network))
 
 
 def _code_flow(settings: ApiSettings, file: SignInFile, network: "AsyncNetworkBackend | None") -> CodeFlow | None:
@@ -168,7 +168,7 @@ def _transport(settings: ApiSettings) -> "Transport":
 
 def _set_up(checks: _Checks[P_contra] | None, method: SignInMethod) -> _Checks[P_contra]:
     if checks is None:
-        raise NotLetInError(
+        raise SignInRefusedError(
             f"This server lets nobody in by {method}. Ask an administrator to set it up, or for a token"
             " (`gpu-dev login` stores one)."
         )

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate
-from reservation_core.domain.bookings.card_choice import SLACK, BookableCard, bookable, choose
-from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, BookingReason, ChosenCard, Span, Wanted, Why
+from reservation_core.domain.bookings.card_choice import SLACK, BookableGpu, bookable, choose
+from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, BookingReason, ChosenGpu, Span, Wanted, Why
 from reservation_core.domain.bookings.refusals import (
     Booker,
     Judge,
@@ -31,7 +31,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.bookings.read_booking_rules import calling_booker, judge_for
 from reservation_core.usecases.spend_budgets import spend
 
-ALONE_AFTER = 3
+LOCK_CALENDAR_AFTER = 3
 TRIES = 6
 AROUND = timedelta(microseconds=SLACK)
 
@@ -42,10 +42,10 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
     Raises NotBookableError with every broken rule and the nearest slots, or NotPermittedError when the token's budget
     does not cover it.
     """
-    wanted, span = wanted_of(request), request.span
+    wanted, span = wanted_by_request(request), request.span
     who = await calling_booker(uow, principal, request.project)
     for attempt in range(TRIES):
-        if attempt == ALONE_AFTER:
+        if attempt == LOCK_CALENDAR_AFTER:
             await uow.bookings.lock_calendar()
         now = await uow.now()
         cards = await cards_around(uow, span, now)
@@ -63,7 +63,7 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
 
 
-def wanted_of(request: BookingCreate) -> Wanted:
+def wanted_by_request(request: BookingCreate) -> Wanted:
     return Wanted(request.gpus, request.nodes, request.gpu_type, request.node)
 
 
@@ -74,7 +74,7 @@ def booking_ask(booking: Booking, before: timedelta = timedelta(0)) -> Ask:
 
 async def cards_around(
     uow: UnitOfWork, span: Span, now: datetime, *, without: tuple[str, ...] = ()
-) -> list[BookableCard]:
+) -> list[BookableGpu]:
     """The GPUs with their calendar around a slot."""
     start = max(span.start, this_minute(now))
     return bookable(await uow.bookings.cards(start - AROUND, max(span.end, start) + AROUND, without=without), now)
@@ -114,12 +114,12 @@ def workload_of(request: BookingCreate) -> PodWorkload | None:
     return PodWorkload(tuple(workload.command), workload.image, tuple(workload.env.items()), workload.working_dir)
 
 
-def type_of(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
+def type_of(cards: list[BookableGpu], chosen: tuple[ChosenGpu, ...]) -> str:
     """The type of the chosen GPUs, which is the same for all GPUs of a booking."""
     return next(card.gpu_type for card in cards if card.gpu_id == chosen[0].gpu_id)
 
 
-def booked_from(span: Span) -> Why:
+def booked_reason(span: Span) -> Why:
     """The reason of a confirmed booking."""
     start, end = (f"{at:%Y-%m-%dT%H:%M:%SZ}" for at in (span.start, span.end))
     return Why(BookingReason.BOOKED, f"Booked from {start} to {end}.")
@@ -130,8 +130,8 @@ def accepted(
     who: Booker,
     wanted: Wanted,
     span: Span,
-    cards: list[BookableCard],
-    chosen: tuple[ChosenCard, ...] | None,
+    cards: list[BookableGpu],
+    chosen: tuple[ChosenGpu, ...] | None,
     ids: IdSource,
     now: datetime,
     series: tuple[str, int] | None = None,
@@ -141,7 +141,7 @@ def accepted(
         status = BookingStatus.WAITING
         why = Why(BookingReason.WAITING_FOR_SLOT, "On the waitlist: you are told when what it needs comes free.")
     else:
-        status, why = BookingStatus.CONFIRMED, booked_from(span)
+        status, why = BookingStatus.CONFIRMED, booked_reason(span)
         wanted = Wanted(wanted.gpus, wanted.nodes, type_of(cards, chosen), wanted.node)
     return Booking(
         id=ids.new_id("bkg"),

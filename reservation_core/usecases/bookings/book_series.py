@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate, Recurrence
-from reservation_core.domain.bookings.card_choice import BookableCard, bookable, choose, with_booked
+from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, choose, with_booked
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, Skipped, Span, Wanted
 from reservation_core.domain.bookings.recurrences import Occurrence
 from reservation_core.domain.bookings.refusals import (
@@ -24,7 +24,15 @@ from reservation_core.domain.wall_times import zone_name
 from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.bookings.book import ALONE_AFTER, AROUND, TRIES, accepted, booking_ask, told, wanted_of
+from reservation_core.usecases.bookings.book import (
+    AROUND,
+    LOCK_CALENDAR_AFTER,
+    TRIES,
+    accepted,
+    booking_ask,
+    told,
+    wanted_by_request,
+)
 from reservation_core.usecases.bookings.read_booking_rules import calling_booker, judge_for
 from reservation_core.usecases.spend_budgets import spend
 
@@ -45,7 +53,7 @@ class SeriesOutcome:
 class _Plan:
     """The results by date; `cards` and `judge` include the earlier dates."""
 
-    cards: list[BookableCard]
+    cards: list[BookableGpu]
     judge: Judge
     new: list[NewBooking]
     missing: list[tuple[Occurrence, list[RuleBreach]]]
@@ -63,7 +71,7 @@ async def book_series(
     series_id = ids.new_id("ser")
     who = await calling_booker(uow, principal, request.project)
     for attempt in range(TRIES):
-        if attempt == ALONE_AFTER:
+        if attempt == LOCK_CALENDAR_AFTER:
             await uow.bookings.lock_calendar()
         now = await uow.now()
         plan = await _plan(uow, who, request, dates, series_id, ids, now)
@@ -88,7 +96,7 @@ async def _plan(
     ids: IdSource,
     now: datetime,
 ) -> _Plan:
-    wanted = wanted_of(request)
+    wanted = wanted_by_request(request)
     spans = [day.span for day in dates if day.span is not None]
     start = max(min((span.start for span in spans), default=now), this_minute(now))
     end = max(start, max((span.end for span in spans), default=now))

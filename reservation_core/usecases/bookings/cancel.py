@@ -32,7 +32,7 @@ async def cancel_booking(
         first = asked.occurrence if reach == "following" and asked.occurrence is not None else 0
         ids |= set(await uow.bookings.of_series(asked.series_id, first))
     # Jobs before bookings, the general lock order; and no plan may add jobs to them meanwhile.
-    await uow.booking_life.hold_planning()
+    await uow.booking_life.block_plans()
     jobs = await uow.reservations.lock(await uow.bookings.jobs_within(sorted(ids)))
     owned = await lock_owned_bookings(uow, principal, sorted(ids), booking_id, expected_version)
     open_ones = [booking for booking in owned if booking.status not in FINAL_BOOKINGS or booking.id == booking_id]

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingChange
-from reservation_core.domain.bookings.card_choice import BookableCard, choose
-from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, BookingReason, ChosenCard, Wanted, Why
+from reservation_core.domain.bookings.card_choice import BookableGpu, choose
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, BookingReason, ChosenGpu, Wanted, Why
 from reservation_core.domain.bookings.refusals import Booker, from_now, missing_cards, no_free_gpus, permitted, timing
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import (
@@ -23,9 +23,9 @@ from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.bookings.bookings import CalendarEntry, ChangedBooking
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import (
-    ALONE_AFTER,
+    LOCK_CALENDAR_AFTER,
     TRIES,
-    booked_from,
+    booked_reason,
     booking_ask,
     cards_around,
     refusal,
@@ -55,12 +55,12 @@ async def change_booking(
         raise UnknownCallerError
     if asked.jobs:
         # Plans put slots of waiting jobs into the booking.
-        await uow.booking_life.hold_planning()
+        await uow.booking_life.block_plans()
     [before] = await lock_owned_bookings(uow, principal, [booking_id], booking_id, expected_version)
     after = _changed(before, change, await uow.now())
     if (after.span, after.wanted) == (before.span, before.wanted):
         if after.title != before.title:
-            kept = tuple(ChosenCard(card.gpu_id, card.rank) for card in before.cards)
+            kept = tuple(ChosenGpu(card.gpu_id, card.rank) for card in before.cards)
             now = await uow.now()
             await uow.bookings.change(
                 ChangedBooking(before, after, kept, keeps_cards=True), principal.user, BookingEventKind.CHANGED, now
@@ -100,7 +100,7 @@ def _changed(before: Booking, change: BookingChange, now: datetime) -> Booking:
     waits_until = before.waits_until
     if before.status is BookingStatus.WAITING and span.start != before.span.start:
         waits_until = span.start
-    why = booked_from(span) if before.status is BookingStatus.CONFIRMED else before.why
+    why = booked_reason(span) if before.status is BookingStatus.CONFIRMED else before.why
     if before.status is BookingStatus.ACTIVE and before.why.code is not BookingReason.WORKLOAD_REFUSED:
         why = Why(BookingReason.IN_SLOT, f"The slot runs until {span.end:%Y-%m-%dT%H:%M:%SZ}.")
     return replace(
@@ -118,9 +118,9 @@ def _elsewhere(before: Booking, wanted: Wanted) -> bool:
 
 
 async def _move(uow: UnitOfWork, principal: Principal, who: Booker, before: Booking, after: Booking) -> Booking:
-    had = tuple(ChosenCard(card.gpu_id, card.rank) for card in before.cards)
+    had = tuple(ChosenGpu(card.gpu_id, card.rank) for card in before.cards)
     for attempt in range(TRIES):
-        if attempt == ALONE_AFTER:
+        if attempt == LOCK_CALENDAR_AFTER:
             await uow.bookings.lock_calendar()
         now = await uow.now()
         if has_begun(before, now):
@@ -136,8 +136,8 @@ async def _move(uow: UnitOfWork, principal: Principal, who: Booker, before: Book
 
 
 async def _cards_for(
-    uow: UnitOfWork, who: Booker, before: Booking, after: Booking, had: tuple[ChosenCard, ...], now: datetime
-) -> tuple[ChosenCard, ...]:
+    uow: UnitOfWork, who: Booker, before: Booking, after: Booking, had: tuple[ChosenGpu, ...], now: datetime
+) -> tuple[ChosenGpu, ...]:
     """The GPUs of the changed booking. Raises NotBookableError."""
     within = before.span.start <= after.span.start and after.span.end <= before.span.end
     same_place = not _elsewhere(before, after.wanted)
@@ -174,7 +174,7 @@ def _whose(following: CalendarEntry | None) -> tuple[str, str]:
 
 
 async def _check_longer(
-    uow: UnitOfWork, before: Booking, after: Booking, cards: Sequence[BookableCard], broken: Sequence[RuleBreach]
+    uow: UnitOfWork, before: Booking, after: Booking, cards: Sequence[BookableGpu], broken: Sequence[RuleBreach]
 ) -> None:
     """Check that the GPUs of a booking that has begun are free until its new end.
 

@@ -26,7 +26,7 @@ from reservation_core.domain.model import (
     ReservationKind,
 )
 from reservation_core.domain.policy.limits import Policy
-from reservation_core.ports.bookings.booking_life import LeftOver
+from reservation_core.ports.bookings.booking_life import OrphanedJob
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.wakeups import Channel
@@ -74,7 +74,7 @@ async def _advance(uow: UnitOfWork, ids: IdSource, keeping: BookingKeeping) -> t
     due = await uow.booking_life.due(keeping.rules, await uow.now(), _BATCH)
     if not due:
         return 0, 0
-    await uow.booking_life.hold_planning()
+    await uow.booking_life.block_plans()
     bookings = await uow.bookings.lock(due)
     facts = await uow.booking_life.facts(list(bookings))
     policy = (await uow.policies.current()).policy
@@ -176,7 +176,7 @@ async def _end_left_over(uow_factory: UnitOfWorkFactory) -> int:
             return ended
 
 
-def _over(left: LeftOver) -> BookingOver:
+def _over(left: OrphanedJob) -> BookingOver:
     """How a job ends whose booking has ended."""
     match left.booking_status:
         case BookingStatus.RELEASED:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge
 from reservation_core.domain.errors import UnknownCallerError
@@ -32,7 +32,7 @@ async def judge_for(
     uow: UnitOfWork,
     who: Booker,
     wanted: Wanted,
-    cards: Iterable[BookableCard],
+    cards: Iterable[BookableGpu],
     now: datetime,
     *,
     replaces: str | None = None,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.bookings.card_choice import BookableCard, bookable
+from reservation_core.domain.bookings.card_choice import BookableGpu, bookable
 from reservation_core.ports.bookings.bookings import CalendarEntry
 
 
@@ -14,7 +14,7 @@ class CalendarCards:
     """Every GPU as bookings see it at `now` (UTC)."""
 
     now: datetime
-    cards: Sequence[BookableCard]
+    cards: Sequence[BookableGpu]
 
 
 async def calendar_cards(uow: UnitOfWork, start: datetime, end: datetime) -> CalendarCards:

@@ -13,7 +13,7 @@ def no_such_booking(booking_id: str) -> NotFoundError:
     return NotFoundError(f"There is no booking {booking_id} of yours. `gpu-dev book list` shows your bookings.")
 
 
-def is_theirs(principal: Principal, booking: Booking) -> bool:
+def may_change_booking(principal: Principal, booking: Booking) -> bool:
     """Whether the caller may open and change a booking."""
     return principal.is_admin or booking.user_id == principal.user_id
 
@@ -21,7 +21,7 @@ def is_theirs(principal: Principal, booking: Booking) -> bool:
 async def view_owned_booking(uow: UnitOfWork, principal: Principal, booking_id: str) -> Booking:
     """Read a booking. Raises NotFoundError when it is not the caller's."""
     booking = await uow.bookings.view(booking_id)
-    if booking is None or not is_theirs(principal, booking):
+    if booking is None or not may_change_booking(principal, booking):
         raise no_such_booking(booking_id)
     return booking
 
@@ -35,11 +35,11 @@ async def lock_owned_bookings(
     """
     bookings = await uow.bookings.lock(ids)
     requested = bookings.get(first)
-    if requested is None or not is_theirs(principal, requested):
+    if requested is None or not may_change_booking(principal, requested):
         raise no_such_booking(first)
     if expected_version is not None and expected_version != requested.version:
         raise StaleVersionError(
             f"{first} has changed: it is at version {requested.version}, not {expected_version}. "
             "Read it again and decide anew."
         )
-    return [booking for booking in bookings.values() if is_theirs(principal, booking)]
+    return [booking for booking in bookings.values() if may_change_booking(principal, booking)]

@@ -107,7 +107,7 @@ def require_chain_reader(principal: Principal) -> None:
         raise ForbiddenError("The chain of the audit log is for administrators. See GET /v1/events?subject= for yours.")
 
 
-async def stretch_of(uow: UnitOfWork, since: datetime | None, until: datetime | None) -> ChainStretch:
+async def read_stretch(uow: UnitOfWork, since: datetime | None, until: datetime | None) -> ChainStretch:
     """The links that were appended in [since, until); None: from the first verifiable one, up to the newest."""
     start, head = await uow.audit_chain.start(), (await uow.audit_chain.head()).link.position
     first = start + 1 if since is None else await uow.audit_chain.first_since(since)

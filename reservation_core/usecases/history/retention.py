@@ -19,7 +19,7 @@ from reservation_core.domain.history.retention import (
     older_than,
 )
 from reservation_core.ports.cluster import Cluster
-from reservation_core.ports.history.retention import LockNotHadError, Place
+from reservation_core.ports.history.retention import LockTimeoutError, Place
 from reservation_core.ports.queues import QueueName
 
 BATCH = 100
@@ -92,7 +92,7 @@ class _Run:
             async with self._uow_factory() as uow:
                 await uow.retention.make_event_partitions()
             await self.in_parts(HistoryKind.EVENTS, events_older_than(self._now, keep, None), self._one_partition)
-        except LockNotHadError as error:
+        except LockTimeoutError as error:
             self.report.put_off.append(str(error))
         for _ in range(PARTS):
             async with self._uow_factory() as uow:
@@ -141,7 +141,7 @@ async def _some_dead_letters(uow: UnitOfWork, before: datetime) -> int:
     return sum([await uow.queue.forget_dead_letters(queue, before, BATCH) for queue in QueueName])
 
 
-async def remove_old(
+async def remove_old_history(
     uow_factory: UnitOfWorkFactory, cluster: Cluster, rules: RetentionRules, walk: RetentionWalk
 ) -> RetentionReport:
     """Run once; repeated callers pass the same `walk`.

@@ -14,7 +14,7 @@ from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.jobs.permit import permit_ever
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 from reservation_core.usecases.spend_budgets import spend
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
@@ -91,7 +91,7 @@ async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation]
             uow.wake(Channel.EVENTS)
         return answers
 
-    return await until_not_lost(store)
+    return await repeat_lost(store)
 
 
 async def submit_on_budget(
@@ -114,4 +114,4 @@ async def submit_on_budget(
                 uow.wake(Channel.EVENTS)
         return answer
 
-    return await until_not_lost(store)
+    return await repeat_lost(store)

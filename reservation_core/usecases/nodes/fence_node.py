@@ -58,7 +58,7 @@ async def unfence(uow: UnitOfWork, principal: Principal, name: str, now: datetim
     return await view_node(uow, name)
 
 
-async def end_cut_off(uow_factory: UnitOfWorkFactory, clock: Clock, max_starts: int) -> int:
+async def end_fenced_reservations(uow_factory: UnitOfWorkFactory, clock: Clock, max_starts: int) -> int:
     """End reservations that hold GPUs of fenced nodes which don't answer; returns the number of changes.
 
     Jobs that are ending already get new delete messages: no process is left to wait for.

@@ -11,13 +11,13 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.contracts.maintenance import LONGEST_WINDOW, MaintenanceCreate
 from reservation_core.domain.bookings.maintenance import (
     Affected,
-    CardPlace,
     Fate,
+    GpuAddress,
     Window,
     WindowStatus,
-    by_the_clock,
-    fate_of_job,
+    due_window_change,
     in_the_way,
+    job_fate,
     taken_back,
 )
 from reservation_core.domain.bookings.nouns import Booking, Span
@@ -48,7 +48,7 @@ async def plan_window(
     """
     require_admin(principal)
     cards = await _cards(uow, request)
-    await uow.booking_life.hold_planning()
+    await uow.booking_life.block_plans()
     # Read afterwards: all jobs that the planner has started began before.
     now = await uow.now()
     span = _span(request, now)
@@ -110,7 +110,7 @@ async def keep_windows(uow_factory: UnitOfWorkFactory) -> int:
     for window_id in due:
         async with uow_factory() as uow:
             window = await uow.maintenance.lock(window_id)
-            change = None if window is None else by_the_clock(window, await uow.now())
+            change = None if window is None else due_window_change(window, await uow.now())
             if change is not None:
                 await uow.maintenance.apply(change)
                 _wake(uow)
@@ -118,7 +118,7 @@ async def keep_windows(uow_factory: UnitOfWorkFactory) -> int:
     return changed
 
 
-async def take_in_joined(uow_factory: UnitOfWorkFactory, ids: IdSource, grace: timedelta) -> int:
+async def add_joined_cards(uow_factory: UnitOfWorkFactory, ids: IdSource, grace: timedelta) -> int:
     """Add new GPUs of whole nodes to their windows, and make room on them; returns the number of GPUs.
 
     After a lost race, a GPU is added in the next run.
@@ -136,7 +136,7 @@ async def take_in_joined(uow_factory: UnitOfWorkFactory, ids: IdSource, grace: t
 
 
 async def _take_in(uow: UnitOfWork, window_id: str, ids: IdSource, grace: timedelta) -> int:
-    await uow.booking_life.hold_planning()
+    await uow.booking_life.block_plans()
     window = await uow.maintenance.lock(window_id)
     now = await uow.now()
     cards = (await uow.maintenance.joined(now)).get(window_id, [])
@@ -187,7 +187,7 @@ def _nodes(request: MaintenanceCreate) -> list[str]:
     return [request.node] if request.node is not None else request.nodes or []
 
 
-async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[CardPlace]:
+async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[GpuAddress]:
     nodes = _nodes(request)
     gpus = [(gpu.node, gpu.index) for gpu in request.gpus or []]
     cards = await uow.maintenance.cards_of(nodes, gpus)
@@ -230,5 +230,5 @@ async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: ClearedWindow, n
     decided = [decide(job, event, now) for job in jobs.values()]
     changes = [change for change in decided if change is not None]
     await carry_out(uow, changes)
-    fates = [fate_of_job(change.before, change.after) for change in changes]
+    fates = [job_fate(change.before, change.after) for change in changes]
     return [fate for fate in fates if fate is not None]

@@ -9,11 +9,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.bookings.card_choice import BookableCard, choose
+from reservation_core.domain.bookings.card_choice import BookableGpu, choose
 from reservation_core.domain.bookings.changes import BeginsLater, BookingEvent, CutShort, MovedAway
 from reservation_core.domain.bookings.life import decide
-from reservation_core.domain.bookings.maintenance import Affected, CardPlace, Fate, booking_fate, parts_of, rest_of
-from reservation_core.domain.bookings.nouns import Booking, ChosenCard, Span
+from reservation_core.domain.bookings.maintenance import (
+    Affected,
+    Fate,
+    GpuAddress,
+    booking_fate,
+    rest_of,
+    split_booking,
+)
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span
 from reservation_core.domain.bookings.refusals import from_now, this_minute
 from reservation_core.domain.calendar import merge, to_micros
 from reservation_core.domain.errors import CalendarConflictError
@@ -29,7 +36,7 @@ from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
 class ClearedWindow:
     """The window that needs room, and its reason for affected users; pods take `grace` to end."""
 
-    cards: tuple[CardPlace, ...]
+    cards: tuple[GpuAddress, ...]
     span: Span
     why: str
     actor: str
@@ -45,7 +52,7 @@ class _Rest:
     """The rest of a booking: its span, its GPUs, and these as text."""
 
     span: Span
-    chosen: tuple[ChosenCard, ...]
+    chosen: tuple[ChosenGpu, ...]
     where: str
 
 
@@ -54,7 +61,7 @@ async def move_or_cut(
 ) -> Affected | None:
     """Move or cut a booking for a window; None when it is not in the way. Raises CalendarConflictError after a race."""
     begun = has_begun(booking, now)
-    parts = parts_of(booking.span, room.span)
+    parts = split_booking(booking.span, room.span)
     if not begun:
         elsewhere = await _elsewhere(uow, booking, booking.span, room, now)
         if elsewhere is not None:
@@ -122,11 +129,11 @@ async def _elsewhere(uow: UnitOfWork, booking: Booking, span: Span, room: Cleare
     return None if chosen is None else _Rest(span, chosen, _where(cards, chosen))
 
 
-def _own(booking: Booking) -> tuple[ChosenCard, ...]:
-    return tuple(ChosenCard(card.gpu_id, card.rank) for card in booking.cards)
+def _own(booking: Booking) -> tuple[ChosenGpu, ...]:
+    return tuple(ChosenGpu(card.gpu_id, card.rank) for card in booking.cards)
 
 
-def _without_window(cards: list[BookableCard], room: ClearedWindow) -> list[BookableCard]:
+def _without_window(cards: list[BookableGpu], room: ClearedWindow) -> list[BookableGpu]:
     """The calendar with the window."""
     closed = (to_micros(room.span.start), to_micros(room.span.end))
     return [
@@ -135,7 +142,7 @@ def _without_window(cards: list[BookableCard], room: ClearedWindow) -> list[Book
     ]
 
 
-def _where(cards: list[BookableCard], chosen: tuple[ChosenCard, ...]) -> str:
+def _where(cards: list[BookableGpu], chosen: tuple[ChosenGpu, ...]) -> str:
     """The chosen GPUs as text."""
     picked = {card.gpu_id for card in chosen}
     by_node: dict[str, list[int]] = {}

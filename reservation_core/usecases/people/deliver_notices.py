@@ -16,8 +16,8 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.notices import Notice, NoticeChannel, notice_of, trial_notice, verification_notice
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.people.notices import Destination, NeverTakenError, NoticeSenders, NotTakenError
-from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, TryAgainError
+from reservation_core.ports.people.notices import Destination, NotDeliveredError, NoticeSenders, UndeliverableError
+from reservation_core.ports.queues import MessageNotDueError, QueuedMessage, RetryLaterError, UnrecoverableMessageError
 
 _LONGEST_REST = timedelta(seconds=60)
 _SOON = timedelta(seconds=1)
@@ -68,43 +68,43 @@ class Deliveries:
     async def handle(self, message: QueuedMessage) -> None:
         """Deliver a message's notification, unless it is no longer wanted.
 
-        Raises NotYetError, TryAgainError and HopelessError for the consumer, and DatabaseUnavailableError.
+        Raises MessageNotDueError, RetryLaterError, UnrecoverableMessageError, DatabaseUnavailableError.
         """
         try:
             body = NoticeMessage.model_validate(message.body)
         except pydantic.ValidationError as error:
-            raise HopelessError(f"not a NoticeMessage: {error}") from error
+            raise UnrecoverableMessageError(f"not a NoticeMessage: {error}") from error
         turn = self._turns.setdefault(body.target, asyncio.Lock())
         async with turn:
             if self._stopping():
-                raise NotYetError("this process is stopping", _SOON)
+                raise MessageNotDueError("this process is stopping", _SOON)
             await self._deliver(message, body)
 
     async def _deliver(self, message: QueuedMessage, body: NoticeMessage) -> None:
         now = self._clock.now()
         until = self._resting.get(body.target)
         if until is not None and until > now:
-            raise NotYetError(f"{body.target} failed a moment ago", until - now)
+            raise MessageNotDueError(f"{body.target} failed a moment ago", until - now)
         async with self._uow() as uow:
             letter = await self._letter(uow, body)
         if letter is None:
             return
         try:
             await self._send(letter)
-        except NeverTakenError as error:
+        except UndeliverableError as error:
             await self._note_failed(body.target, str(error), lost=True)
-            raise HopelessError(f"{body.target}: {error}") from error
-        except NotTakenError as error:
+            raise UnrecoverableMessageError(f"{body.target}: {error}") from error
+        except NotDeliveredError as error:
             await self._failed_for_now(message, body.target, str(error))
         self._resting.pop(body.target, None)
         async with self._uow() as uow:
-            await uow.notices.note_delivered(body.target, self._clock.now())
+            await uow.notices.store_delivery(body.target, self._clock.now())
 
     async def _send(self, letter: _Letter) -> None:
         channel = letter.to.target.channel
         sender = self._senders.get(channel)
         if sender is None:
-            raise NeverTakenError(_NOT_SET_UP[channel])
+            raise UndeliverableError(_NOT_SET_UP[channel])
         await sender.send(letter.to, letter.notice)
 
     async def _letter(self, uow: UnitOfWork, body: NoticeMessage) -> _Letter | None:
@@ -119,7 +119,7 @@ class Deliveries:
                     return None
                 occasion = await uow.notices.occasion(body.event)
                 if occasion is None:
-                    raise HopelessError(f"nobody is told of an event {body.event}, or it is unknown here")
+                    raise UnrecoverableMessageError(f"nobody is told of an event {body.event}, or it is unknown here")
                 occurrence, about = occasion
                 delivery = f"evt-{body.event}-{body.target}"
                 return _Letter(to, notice_of(occurrence, about, user=user, delivery=delivery))
@@ -141,12 +141,12 @@ class Deliveries:
         given_up = message.read_count >= self._rules.tries or now - message.enqueued_at >= self._rules.oldest
         await self._note_failed(target, why, lost=given_up)
         if given_up:
-            raise HopelessError(f"{target}, try {message.read_count}: {why}")
-        raise TryAgainError(f"{target}: {why}", pause)
+            raise UnrecoverableMessageError(f"{target}, try {message.read_count}: {why}")
+        raise RetryLaterError(f"{target}: {why}", pause)
 
     async def _note_failed(self, target: str, why: str, *, lost: bool) -> None:
         async with self._uow() as uow:
-            await uow.notices.note_failed(target, why, self._clock.now(), lost=lost)
+            await uow.notices.store_failure(target, why, self._clock.now(), lost=lost)
 
 
 _NOT_SET_UP = {

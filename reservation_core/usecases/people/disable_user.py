@@ -22,7 +22,7 @@ from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.usecases.bookings.book import told
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people.users import require_admin, unknown_user
-from reservation_core.usecases.repeat_lost_transactions import until_not_lost
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 MOST_SHOWN = 1000
 SETTLES = timedelta(minutes=2)
@@ -42,8 +42,8 @@ class StillHeld:
 async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool) -> UserRecord:
     """Disable a user with all tokens. Raises ForbiddenError, NotFoundError.
 
-    Callers can't disable themselves, so an administrator is always left. After the commit, `wind_up` ends jobs and
-    bookings; `end` goes to the audit log.
+    Callers can't disable themselves, so an administrator is always left. After the commit, `cancel_belongings` ends
+    jobs and bookings; `end` goes to the audit log.
     """
     require_admin(principal)
     if name in ("me", principal.user):
@@ -59,14 +59,14 @@ async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool
     return user
 
 
-async def wind_up(uow_factory: UnitOfWorkFactory, user: UserRecord, actor: str, *, end: bool) -> int:
+async def cancel_belongings(uow_factory: UnitOfWorkFactory, user: UserRecord, actor: str, *, end: bool) -> int:
     """Cancel waiting jobs and bookings of a disabled user, or with `end` all open ones; returns their number.
 
     In batches, and safe to repeat after an interruption.
     """
     cancelled = 0
     while True:
-        open_count, done = await until_not_lost(lambda: _batch(uow_factory, user, actor, end=end))
+        open_count, done = await repeat_lost(lambda: _batch(uow_factory, user, actor, end=end))
         cancelled += done
         # A batch without any change would be read again and again.
         if open_count < _BATCH or not done:
@@ -87,12 +87,12 @@ async def settle_disabled(uow_factory: UnitOfWorkFactory) -> int:
     for user in users:
         async with uow_factory() as uow:
             now = await uow.now()
-        cancelled += await wind_up(uow_factory, user, SYSTEM, end=False)
+        cancelled += await cancel_belongings(uow_factory, user, SYSTEM, end=False)
         if user.disabled_at is not None and now >= user.disabled_at + SETTLES:
             async with uow_factory() as uow:
                 # Under this lock no job of the user is requeued (see `Reservations.apply`).
                 await uow.policies.lock_holders([user.id], ())
-                await uow.identities.note_settled(user.id, now)
+                await uow.identities.mark_settled(user.id, now)
     return cancelled
 
 
@@ -112,7 +112,7 @@ async def _cancel(uow: UnitOfWork, belongings: list[Belonging], why: str, actor:
     booking_ids = [belonging.id for belonging in belongings if belonging.kind is ReservationKind.BOOKING]
     job_ids = {belonging.id for belonging in belongings if belonging.kind is ReservationKind.JOB}
     # Jobs before bookings, the general lock order; and no plan may add jobs to them meanwhile.
-    await uow.booking_life.hold_planning()
+    await uow.booking_life.block_plans()
     job_ids |= set(await uow.bookings.jobs_within(booking_ids))
     jobs = await uow.reservations.lock(sorted(job_ids))
     bookings = await uow.bookings.lock(booking_ids)

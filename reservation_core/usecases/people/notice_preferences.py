@@ -8,10 +8,10 @@ from reservation_core.domain.errors import StaleVersionError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
 from reservation_core.ports.people.identities import Principal
-from reservation_core.ports.people.notices import SaidPreferences
+from reservation_core.ports.people.notices import StoredPreferences
 
 
-async def look(uow: UnitOfWork, principal: Principal) -> SaidPreferences:
+async def look(uow: UnitOfWork, principal: Principal) -> StoredPreferences:
     """The caller's preferences for every kind, with the defaults."""
     return await uow.notices.preferences(principal.user_id)
 
@@ -22,7 +22,7 @@ async def replace(
     preferences: Mapping[NoticeKind, Iterable[NoticeChannel]],
     expected_version: int | None,
     now: datetime,
-) -> SaidPreferences:
+) -> StoredPreferences:
     """Replace the caller's preferences and return them; missing kinds get their default.
 
     Raises StaleVersionError when the preferences have changed since they were read.

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.sign_in import AnyProof
-from reservation_core.domain.errors import NameTakenError, NotLetInError, ProofRefusedError
+from reservation_core.domain.errors import NameTakenError, ProofRefusedError, SignInRefusedError
 from reservation_core.domain.event_kinds import PeopleEventKind
-from reservation_core.domain.people.sign_in import LetIn, ProvedIdentity, SignInRule, let_in
+from reservation_core.domain.people.sign_in import LocalUser, ProvedIdentity, SignInRule, let_in
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import TokenRecord, UserRecord
@@ -57,7 +57,7 @@ class SignInDesk:
     async def sign_in(self, proof: AnyProof, *, session: bool = False) -> SignedInUser:
         """Check a proof, and make a token or a browser session for its user.
 
-        Raises ProofRefusedError, NotLetInError, ProofUnavailableError.
+        Raises ProofRefusedError, SignInRefusedError, ProofUnavailableError.
         """
         checked = await self._checker.check(proof)
         entry = let_in(self._policy.rules, checked.identity)
@@ -100,27 +100,27 @@ async def _use_up(uow: UnitOfWork, checked: CheckedProof, now: datetime) -> None
         raise ProofRefusedError("This proof was used before, and is good for one sign-in. Sign a new one.")
 
 
-async def _user(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now: datetime) -> UserRecord:
+async def _user(uow: UnitOfWork, entry: LocalUser, identity: ProvedIdentity, now: datetime) -> UserRecord:
     """The user of a sign-in rule, created if the rule says so. A sign-in never changes a user's role."""
     user = await uow.identities.user(entry.user)
     if user is None:
         if not entry.create or entry.user in RESERVED_NAMES:
-            raise NotLetInError(
+            raise SignInRefusedError(
                 f"{identity.name} would be the user {entry.user}, whom there is not. Ask an administrator to make them,"
                 " or to let the sign-in rule create its users."
             )
         user = await _create_user(uow, entry, identity, now)
     if user.disabled_at is not None:
-        raise NotLetInError(f"The user {user.name} is disabled. Ask an administrator if that should not be so.")
+        raise SignInRefusedError(f"The user {user.name} is disabled. Ask an administrator if that should not be so.")
     if user.role is not entry.role:
-        raise NotLetInError(
+        raise SignInRefusedError(
             f"The sign-in rule for {identity.name} says the role {entry.role}, and the user {user.name} has another."
             " Ask an administrator to make them agree."
         )
     return user
 
 
-async def _create_user(uow: UnitOfWork, entry: LetIn, identity: ProvedIdentity, now: datetime) -> UserRecord:
+async def _create_user(uow: UnitOfWork, entry: LocalUser, identity: ProvedIdentity, now: datetime) -> UserRecord:
     try:
         user = await uow.identities.create_user(entry.user, entry.role, now)
     except NameTakenError:

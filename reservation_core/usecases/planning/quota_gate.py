@@ -13,7 +13,7 @@ from reservation_core.domain.plan import Asker, PlannedSlot, Start
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.policy.quota_book import QuotaBook
-from reservation_core.domain.policy.quota_rulings import Ruling, counts_hours, limits_starts
+from reservation_core.domain.policy.quota_rulings import QuotaRuling, counts_hours, limits_starts
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.ports.wakeups import Channel
@@ -107,7 +107,7 @@ class QuotaGate:
         self._read_at = None
         self._spent_at = None
 
-    async def _ruling(self, uow: UnitOfWork, askers: Iterable[Asker | None], now: datetime) -> Ruling | None:
+    async def _ruling(self, uow: UnitOfWork, askers: Iterable[Asker | None], now: datetime) -> QuotaRuling | None:
         """The ruling on all these from the database; None when no quota bounds any of them."""
         bound = [asker for asker in askers if asker is not None]
         if not bound:
@@ -119,7 +119,7 @@ class QuotaGate:
         holdings = await uow.policies.held_by_all(now, owners, projects, promised=True)
         if counts_hours(policy):
             holdings += await uow.policies.spent_by_all(week_start(now), now, owners, projects)
-        return Ruling(policy, self._names, holdings)
+        return QuotaRuling(policy, self._names, holdings)
 
     async def _read(self, picture: Picture, now: datetime) -> bool:
         async with self._uow(one_statement=True) as uow:

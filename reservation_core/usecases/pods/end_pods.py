@@ -32,7 +32,7 @@ from reservation_core.domain.pods.pod_endings import (
 from reservation_core.domain.pods.victims import NodeNeed, Preemptible, victims
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods
-from reservation_core.ports.pods.pod_endings import EndingRecord, NeededCards
+from reservation_core.ports.pods.pod_endings import EndingRecord, NeededGpus
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.pods.report_guarded_pods import PodReporter
 
@@ -250,7 +250,7 @@ class PodEnder:
             )
 
 
-def _need(need: NeededCards, pods: Mapping[str, GuardedPod], candidates: Collection[GuardedPod]) -> NodeNeed:
+def _need(need: NeededGpus, pods: Mapping[str, GuardedPod], candidates: Collection[GuardedPod]) -> NodeNeed:
     """The need of a node, with GPUs of other pods as taken, unless they use a booking that needs GPUs there."""
     candidate_uids = {pod.uid for pod in candidates}
     booking_ids = set(need.needed.values())

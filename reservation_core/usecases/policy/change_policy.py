@@ -48,7 +48,7 @@ async def put(
         raise NotFoundError(f"There is no project {scope.project!r}. Create it first with POST /v1/projects.")
     before = await uow.policies.lock_rule(scope)
     _check_version(before, expected_version, scope)
-    stored = await uow.policies.put_rule(scope, rules, by=principal.user, from_file=False, now=now)
+    stored = await uow.policies.replace_rule(scope, rules, by=principal.user, from_file=False, now=now)
     await _record(uow, principal.user, scope, None if before is None else before.rule.rules, rules, now)
     return stored
 
@@ -88,11 +88,11 @@ async def apply_file(uow: UnitOfWork, rules: Iterable[PolicyRule], digest: bytes
         old = before.get(scope)
         if old is not None and old.rule.rules == new and old.from_file:
             continue
-        await uow.policies.put_rule(scope, new, by=FILE, from_file=True, now=now)
+        await uow.policies.replace_rule(scope, new, by=FILE, from_file=True, now=now)
         if old is None or old.rule.rules != new:
             await _record(uow, FILE, scope, None if old is None else old.rule.rules, new, now)
             changed += 1
-    await uow.policies.keep_file(digest)
+    await uow.policies.store_file_digest(digest)
     return changed
 
 

@@ -31,7 +31,7 @@ async def series(
 async def share_ranks(uow_factory: UnitOfWorkFactory, half_life: timedelta, now: datetime) -> dict[int, int]:
     """Update the decayed usage of all users, and return their ranks (see `fair_share.ranks`)."""
     async with uow_factory() as uow:
-        await uow.usage.bring_shares_up(half_life, now)
+        await uow.usage.update_shares(half_life, now)
         return ranks(await uow.usage.shares())
 
 

@@ -19,7 +19,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
-from reservation_core.ports.jobs.reservations import UnknownCardError
+from reservation_core.ports.jobs.reservations import UnknownGpuError
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
@@ -96,7 +96,7 @@ class Accounts:
         for reservation_id, named in names.items():
             try:
                 verdict = await self._judge(reservation_id, named, refused=None)
-            except (CalendarConflictError, UnknownCardError) as refusal:
+            except (CalendarConflictError, UnknownGpuError) as refusal:
                 verdict = await self._judge(reservation_id, named, refused=str(refusal))
             await self._end(verdict)
             report.removed += len(verdict.left_over)
@@ -121,7 +121,7 @@ class Accounts:
     async def _judge(self, reservation_id: str, named: Sequence[PodName], *, refused: str | None) -> _Verdict:
         """Judge a reservation's pods, and write the result. `refused` is why the ledger can't adopt them.
 
-        `named` are its pods in the last list. Raises CalendarConflictError or UnknownCardError, with nothing written,
+        `named` are its pods in the last list. Raises CalendarConflictError or UnknownGpuError, with nothing written,
         when the ledger refuses an adoption.
         """
         now = self._clock.now()

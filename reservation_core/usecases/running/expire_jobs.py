@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import EndReached, Event, StartTimedOut, WarningDue
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.jobs.repeated_asking import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
@@ -82,14 +82,18 @@ class ExpiryReport:
 
 
 async def expire(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ExpiryRules, asked: AskedAgain | None = None
+    uow_factory: UnitOfWorkFactory,
+    cluster: Cluster,
+    clock: Clock,
+    rules: ExpiryRules,
+    asked: RepeatedEndRequests | None = None,
 ) -> ExpiryReport:
     """End, warn and repair all due jobs once.
 
     A start is given up only if the cluster answers. Repeated callers pass the same `asked`, so that delete messages for
     pods that do not end are not repeated in every run.
     """
-    asked = asked or AskedAgain(rules.ending_patience)
+    asked = asked or RepeatedEndRequests(rules.ending_patience)
     ends = await end_due(uow_factory, clock, rules.warn_before_s)
     repair = await repair_stuck(uow_factory, cluster, clock, rules.repair, asked)
     return ExpiryReport(ends.ended, ends.warned, repair.timed_out, repair.unknown, repair.resent)
@@ -147,7 +151,7 @@ async def _each_batch(uow_factory: UnitOfWorkFactory, clock: Clock, find: Finder
 
 
 async def repair_stuck(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: RepairRules, asked: AskedAgain
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: RepairRules, asked: RepeatedEndRequests
 ) -> RepairReport:
     """Give up late starts, and repeat delete messages for pods that don't end (see `expire`)."""
     now = clock.now()

@@ -13,7 +13,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.jobs.observation import event_of, needs_look, told_whole
+from reservation_core.domain.jobs.observation import event_of, needs_all_pods, split_observation
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
 from reservation_core.domain.pods.pod_environment import pod_names
 from reservation_core.ports.clock import Clock
@@ -25,7 +25,7 @@ from reservation_core.usecases.carry_out import carry_out
 _LOOKS_AT_ONCE = 8
 
 
-class NotLookedAtError(ClusterUnavailableError):
+class UnobservedPodsError(ClusterUnavailableError):
     """The cluster could not be asked about `statuses`, which must be observed again; all others were applied."""
 
     def __init__(self, cause: ClusterUnavailableError, statuses: Sequence[PodStatus]) -> None:
@@ -66,14 +66,14 @@ async def observe(
     """Apply observations in their order. Returns those that must be observed again soon.
 
     Observations of a former attempt, or without news, change nothing. `max_starts` is the number of start attempts,
-    `turnaround` how long pods may need to end. Raises NotLookedAtError.
+    `turnaround` how long pods may need to end. Raises UnobservedPodsError.
     """
     rules = _Rules(max_starts, turnaround)
     reports: dict[str, _Report] = {}
     for status in statuses:
         if status.phase is PodPhase.PENDING and status.reason is None:
             continue  # the state in which every pod begins
-        reports.setdefault(status.name.reservation_id, _Report([])).statuses.extend(told_whole(status))
+        reports.setdefault(status.name.reservation_id, _Report([])).statuses.extend(split_observation(status))
     if not reports:
         return []
     async with uow_factory() as uow:
@@ -103,7 +103,7 @@ async def _apply(uow: UnitOfWork, reports: Mapping[str, _Report], clock: Clock, 
             row = rows[reservation_id]
             status = report.statuses[0]
             if status.name.attempt == row.attempt:
-                if report.pods is None and needs_look(row, status):
+                if report.pods is None and needs_all_pods(row, status):
                     # Later statuses wait for this one.
                     left[reservation_id] = _Report(report.statuses, row)
                     del going[reservation_id]
@@ -169,7 +169,7 @@ async def _look_and_apply(
                 again += (await _apply(uow, seen, clock, rules)).values()
     unseen = [report for report in free.values() if report.unavailable is not None]
     if unseen and unseen[0].unavailable is not None:
-        raise NotLookedAtError(unseen[0].unavailable, _statuses([*again, *unseen]))
+        raise UnobservedPodsError(unseen[0].unavailable, _statuses([*again, *unseen]))
     return _statuses(again)
 
 

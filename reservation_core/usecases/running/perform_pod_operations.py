@@ -19,7 +19,7 @@ from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatu
 from reservation_core.domain.pods.pod_environment import pod_names, pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
-from reservation_core.ports.queues import NotYetError
+from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
 from reservation_core.usecases.running.keep_log_tails import keep_tails
@@ -72,11 +72,11 @@ async def perform(
 ) -> None:
     """Carry out an operation as its row requires. Stale, repeated and late operations do nothing.
 
-    Raises ClusterUnavailableError when the cluster does not answer, and NotYetError with the time of the next attempt.
+    Raises ClusterUnavailableError when the cluster does not answer, or MessageNotDueError with the next attempt's time.
     """
     async with uow_factory.hold_pods([operation.id], patience=rules.lock_patience) as held:
         if not held.ids:
-            raise NotYetError(f"somebody else is making or ending pods of {operation.id}", rules.busy_pause)
+            raise MessageNotDueError(f"somebody else is making or ending pods of {operation.id}", rules.busy_pause)
         async with held.work(one_statement=True) as uow:
             reservation = (await uow.reservations.get([operation.id])).get(operation.id)
         if reservation is None or reservation.attempt != operation.attempt:
@@ -91,12 +91,12 @@ async def perform(
 
 
 async def _finalise(held: HeldPods, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
-    """Close a reservation whose pods are gone. Raises NotYetError while one may still appear."""
+    """Close a reservation whose pods are gone. Raises MessageNotDueError while one may still appear."""
     left = _unsettled_for(reservation, clock)
     if left > timedelta(0):
         # Checked regularly until then, so that a pod that appears is ended at once.
         pause = min(left, rules.unsettled_pause)
-        raise NotYetError(f"a pod of {reservation.id} that was asked for may still come to be", pause)
+        raise MessageNotDueError(f"a pod of {reservation.id} that was asked for may still come to be", pause)
     await _change(held, reservation.id, PodsGone(), clock)
 
 
@@ -120,7 +120,7 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         return
     if reservation.workload.unread is not None:
         await _change(held, reservation.id, StartDelayed(_UNREAD), clock)
-        raise NotYetError(_UNREAD.detail, rules.not_now_pause)
+        raise MessageNotDueError(_UNREAD.detail, rules.not_now_pause)
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
     creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)
@@ -133,7 +133,7 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         await _change(held, reservation.id, StartRefused(refusal.reason), clock)
     except PodNotNowError as refusal:
         await _change(held, reservation.id, StartDelayed(refusal.reason), clock)
-        raise NotYetError(refusal.reason.detail, rules.not_now_pause) from refusal
+        raise MessageNotDueError(refusal.reason.detail, rules.not_now_pause) from refusal
 
 
 async def _change(held: HeldPods, reservation_id: str, event: Event, clock: Clock) -> None:

@@ -14,7 +14,7 @@ from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatu
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.nodes.fence_node import end_cut_off
+from reservation_core.usecases.nodes.fence_node import end_fenced_reservations
 from reservation_core.usecases.running.adopt import AccountReport, AccountRules, Accounts
 from reservation_core.usecases.running.observe import observe
 
@@ -76,7 +76,7 @@ class Resync:
     async def once(self) -> ResyncReport:
         """Compare once and repair. Raises ClusterUnavailableError."""
         now = self._clock.now()
-        cut_off = await end_cut_off(self._uow, self._clock, self._rules.max_starts)
+        cut_off = await end_fenced_reservations(self._uow, self._clock, self._rules.max_starts)
         async with self._uow() as uow:
             live = {row.id: row for row in await uow.reservations.live()}
             late = set(

@@ -143,7 +143,7 @@ async def things_of_nobody(runtime: Runtime, people: People) -> str:
         assert alice is not None
         await uow.projects.add_member("vision", alice.id)
         scope = Scope(project="vision")
-        await uow.policies.put_rule(scope, Rules(max_gpus=9), by="root", from_file=False, now=runtime.clock.now())
+        await uow.policies.replace_rule(scope, Rules(max_gpus=9), by="root", from_file=False, now=runtime.clock.now())
         [node] = await uow.inventory.nodes(after=None, limit=1)
     return node.name
 

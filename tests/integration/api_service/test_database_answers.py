@@ -20,7 +20,7 @@ from starlette.routing import Route
 from api_service.app import create_app
 from reservation_core.domain.model import Role
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
-from reservation_core.runtime.reading.sign_in import open_signing_in
+from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
@@ -73,7 +73,7 @@ async def _server(proxy: PostgresProxy, home: Path, world: SignInWorld, **change
     )
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(settings, proxy.url))
-        app = create_app(runtime, settings, open_signing_in(settings, runtime, world.network))
+        app = create_app(runtime, settings, open_sign_in(settings, runtime, world.network))
         await stack.enter_async_context(app.router.lifespan_context(app))
         secret = await _administrator(runtime)
         transport = httpx.ASGITransport(app)

@@ -26,7 +26,13 @@ from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import Role
 from reservation_core.runtime.reading import reading
-from reservation_core.runtime.reading.reading import PassedOver, ReplicaReads, ReplicaUse, _OtherError, open_reads
+from reservation_core.runtime.reading.reading import (
+    PrimaryReadReason,
+    ReplicaReads,
+    ReplicaUse,
+    _OtherError,
+    open_reads,
+)
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -258,7 +264,7 @@ async def test_the_api_starts_without_its_replica(pair: Pair, tmp_path: Path) ->
             await eventually(lambda: api.reads._logged)
             assert (await api.client.get("/v1/jobs")).status_code == 200
         assert not api.use.in_use
-        assert api.use.passed_over[PassedOver.NOT_IN_USE] >= 1
+        assert api.use.passed_over[PrimaryReadReason.NOT_IN_USE] >= 1
         assert "secret" not in repr(logs)
 
 
@@ -359,7 +365,7 @@ async def test_what_is_broken_off_there_is_done_at_the_primary(
         with capture_logs() as logs:
             assert await replica.fetchval(f"SELECT {how}($1)", processes[-1])
             assert await under_way == "the primary"
-        assert api.use.passed_over[PassedOver.FAILED] >= 1
+        assert api.use.passed_over[PrimaryReadReason.FAILED] >= 1
         assert ("replica_not_in_use" if left else "replica_failed") in [log["event"] for log in logs]
 
 
@@ -387,7 +393,7 @@ async def test_without_the_primary_there_is_no_answer_and_the_replica_is_not_bla
                 assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
                 assert "gpu_dev_database_up 0.0" in (await api.client.get("/metrics")).text
             assert "replica_not_in_use" not in [log["event"] for log in logs]
-            assert api.use.passed_over[PassedOver.UNKNOWN] >= 1
+            assert api.use.passed_over[PrimaryReadReason.UNKNOWN] >= 1
             await eventually(lambda: not psutil.pid_exists(server))
             pair.primary.start(ALONE, pair.primary)
             await (await pair.primary.connect()).close()

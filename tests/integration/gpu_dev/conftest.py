@@ -25,7 +25,7 @@ from gpu_dev.main import main
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import Exchange
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
-from reservation_core.runtime.reading.sign_in import open_signing_in
+from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.components import KubernetesSettings, StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
@@ -172,7 +172,7 @@ class _Thread(threading.Thread):
         async with sign_in_world(self.folder, RULES + _SERVICE_ACCOUNTS) as self.world:
             kubernetes = KubernetesSettings(kubeconfig=self.kubeconfig)
             believing = settings.model_copy(update={"auth": self.world.settings, "kubernetes": kubernetes})
-            yield create_app(runtime, settings, open_signing_in(believing, runtime, self.world.network))
+            yield create_app(runtime, settings, open_sign_in(believing, runtime, self.world.network))
 
     def _ready(self, url: str) -> None:
         self.url = url

@@ -149,7 +149,7 @@ async def busy(
         api = Services.of(runtime, settings)
         await stack.enter_async_context(api.running())
         hand = MessagesInHand(runtime.uow, QueueName.NOTIFICATIONS, timedelta(seconds=1), runtime.loops)
-        await stack.enter_async_context(hand.cared_for())
+        await stack.enter_async_context(hand.keep_hidden())
         try:
             yield Busy(runtime, other, api, hand)
         finally:

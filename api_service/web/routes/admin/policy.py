@@ -27,7 +27,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.nodes import NodeOut
 from reservation_core.contracts.policy import PolicyVerdict, RuleOut, RulesIn
 from reservation_core.domain.policy.limits import Scope
-from reservation_core.domain.policy.rule_words import of_scope
+from reservation_core.domain.policy.rule_words import scope_text
 
 _REFUSALS = (400, 403, 404, 409, 412, 422)
 _OWNERS = ("everybody", "user", "project")
@@ -139,7 +139,7 @@ def _scope(visit: Visit) -> str:
 
 def _whom(visit: Visit) -> str:
     try:
-        return of_scope(Scope.parse(_scope(visit)))
+        return scope_text(Scope.parse(_scope(visit)))
     except ValueError as error:
         raise ProblemError(404, "not_found", f"There are no rules at this address: {error}.") from error
 
@@ -219,7 +219,7 @@ async def _list(visit: Visit, problem: RestProblemError | None = None) -> Respon
         title="Policy",
         status=200 if problem is None else problem.status,
         live="admin",
-        scopes=[(rule, of_scope(Scope.parse(rule.scope)), rule_texts(rule.rules)) for rule in stored],
+        scopes=[(rule, scope_text(Scope.parse(rule.scope)), rule_texts(rule.rules)) for rule in stored],
         owners=_OWNERS,
         gpu_types=sorted({name for node in nodes for name in node.gpu_types}),
         asked={field: visit.query(field) for field in ("owner", "name", "gpu_type")},

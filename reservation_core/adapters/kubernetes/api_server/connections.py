@@ -23,7 +23,7 @@ from yarl import URL
 from reservation_core.adapters.kubernetes.api_server.credentials import ClusterAccess
 from reservation_core.adapters.kubernetes.api_server.http_pool import HttpPool
 from reservation_core.adapters.kubernetes.api_server.request_heads import RequestHeads
-from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, ApiServerAnswer, headers_of_all
+from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, ApiServerAnswer, common_headers
 from reservation_core.domain.network.environment_proxies import proxy_for
 
 _FAREWELL_S = 1.0
@@ -48,7 +48,7 @@ class PooledClient:
         self._streams: set[aiohttp.ClientResponse] = set()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._host: str = configuration.host
-        self._headers = headers_of_all(None)
+        self._headers = common_headers(None)
         self._server_name: str | None = configuration.tls_server_name
         url = URL(self._host)
         for name in (url.raw_host, self._server_name):
@@ -65,9 +65,9 @@ class PooledClient:
             tls = context if url.scheme == "https" else None
             self._pool = HttpPool(url.raw_host, url.port, tls, self._server_name, self._open)
 
-    def use_token(self, token: str | None) -> None:
+    def authenticate_with(self, token: str | None) -> None:
         """Authenticate later requests with `token` (with its scheme). Raises ValueError for one of several lines."""
-        headers = headers_of_all(token)
+        headers = common_headers(token)
         self._heads.say(headers)
         self._headers = headers
 

@@ -49,7 +49,7 @@ class CreatePacing:
         self._tokens -= 1
         return 0.0
 
-    def pushed_back(self, now: float, retry_after: float | None = None) -> None:
+    def slow_down(self, now: float, retry_after: float | None = None) -> None:
         """Halve the rate, and pause for `retry_after` seconds, after the server refused a request as too many."""
         if retry_after is not None:
             self._paused_until = max(self._paused_until, now + min(retry_after, _LONGEST_PAUSE_S))

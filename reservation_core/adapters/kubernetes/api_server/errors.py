@@ -39,7 +39,7 @@ class ApiServerForbidsError(ApiServerError):
     """We lack a permission, or admission refuses the object."""
 
 
-def is_of_another(error: ApiServerError) -> bool:
+def is_another_object(error: ApiServerError) -> bool:
     """Whether a patch with a uid met another object of the same name (the server then calls the uid immutable)."""
     return isinstance(error, ConflictError) or (isinstance(error, InvalidError) and "metadata.uid" in error.message)
 

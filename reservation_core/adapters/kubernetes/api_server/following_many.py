@@ -6,21 +6,21 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, ObservedObject
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Followed(Generic[T]):
-    """One kind of objects and its conversion `made`. `when_none` is handled when the first list is empty."""
+class FollowedKind(Generic[T]):
+    """One kind of objects and its conversion `made`. `when_empty` is handled when the first list is empty."""
 
     watch: ObjectWatch
-    made: Callable[[SeenObject], T]
-    when_none: T | None = None
+    made: Callable[[ObservedObject], T]
+    when_empty: T | None = None
 
 
-class SightsFollowing(Generic[T]):
+class ManyFollowing(Generic[T]):
     """Follows kinds of objects until cancelled, from new lists after each `read_anew`."""
 
     def __init__(self) -> None:
@@ -31,13 +31,13 @@ class SightsFollowing(Generic[T]):
         self._anew.set()
 
     async def follow(
-        self, kinds: Sequence[Followed[T]], handle: Callable[[T], None], listed: Callable[[], None]
+        self, kinds: Sequence[FollowedKind[T]], handle: Callable[[T], None], listed: Callable[[], None]
     ) -> None:
         """Call `handle` for every object, `listed` after all lists, then `handle` for every change, until cancelled."""
         while True:
             self._anew.clear()
             for kind in kinds:
-                kind.watch.forget_place()
+                kind.watch.restart_with_list()
             following = asyncio.create_task(self._follow_all(kinds, handle, listed), name="follow all")
             asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
             try:
@@ -50,7 +50,7 @@ class SightsFollowing(Generic[T]):
                 await asyncio.wait((following, asked))
 
     async def _follow_all(
-        self, kinds: Sequence[Followed[T]], handle: Callable[[T], None], listed: Callable[[], None]
+        self, kinds: Sequence[FollowedKind[T]], handle: Callable[[T], None], listed: Callable[[], None]
     ) -> None:
         unlisted = len(kinds)
 
@@ -63,12 +63,12 @@ class SightsFollowing(Generic[T]):
 
         async with asyncio.TaskGroup() as group:
             for kind in kinds:
-                group.create_task(_follow(kind.watch.told_as(kind.made), kind.when_none, handle, one_listed))
+                group.create_task(_follow(kind.watch.follow_as(kind.made), kind.when_empty, handle, one_listed))
 
 
 async def _follow(
     changes: AsyncGenerator[T | None, None],
-    when_none: T | None,
+    when_empty: T | None,
     handle: Callable[[T], None],
     listed: Callable[[], None],
 ) -> None:
@@ -80,6 +80,6 @@ async def _follow(
                 handle(seen_object)
             elif is_listing:
                 is_listing = False
-                if when_none is not None and is_empty:
-                    handle(when_none)
+                if when_empty is not None and is_empty:
+                    handle(when_empty)
                 listed()

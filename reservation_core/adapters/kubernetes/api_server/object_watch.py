@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class SeenObject:
+class ObservedObject:
     """An object as it is now, or the last known state of a deleted one."""
 
     namespace: str
@@ -58,11 +58,11 @@ class ObjectWatch:
         self.problem: str | None = None
         """Why the watch is interrupted; None while it works."""
 
-    def forget_place(self) -> None:
+    def restart_with_list(self) -> None:
         """Start the next watch with a new list; objects that it lacks are yielded as gone."""
         self._version = None
 
-    async def told_as(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
+    async def follow_as(self, made: Callable[[ObservedObject], T]) -> AsyncGenerator[T | None, None]:
         """Yield `made` of every object, None at the end of each list, then `made` of every change.
 
         A list takes only the memory of what `made` returns. Ends with ClusterUnavailableError when the transport is
@@ -89,7 +89,7 @@ class ObjectWatch:
                     self._version = None  # after a restored backup the server may not reach our version for long
                 await self._pause()
 
-    async def _list_and_watch(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T | None, None]:
+    async def _list_and_watch(self, made: Callable[[ObservedObject], T]) -> AsyncGenerator[T | None, None]:
         if self._version is None:
             async with aclosing(self._list(made)) as listed:
                 async for listed_object in listed:
@@ -115,7 +115,7 @@ class ObjectWatch:
         if asyncio.get_running_loop().time() - begun < _SHORT_S:
             raise ClusterUnavailableError(f"The API server ended the watch on {self._path} as soon as it had begun.")
 
-    async def _list(self, made: Callable[[SeenObject], T]) -> AsyncGenerator[T, None]:
+    async def _list(self, made: Callable[[ObservedObject], T]) -> AsyncGenerator[T, None]:
         def read(thing: Mapping[str, Any]) -> tuple[tuple[str, str], str, T] | None:
             seen = _read(thing)
             return None if seen is None else ((seen.namespace, seen.name), seen.uid, made(seen))
@@ -124,12 +124,12 @@ class ObjectWatch:
         present = {key: uid for key, uid, _ in listed}
         for (namespace, name), uid in list(self._known.items()):
             if present.get((namespace, name)) != uid:
-                yield made(SeenObject(namespace, name, uid, {}, gone=True))
+                yield made(ObservedObject(namespace, name, uid, {}, gone=True))
         for _, _, seen_object in listed:
             yield seen_object
         self._known, self._version = present, version
 
-    def _event(self, line: bytes) -> list[SeenObject]:
+    def _event(self, line: bytes) -> list[ObservedObject]:
         """The changes in one line of the watch."""
         try:
             event = as_mapping(msgspec.json.decode(line))
@@ -138,15 +138,15 @@ class ObjectWatch:
         thing, kind = as_mapping(event.get("object")), event.get("type")
         if kind == "ERROR":
             raise status_error(thing)
-        changes: list[SeenObject] = []
+        changes: list[ObservedObject] = []
         seen = _read(thing)
         if seen is not None and kind in ("ADDED", "MODIFIED", "DELETED"):
             key = (seen.namespace, seen.name)
             known = self._known.pop(key, None)
             if known not in (None, seen.uid):
-                changes.append(SeenObject(seen.namespace, seen.name, str(known), {}, gone=True))
+                changes.append(ObservedObject(seen.namespace, seen.name, str(known), {}, gone=True))
             if kind == "DELETED":
-                changes.append(SeenObject(seen.namespace, seen.name, seen.uid, thing, gone=True))
+                changes.append(ObservedObject(seen.namespace, seen.name, seen.uid, thing, gone=True))
             else:
                 self._known[key] = seen.uid
                 changes.append(seen)
@@ -159,9 +159,9 @@ class ObjectWatch:
         await asyncio.sleep(doubled_pause(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, self._failures))
 
 
-def _read(thing: Mapping[str, Any]) -> SeenObject | None:
+def _read(thing: Mapping[str, Any]) -> ObservedObject | None:
     metadata = as_mapping(thing.get("metadata"))
     name, uid = metadata.get("name"), metadata.get("uid")
     if not isinstance(name, str) or not isinstance(uid, str):
         return None  # a bookmark has a version and no name
-    return SeenObject(str(metadata.get("namespace") or ""), name, uid, thing)
+    return ObservedObject(str(metadata.get("namespace") or ""), name, uid, thing)

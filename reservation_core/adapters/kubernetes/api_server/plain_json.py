@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 
-def written_time(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """Format a time for an annotation: RFC 3339, UTC, microseconds."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 

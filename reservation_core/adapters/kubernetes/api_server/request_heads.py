@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from yarl import URL
 
-from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, headers_of_all
+from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, common_headers
 
 _PLAIN = re.compile(r"(/[A-Za-z0-9_~:-][A-Za-z0-9._~:-]*)+(\?[A-Za-z0-9._~=&%+-]*)?")
 """A path and query that need no quoting and have no dot segments."""
@@ -21,7 +21,7 @@ class RequestHeads:
         self._url = url
         self._prefix = url.raw_path.rstrip("/")
         self._common_headers = ""
-        self.say(headers_of_all(None))
+        self.say(common_headers(None))
 
     def say(self, headers: Mapping[str, str]) -> None:
         """Set the headers of all later requests. Raises ValueError for a value of more than one line."""

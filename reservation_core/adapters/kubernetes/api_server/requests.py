@@ -55,7 +55,7 @@ class ApiRequest:
         """Path and query; the path unquoted."""
         return self.path if self.query is None else self.path + encoded(self.query)
 
-    def was_not_answered(self) -> None:
+    def note_unanswered(self) -> None:
         """Report that an attempt was sent and may be carried out later."""
         if self.unanswered is not None:
             self.unanswered()
@@ -68,7 +68,7 @@ class ApiRequest:
         return headers
 
 
-def headers_of_all(token: str | None) -> dict[str, str]:
+def common_headers(token: str | None) -> dict[str, str]:
     """The headers of every request; `token` with its scheme."""
     # Uncompressed: within a data centre, compressing a list takes longer than sending it.
     headers = {"Accept-Encoding": "identity", "User-Agent": _USER_AGENT}
@@ -77,7 +77,7 @@ def headers_of_all(token: str | None) -> dict[str, str]:
     return headers
 
 
-def body_of(thing: Mapping[str, Any]) -> bytes:
+def encode_body(thing: Mapping[str, Any]) -> bytes:
     """Encode an object as JSON."""
     try:
         return msgspec.json.encode(thing)

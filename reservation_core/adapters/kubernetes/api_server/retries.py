@@ -19,7 +19,13 @@ from reservation_core.adapters.kubernetes.api_server.create_pacing import Create
 from reservation_core.adapters.kubernetes.api_server.credentials import ClusterAccess, Credentials
 from reservation_core.adapters.kubernetes.api_server.errors import api_error
 from reservation_core.adapters.kubernetes.api_server.http_pool import NotConnectedError
-from reservation_core.adapters.kubernetes.api_server.requests import JSON, ApiRequest, ApiServerAnswer, Query, body_of
+from reservation_core.adapters.kubernetes.api_server.requests import (
+    JSON,
+    ApiRequest,
+    ApiServerAnswer,
+    Query,
+    encode_body,
+)
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -78,7 +84,7 @@ class Transport:
         `unanswered` is called when a sent attempt may be carried out later than the answered one; not for idempotent
         requests that http_pool.py repeated at once. A status among `final` is not retried: it raises ApiServerError.
         """
-        sent = None if body is None else body_of(body)
+        sent = None if body is None else encode_body(body)
         request = ApiRequest(method, path, query, sent, content_type, accept, unanswered=unanswered, final=final)
         answer = await self._ask(request, pacing)
         try:
@@ -144,7 +150,7 @@ class Transport:
                 if answer.status < 300:
                     return answer
                 if answer.status >= 500:
-                    request.was_not_answered()  # a proxy may have given up on a server that carries it out
+                    request.note_unanswered()  # a proxy may have given up on a server that carries it out
                 if answer.status == 401 and not renewed:
                     renewed = True
                     async with asyncio.timeout_at(until):
@@ -152,7 +158,7 @@ class Transport:
                     continue
                 failure, retry_after = self._describe_failure(answer, request), answer.retry_after
             if pacing is not None:
-                pacing.pushed_back(clock(), retry_after)
+                pacing.slow_down(clock(), retry_after)
             pause = _pause(attempt, retry_after)
             if attempt >= _ATTEMPTS or clock() + pause - begun > 1.5 * self._timeout_s or self._closed:
                 raise _unavailable(request, failure)
@@ -236,7 +242,7 @@ class Transport:
         if connection is None or connection.fingerprint != access.fingerprint:
             connection = self._connection_of(access)
         try:
-            connection.use_token(access.configuration.api_key.get("BearerToken"))
+            connection.authenticate_with(access.configuration.api_key.get("BearerToken"))
         except ValueError:
             raise ClusterUnavailableError(
                 f"The token in {self._credentials.origin} is more than one line. Correct it, and try again."
@@ -282,7 +288,7 @@ def _describe_unanswered(problem: Exception, request: ApiRequest) -> str:
     if request.head_s is not None and isinstance(problem, TimeoutError):
         raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
     if not isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):
-        request.was_not_answered()
+        request.note_unanswered()
     return _describe_connection_error(problem)
 
 

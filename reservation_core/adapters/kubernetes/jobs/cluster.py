@@ -17,7 +17,7 @@ import structlog
 from reservation_core.adapters.kubernetes.api_server.create_pacing import CreatePacing
 from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ConflictError, ObjectNotFoundError
 from reservation_core.adapters.kubernetes.api_server.list_and_watch import IDLE_S, list_all
-from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time, written_time
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, format_time, read_time
 from reservation_core.adapters.kubernetes.api_server.refusals import explained, refusal_of_creation, refused
 from reservation_core.adapters.kubernetes.api_server.retries import (
     MERGE_PATCH,
@@ -50,7 +50,7 @@ from reservation_core.adapters.kubernetes.pods.marks import (
     holding_of,
     pod_name_of,
 )
-from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished, is_said_to_be_over, read_pod_status
+from reservation_core.adapters.kubernetes.pods.pod_statuses import has_final_phase, is_finished, read_pod_status
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, TrimmedLogs
@@ -180,7 +180,7 @@ class KubernetesCluster:
 
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         """Write the deadline to the pod's annotation; activeDeadlineSeconds can't grow and has room for extensions."""
-        body = {"metadata": {"annotations": {DEADLINE: written_time(deadline)}}}
+        body = {"metadata": {"annotations": {DEADLINE: format_time(deadline)}}}
         with explained("patch", "pods", self._namespace):
             pod = await self._request_existing("PATCH", self._pods, name, body, MERGE_PATCH)
         if pod is None:
@@ -375,7 +375,7 @@ def _identity(thing: Mapping[str, Any]) -> _Identity:
         gang=pods != "1",
         leaving=metadata.get("deletionTimestamp") is not None,
         kept=NAME_KEPT in as_list(metadata.get("finalizers")),
-        runs_on=is_said_to_be_over(thing) and not is_finished(thing),
+        runs_on=has_final_phase(thing) and not is_finished(thing),
         finished=is_finished(thing),
     )
 

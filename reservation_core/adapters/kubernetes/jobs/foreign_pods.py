@@ -53,7 +53,7 @@ def read_claimant(pod: Mapping[str, Any], rules: ForeignRules, nodes: Collection
     node = as_mapping(pod.get("spec")).get("nodeName")
     if not isinstance(node, str) or node not in nodes or is_finished(pod):
         return None
-    gpus = gpus_asked_for(pod, rules.resource_names)
+    gpus = requested_gpus(pod, rules.resource_names)
     if namespace == rules.namespace:
         if pod_name_of(pod) is not None:
             return None
@@ -131,7 +131,7 @@ def _claims(pod: Mapping[str, Any], namespace: str) -> tuple[ClaimKey | None, ..
     return tuple(keys[:MOST_DEVICES])
 
 
-def gpus_asked_for(pod: Mapping[str, Any], resource_names: Sequence[str]) -> int:
+def requested_gpus(pod: Mapping[str, Any], resource_names: Sequence[str]) -> int:
     """The number of GPUs that a pod requests, without claims.
 
     Init containers run one after the other before the others, so the maximum counts; sidecars (restartPolicy Always)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from reservation_core.adapters.kubernetes.api_server.plain_json import written_time
+from reservation_core.adapters.kubernetes.api_server.plain_json import format_time
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
@@ -37,7 +37,7 @@ class PodEvents:
         else:
             gpus = f"{word} {','.join(str(index) for index in indices)}"
         rank = f", pod {spec.name.rank} of {spec.pods}" if spec.pods > 1 else ""
-        until = "" if spec.ends_at is None else f" until {written_time(spec.ends_at)}"
+        until = "" if spec.ends_at is None else f" until {format_time(spec.ends_at)}"
         note = f"{gpus} of node {spec.node}{until}, for {spec.user}'s {spec.name.reservation_id}{rank}"
         self._write(about, "GPUsAssigned", note, action="Create", warning=False)
 

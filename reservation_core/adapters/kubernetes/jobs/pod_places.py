@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
-from reservation_core.adapters.kubernetes.jobs.foreign_pods import gpus_asked_for
+from reservation_core.adapters.kubernetes.jobs.foreign_pods import requested_gpus
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.domain.model import PodPlace
 
@@ -18,7 +18,7 @@ def place_of(pod: Mapping[str, Any], attach: GpuAttach, resource_names: Sequence
     node = spec.get("nodeName") or _pinned_to(spec)
     if not isinstance(node, str):
         return None
-    counted = gpus_asked_for(pod, resource_names) if attach is GpuAttach.DEVICE_PLUGIN else 0
+    counted = requested_gpus(pod, resource_names) if attach is GpuAttach.DEVICE_PLUGIN else 0
     return PodPlace(node, counted or None)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from reservation_core.adapters.kubernetes.api_server.list_and_watch import IDLE_S
-from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObjectWatch, ObservedObject
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.pods.marks import is_labelled
 from reservation_core.adapters.kubernetes.pods.pod_statuses import read_pod_status
@@ -39,7 +39,7 @@ class PodWatch:
 
     async def statuses(self) -> AsyncGenerator[PodStatus, None]:
         """Yield every pod, then every change, `gone` last. Raises ClusterUnavailableError once closed."""
-        async with aclosing(self._watch.told_as(_read_pod)) as pods:
+        async with aclosing(self._watch.follow_as(_read_pod)) as pods:
             async for pod in pods:
                 for status in self._changes(pod) if pod is not None else ():
                     yield status
@@ -60,7 +60,7 @@ class PodWatch:
         return changes
 
 
-def _read_pod(seen: SeenObject) -> _Pod:
+def _read_pod(seen: ObservedObject) -> _Pod:
     status = read_pod_status(seen.thing)
     labelled = status is None or is_labelled(seen.thing, status.name)
     return _Pod(seen.name, status, labelled, seen.gone)

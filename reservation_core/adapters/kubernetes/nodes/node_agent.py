@@ -17,10 +17,10 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
 )
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH
-from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, written_cards
+from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, format_cards
 from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS, NODE_LINKS
 from reservation_core.adapters.local.inventory import LocalInventory
-from reservation_core.domain.cards.link_words import written_links
+from reservation_core.domain.cards.link_words import format_links
 from reservation_core.domain.model import GpuCondition, NodeReport
 from reservation_core.ports.cluster import ClusterUnavailableError
 
@@ -100,9 +100,9 @@ class NodeAgent:
 
     def _annotations(self) -> dict[str, str]:
         report = self._report()
-        annotations = {NODE_GPUS: written_cards(self._cards(report))}
+        annotations = {NODE_GPUS: format_cards(self._cards(report))}
         if report.links is not None:
-            annotations[NODE_LINKS] = written_links(report.links)
+            annotations[NODE_LINKS] = format_links(report.links)
         return annotations
 
     def _report(self) -> NodeReport:

@@ -32,7 +32,7 @@ class Card:
     lost: bool = False
 
 
-def written_cards(cards: Iterable[Card]) -> str:
+def format_cards(cards: Iterable[Card]) -> str:
     """The annotation's text: the same for the same GPUs, whatever their order."""
     listed = []
     for card in sorted(cards, key=lambda card: card.index):

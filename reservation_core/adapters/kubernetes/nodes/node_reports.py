@@ -23,7 +23,7 @@ from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS, NODE_LINK
 from reservation_core.adapters.kubernetes.pods.pod_causes import condition, quoted
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults, Toleration
 from reservation_core.adapters.kubernetes.pods.quantities import read_quantity
-from reservation_core.domain.cards.gpu_types import UNKNOWN, TypeWords
+from reservation_core.domain.cards.gpu_types import UNKNOWN, TypeNames
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
 
@@ -69,7 +69,7 @@ class _Types:
 
     def __init__(self, rules: NodeRules) -> None:
         self._labels = rules.type_labels
-        self._words = TypeWords(rules.types)
+        self._words = TypeNames(rules.types)
         self._known: dict[str, str] = {}
 
     def labelled(self, labels: Mapping[str, str]) -> str | None:

@@ -9,7 +9,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _KINDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 
 
-def has_wishes(spec: Mapping[str, Any]) -> bool:
+def has_preferences(spec: Mapping[str, Any]) -> bool:
     """Whether a pod's `spec` has preferred affinities or a soft topology spread."""
     affinity = spec.get("affinity")
     if affinity and any(as_mapping(as_mapping(affinity).get(kind)).get(_PREFERRED) for kind in _KINDS):

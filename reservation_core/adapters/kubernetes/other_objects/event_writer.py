@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError
-from reservation_core.adapters.kubernetes.api_server.plain_json import written_time
+from reservation_core.adapters.kubernetes.api_server.plain_json import format_time
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -60,7 +60,7 @@ class EventWriter:
             "metadata": {
                 "name": f"{about.name[:200].rstrip('-.')}.{secrets.token_hex(8)}", "namespace": about.namespace,
             },
-            "eventTime": written_time(self._clock.now()),
+            "eventTime": format_time(self._clock.now()),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
             "action": action,

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ConflictError, ObjectNotFoundError
-from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping, written_time
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping, format_time
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -120,7 +120,7 @@ class Lease:
         return True
 
     def _spec(self, former: Mapping[str, Any]) -> dict[str, Any]:
-        now = written_time(self._clock.now())
+        now = format_time(self._clock.now())
         ours = former.get("holderIdentity") == self._identity
         changes = former.get("leaseTransitions")
         changes = changes if isinstance(changes, int) else 0

@@ -11,7 +11,7 @@ from reservation_core.adapters.kubernetes.api_server.errors import ApiServerErro
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.contracts.sign_in import KubernetesProof
-from reservation_core.domain.errors import NotLetInError, ProofRefusedError
+from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
 from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.people.proofs import CheckedProof, ProofUnavailableError
@@ -32,7 +32,7 @@ class TokenReviews:
         self._audiences = sorted(audiences)
 
     async def check(self, proof: KubernetesProof) -> CheckedProof:
-        """Verify a token. Raises ProofRefusedError, NotLetInError, ProofUnavailableError."""
+        """Verify a token. Raises ProofRefusedError, SignInRefusedError, ProofUnavailableError."""
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -67,6 +67,6 @@ def _identity(status: Any, audiences: list[str]) -> ProvedIdentity:
     username = as_mapping(status.get("user")).get("username")
     account = _ACCOUNT.fullmatch(username) if isinstance(username, str) else None
     if account is None:
-        raise NotLetInError("The token is not a service account's. Use one of a pod's service account.")
+        raise SignInRefusedError("The token is not a service account's. Use one of a pod's service account.")
     attributes = {"namespace": (account["namespace"],), "service_account": (account["name"],)}
     return ProvedIdentity(SignInMethod.KUBERNETES, account[0], attributes)

@@ -16,10 +16,10 @@ import structlog
 
 from reservation_core.adapters.certificates.pairs import (
     BadCertificateError,
-    chosen_authorities,
     make_pair,
     read_authorities,
     read_serving,
+    select_authorities,
 )
 from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
@@ -163,7 +163,7 @@ class SecretCertificates:
         for configuration in self._configurations:
             for named in _bundles(await self._configuration(configuration) or {}):
                 bundle += named + b"\n" if _fingerprints(named) else b""
-        return chosen_authorities(bundle, _fingerprints(bundle)) if bundle else b""
+        return select_authorities(bundle, _fingerprints(bundle)) if bundle else b""
 
     def _living(self, now: datetime) -> bytes:
         """The unexpired authorities in PEM; all of a foreign Secret."""
@@ -171,7 +171,7 @@ class SecretCertificates:
             return b""
         if not self._holdings.ours:
             return self._data[AUTHORITIES]
-        return chosen_authorities(self._data[AUTHORITIES], authorities_alive(self._holdings, now))
+        return select_authorities(self._data[AUTHORITIES], authorities_alive(self._holdings, now))
 
     async def _write(self, changes: Mapping[str, bytes | None]) -> None:
         kept = {**self._data, **changes}

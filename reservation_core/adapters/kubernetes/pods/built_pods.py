@@ -16,7 +16,7 @@ from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, G
 from reservation_core.adapters.kubernetes.pods.image_names import is_image_reference
 from reservation_core.adapters.kubernetes.pods.marks import annotations, attempt_labels, labels
 from reservation_core.adapters.kubernetes.pods.pod_defaults import SHM_PATH, SHM_VOLUME, PodDefaults, ResourceShare
-from reservation_core.adapters.kubernetes.pods.quantities import read_quantity, written_bytes, written_cores
+from reservation_core.adapters.kubernetes.pods.quantities import format_bytes, format_cores, read_quantity
 from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 
@@ -279,9 +279,9 @@ def _amounts(share: ResourceShare, gpus: int) -> Mapping[str, str]:
         return per_pod + gpus * per_gpu
 
     amounts = {
-        "cpu": written_cores(total("cpu")),
-        "memory": written_bytes(total("memory")),
-        "ephemeral-storage": written_bytes(total("ephemeral_storage")),
+        "cpu": format_cores(total("cpu")),
+        "memory": format_bytes(total("memory")),
+        "ephemeral-storage": format_bytes(total("ephemeral_storage")),
     }
     return {kind: amount for kind, amount in amounts.items() if amount != "0"}
 

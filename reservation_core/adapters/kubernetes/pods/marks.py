@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, read_time, written_time
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, format_time, read_time
 from reservation_core.domain.model import PodHolding, PodName, PodSpec
 from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE
 
@@ -60,12 +60,12 @@ def annotations(spec: PodSpec) -> dict[str, str]:
         GPU_INDICES: ",".join(str(index) for index in spec.gpu_indices),
         NODE: spec.node,
         PODS: str(spec.pods),
-        DEADLINE: written_time(spec.deadline),
+        DEADLINE: format_time(spec.deadline),
     }
     if spec.starts_at is not None:
-        written[STARTS_AT] = written_time(spec.starts_at)
+        written[STARTS_AT] = format_time(spec.starts_at)
     if spec.ends_at is not None:
-        written[ENDS_AT] = written_time(spec.ends_at)
+        written[ENDS_AT] = format_time(spec.ends_at)
     return written
 
 

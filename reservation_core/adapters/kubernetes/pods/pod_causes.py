@@ -93,7 +93,7 @@ def is_hopeless(waiting: Mapping[str, Any]) -> bool:
     return waiting.get("reason") == "InvalidImageName"
 
 
-def is_hopeless_here(waiting: Mapping[str, Any]) -> bool:
+def is_hopeless_on_node(waiting: Mapping[str, Any]) -> bool:
     """Whether a container can never start on this node, because the node's registry has no such image for it.
 
     Other nodes may have other mirrors or credentials. An unreachable or rate-limited registry is a passing failure.
@@ -108,7 +108,7 @@ def is_hopeless_here(waiting: Mapping[str, Any]) -> bool:
             return False
 
 
-def cause_of_no_place(pod: Mapping[str, Any]) -> Reason | None:
+def cause_of_unschedulable(pod: Mapping[str, Any]) -> Reason | None:
     """Why the pod is unschedulable; None when it is scheduled or the scheduler has not tried yet."""
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") != "False":
@@ -121,7 +121,7 @@ def cause_of_no_place(pod: Mapping[str, Any]) -> Reason | None:
     return Reason(ReasonCode.UNSCHEDULABLE, detail)
 
 
-def cause_said_by_pod(pod: Mapping[str, Any]) -> Reason | None:
+def cause_of_pod_status(pod: Mapping[str, Any]) -> Reason | None:
     """Why the whole pod was ended, by its `status.reason`; None for other reasons."""
     status = as_mapping(pod.get("status"))
     word, message = status.get("reason"), quoted(status.get("message"))
@@ -149,7 +149,7 @@ def cause_of_disruption(pod: Mapping[str, Any]) -> Reason | None:
     return Reason(code, f"{what}{quoted(target.get('message'))} {_AGAIN}")
 
 
-def refused_by_node(pod: Mapping[str, Any]) -> Reason | None:
+def cause_of_node_rejection(pod: Mapping[str, Any]) -> Reason | None:
     """Why the node rejected a pod; only for pods that failed without having run."""
     status = as_mapping(pod.get("status"))
     word = status.get("reason")

@@ -14,14 +14,14 @@ from reservation_core.adapters.kubernetes.pods.marks import holding_of, pod_name
 from reservation_core.adapters.kubernetes.pods.pod_causes import (
     cause_of_disruption,
     cause_of_exit,
-    cause_of_no_place,
+    cause_of_node_rejection,
+    cause_of_pod_status,
+    cause_of_unschedulable,
     cause_of_waiting,
-    cause_said_by_pod,
     condition,
     exit_code_of,
     is_hopeless,
-    is_hopeless_here,
-    refused_by_node,
+    is_hopeless_on_node,
 )
 from reservation_core.domain.model import PodPhase, PodStatus, Reason, ReasonCode
 
@@ -56,7 +56,7 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
         reason=_reason(pod, phase, state, started_at),
         holding=holding_of(pod),
         hopeless=is_hopeless(waiting),
-        hopeless_here=is_hopeless_here(waiting),
+        hopeless_here=is_hopeless_on_node(waiting),
         created_at=_time(as_mapping(pod.get("metadata")).get("creationTimestamp")),
     )
 
@@ -64,10 +64,10 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
 def is_finished(pod: Mapping[str, Any]) -> bool:
     """Whether all of a pod's processes have ended: by its phase, and without a running container."""
     status = as_mapping(pod.get("status"))
-    return is_said_to_be_over(pod) and not any("running" in state for state in _states(status))
+    return has_final_phase(pod) and not any("running" in state for state in _states(status))
 
 
-def is_said_to_be_over(pod: Mapping[str, Any]) -> bool:
+def has_final_phase(pod: Mapping[str, Any]) -> bool:
     """Whether the phase says that the pod is over; during an eviction, containers may still run."""
     return as_mapping(pod.get("status")).get("phase") in _OVER
 
@@ -91,9 +91,9 @@ def _reason(
     match phase:
         case PodPhase.PENDING:
             waiting = as_mapping(state.get("waiting"))
-            return cause_said_by_pod(pod) or _leaving(pod) or cause_of_waiting(waiting) or cause_of_no_place(pod)
+            return cause_of_pod_status(pod) or _leaving(pod) or cause_of_waiting(waiting) or cause_of_unschedulable(pod)
         case PodPhase.RUNNING:
-            return cause_said_by_pod(pod) or _leaving(pod)
+            return cause_of_pod_status(pod) or _leaving(pod)
         case PodPhase.FINISHED:
             return _end(pod, as_mapping(state.get("terminated")), started_at)
         case PodPhase.GONE:
@@ -112,12 +112,12 @@ def _leaving(pod: Mapping[str, Any]) -> Reason | None:
 def _end(pod: Mapping[str, Any], ended: Mapping[str, Any], started_at: datetime | None) -> Reason | None:
     """Why a finished pod ended; None where its exit code is the whole answer."""
     if _ended_by_deletion(pod, ended):
-        return cause_said_by_pod(pod) or cause_of_disruption(pod) or _DELETED
+        return cause_of_pod_status(pod) or cause_of_disruption(pod) or _DELETED
     if as_mapping(pod.get("status")).get("phase") == "Succeeded":
         return None
-    cause = cause_said_by_pod(pod) or cause_of_exit(ended) or cause_of_disruption(pod)
+    cause = cause_of_pod_status(pod) or cause_of_exit(ended) or cause_of_disruption(pod)
     if cause is None and started_at is None:
-        cause = refused_by_node(pod)
+        cause = cause_of_node_rejection(pod)
     if cause is None and exit_code_of(ended) == 0:
         detail = "The command ended with exit code 0, but the cluster says that its pod failed. Look at the job's log."
         cause = Reason(ReasonCode.POD_LOST, detail)

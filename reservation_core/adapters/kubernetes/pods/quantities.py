@@ -23,13 +23,13 @@ def read_quantity(text: object) -> Decimal:
     return Decimal(number + (exponent or "")) * _SUFFIXES.get(suffix or "", Decimal(1))
 
 
-def written_cores(cores: Decimal) -> str:
+def format_cores(cores: Decimal) -> str:
     """Format CPU cores, rounded up to thousandths: `2`, `2500m`."""
     thousandths = math.ceil(cores * 1000)
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 
 
-def written_bytes(amount: Decimal) -> str:
+def format_bytes(amount: Decimal) -> str:
     """Format bytes, rounded up, with the largest exact binary suffix: `64Gi`, `1000`."""
     whole = math.ceil(amount)
     for suffix in _BINARY:

@@ -8,18 +8,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.bookings.calendar_due import due_parameters
 from reservation_core.adapters.postgres.connection.queues import Queue
-from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
+from reservation_core.adapters.postgres.history.events import ReservationEvent, record_events
 from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError, violates
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.contracts.queue_messages import JobMessage
-from reservation_core.domain.bookings.changes import DecidedBookingChange, GiveBack, HoldCards
+from reservation_core.domain.bookings.changes import DecidedBookingChange, GiveBack, HoldGpus
 from reservation_core.domain.bookings.life import BookingFacts, BookingRules
 from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking, Span, Wanted
 from reservation_core.domain.bookings.waitlist import WaitingRequest
 from reservation_core.domain.changes import Record, WakePlanner
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus
-from reservation_core.ports.bookings.booking_life import LeftOver, WaitlistMark
+from reservation_core.ports.bookings.booking_life import OrphanedJob, WaitlistMark
 from reservation_core.ports.queues import QueueName
 
 
@@ -30,9 +30,9 @@ class BookingLife(StatementRunner):
         super().__init__(connection)
         self._queue = queue
 
-    async def hold_planning(self) -> None:
+    async def block_plans(self) -> None:
         """Block plan writes until the transaction ends, after a current one. Must precede all row locks."""
-        await self._run("hold_planning")
+        await self._run("block_plans")
 
     async def due(self, rules: BookingRules, now: datetime, limit: int) -> list[str]:
         """Bookings that may have a due change."""
@@ -116,7 +116,7 @@ class BookingLife(StatementRunner):
         await self._run("give_back_rest", ids=ids, ats=ats, closing=closing)
 
     async def _hold(self, changes: Sequence[DecidedBookingChange]) -> None:
-        held = [(c, card) for c in changes for e in c.effects if isinstance(e, HoldCards) for card in e.cards]
+        held = [(c, card) for c in changes for e in c.effects if isinstance(e, HoldGpus) for card in e.cards]
         if not held:
             return
         try:
@@ -152,17 +152,17 @@ class BookingLife(StatementRunner):
                 for effect in change.effects
                 if isinstance(effect, Record)
             ]
-        await record_all(self._connection, events)
+        await record_events(self._connection, events)
 
     async def link_job(self, booking_id: str, job_id: str) -> None:
         """Store the job that runs a booking's workload."""
         await self._run("link_started_job", id=booking_id, job_id=job_id)
 
-    async def left_over(self, now: datetime, limit: int) -> list[LeftOver]:
+    async def left_over(self, now: datetime, limit: int) -> list[OrphanedJob]:
         """Jobs that wait, start or run within bookings that have ended by their status or by the clock."""
         rows = await self._run("left_over_jobs", now=now, limit=limit)
         return [
-            LeftOver(row.job_id, row.booking_id, BookingStatus(row.booking_status), row.booking_end) for row in rows
+            OrphanedJob(row.job_id, row.booking_id, BookingStatus(row.booking_status), row.booking_end) for row in rows
         ]
 
     async def waitlist_mark(self) -> WaitlistMark:

@@ -1,6 +1,6 @@
--- Due changes of bookings. Writers call hold_planning first: plans lock rows of jobs before rows of bookings.
+-- Due changes of bookings. Writers call block_plans first: plans lock rows of jobs before rows of bookings.
 
--- name: hold_planning
+-- name: block_plans
 -- Every write of a plan shares this row, so none happens until the transaction ends.
 SELECT epoch FROM planner_lease FOR NO KEY UPDATE;
 

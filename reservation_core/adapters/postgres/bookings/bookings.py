@@ -17,7 +17,7 @@ from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTR
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.bookings.card_choice import KnownCard
+from reservation_core.domain.bookings.card_choice import LedgerGpu
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.event_kinds import BookingEventKind
@@ -49,11 +49,11 @@ class Bookings(StatementRunner):
         """Serialise bookings that lost too many races."""
         await self._run("lock_calendar")
 
-    async def judge_now(self) -> None:
+    async def check_deferred_constraints(self) -> None:
         """Check deferred constraints now and immediately from now on: jobs must stay within their booking."""
         await self._run("check_deferred_constraints")
 
-    async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[KnownCard]:
+    async def cards(self, start: datetime, end: datetime, *, without: Collection[str] = ()) -> list[LedgerGpu]:
         """Every GPU of existing nodes, with its open ranges that overlap [start, end).
 
         `without`: reservations whose ranges don't count.
@@ -61,7 +61,7 @@ class Bookings(StatementRunner):
         rows = await self._run("bookable_cards", start=start, end=end, without=list(without))
         links = await node_links(self._connection)
         return [
-            KnownCard(
+            LedgerGpu(
                 gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _ranges(ranges), links.get(node), cordoned
             )
             for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges, cordoned in rows

@@ -14,9 +14,9 @@ from reservation_core.adapters.postgres.jobs.reservations import WriteConflictEr
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.bookings.maintenance import (
     Affected,
-    CardPlace,
     CoveredRow,
     Fate,
+    GpuAddress,
     Window,
     WindowChange,
     WindowStatus,
@@ -28,7 +28,7 @@ from reservation_core.domain.model import ReservationKind
 
 
 class Maintenance(StatementRunner):
-    async def cards_of(self, nodes: Sequence[str], gpus: Sequence[tuple[str, int]]) -> list[CardPlace]:
+    async def cards_of(self, nodes: Sequence[str], gpus: Sequence[tuple[str, int]]) -> list[GpuAddress]:
         """Every GPU of these nodes, and these GPUs by (node, index); unknown ones are left out."""
         rows = await self._run(
             "cards_for_maintenance",
@@ -36,7 +36,7 @@ class Maintenance(StatementRunner):
             gpu_nodes=[node for node, _ in gpus],
             gpu_indices=[index for _, index in gpus],
         )
-        return [CardPlace(row.gpu_id, row.node, row.card_index) for row in rows]
+        return [GpuAddress(row.gpu_id, row.node, row.card_index) for row in rows]
 
     async def taken(self, gpu_ids: Sequence[int], span: Span) -> list[CoveredRow]:
         """Open ledger rows of these GPUs that overlap a span."""
@@ -84,15 +84,15 @@ class Maintenance(StatementRunner):
                 now=window.created_at,
             )
 
-    async def joined(self, now: datetime) -> dict[str, list[CardPlace]]:
+    async def joined(self, now: datetime) -> dict[str, list[GpuAddress]]:
         """New GPUs of nodes that open windows cover as a whole, by window."""
-        joined: dict[str, list[CardPlace]] = {}
+        joined: dict[str, list[GpuAddress]] = {}
         for row in await self._run("joined_cards", now=now):
-            joined.setdefault(row.id, []).append(CardPlace(row.gpu_id, row.node, row.card_index))
+            joined.setdefault(row.id, []).append(GpuAddress(row.gpu_id, row.node, row.card_index))
         return joined
 
     async def grow(
-        self, window: Window, cards: Sequence[CardPlace], span: Span, affected: Sequence[Affected], now: datetime
+        self, window: Window, cards: Sequence[GpuAddress], span: Span, affected: Sequence[Affected], now: datetime
     ) -> None:
         """Add GPUs to a locked window for `span`, with an event and a message. Raises CalendarConflictError."""
         with _races_as_conflicts():
@@ -174,7 +174,7 @@ def _window(row: Row[Any]) -> Window:
         user_id=row.user_id,
         user=row.user_name,
         status=WindowStatus(row.status),
-        cards=tuple(CardPlace(*place) for place in zip(row.gpu_ids, row.nodes, row.indices, strict=True)),
+        cards=tuple(GpuAddress(*place) for place in zip(row.gpu_ids, row.nodes, row.indices, strict=True)),
         span=Span(row.starts_at, row.ends_at),
         reason=row.reason,
         created_at=row.created_at,

@@ -66,7 +66,7 @@ class Reached:
 
 
 @contextmanager
-def told_as_unavailable() -> Iterator[Reached]:
+def map_to_unavailable() -> Iterator[Reached]:
     """Raise DatabaseUnavailableError for what will pass by itself; every other error as it is.
 
     TransactionLostError for a transaction that was ended for the sake of others: the next try succeeds.

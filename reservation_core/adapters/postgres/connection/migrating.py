@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from reservation_core.adapters.postgres.connection.driver_errors import sqlstate, told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable, sqlstate
 from reservation_core.adapters.postgres.connection.engine import engine_url, found_dead_soon
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
@@ -69,7 +69,7 @@ async def require_migrated(engine: AsyncEngine) -> None:
 
     Two short statements. Raises DatabaseUnavailableError, as DatabaseAwayError while migrations are lacking.
     """
-    with told_as_unavailable() as reached:
+    with map_to_unavailable() as reached:
         async with engine.connect() as connection:
             reached.connected = True
             current = await _current(connection)
@@ -150,7 +150,7 @@ async def _engine(url: str) -> AsyncIterator[AsyncEngine]:
     # Without a bound on statements: a migration takes as long as it takes.
     engine = create_async_engine(target, poolclass=NullPool, connect_args=found_dead_soon())
     try:
-        with told_as_unavailable() as reached:
+        with map_to_unavailable() as reached:
 
             @sqlalchemy.event.listens_for(engine.sync_engine, "connect")
             def _note_connection(*_: object) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.boot_time import seconds_since_boot
-from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.domain.clock_steps import (
     HELD_AT_MOST,
@@ -210,7 +210,7 @@ class SharedClock:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        with told_as_unavailable() as reached:
+        with map_to_unavailable() as reached:
             async with self._engine.connect() as connection:
                 reached.connected = True
                 yield connection

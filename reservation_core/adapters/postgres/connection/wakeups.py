@@ -13,7 +13,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.adapters.postgres.connection.engine import open_connection
 from reservation_core.ports.wakeups import Channel
 
@@ -79,7 +79,7 @@ class PostgresWakeups:
         `listening` is called once others are heard. Raises DatabaseUnavailableError when the connection can't be had
         or is lost.
         """
-        with told_as_unavailable() as reached:
+        with map_to_unavailable() as reached:
             connection = await open_connection(self._url, self._application)
             reached.connected = True
             try:

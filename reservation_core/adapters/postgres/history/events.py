@@ -29,7 +29,7 @@ class ReservationEvent(NamedTuple):
     data: dict[str, Any]
 
 
-async def record_all(connection: AsyncConnection, events: Sequence[ReservationEvent]) -> None:
+async def record_events(connection: AsyncConnection, events: Sequence[ReservationEvent]) -> None:
     """Record events about reservations in this order, in one statement."""
     if not events:
         return

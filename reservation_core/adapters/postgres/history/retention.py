@@ -8,8 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.history.retention import HistoryKind, Removed, StillNeeded
-from reservation_core.ports.history.retention import LockNotHadError, Place, Removal, RowRemoval
+from reservation_core.domain.history.retention import HistoryKind, HistoryReaders, Removed
+from reservation_core.ports.history.retention import LockTimeoutError, Place, Removal, RowRemoval
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTHS_AHEAD = 3
@@ -36,11 +36,11 @@ _BELONGINGS = (
 class Retention(StatementRunner):
     """Removes old history. A call scans at most `limit` objects, oldest first, and keeps what is still needed."""
 
-    async def still_needed(self) -> StillNeeded:
+    async def still_needed(self) -> HistoryReaders:
         """What still reads the ledger's history."""
         row = (await self._run("still_needed")).one()
         half_life = None if row.half_life_s is None else timedelta(seconds=row.half_life_s)
-        return StillNeeded(row.cooldown, half_life, row.counted_until)
+        return HistoryReaders(row.cooldown, half_life, row.counted_until)
 
     async def remove_reservations(self, before: datetime, after: Place | None, limit: int) -> Removal:
         """Remove jobs, bookings and maintenance windows that ended before a time, with all their rows.
@@ -79,7 +79,7 @@ class Retention(StatementRunner):
     async def make_event_partitions(self) -> int:
         """Create partitions of the audit log for the next months; returns their number.
 
-        Raises LockNotHadError when a long read blocks it; the next run tries again.
+        Raises LockTimeoutError when a long read blocks it; the next run tries again.
         """
         return int(await self._run_impatiently("make_event_partitions", months=_MONTHS_AHEAD) or 0)
 
@@ -95,7 +95,7 @@ class Retention(StatementRunner):
     async def drop_events(self, before: datetime) -> int:
         """Drop the oldest partition of the audit log that is older than a time; returns its approximate size in events.
 
-        Raises LockNotHadError like `make_event_partitions`.
+        Raises LockTimeoutError like `make_event_partitions`.
         """
         return int(await self._run_impatiently("drop_event_partition", before=before) or 0)
 
@@ -137,4 +137,4 @@ class Retention(StatementRunner):
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) not in _POSTPONED:
                 raise
-            raise LockNotHadError(str(error.orig)) from error
+            raise LockTimeoutError(str(error.orig)) from error

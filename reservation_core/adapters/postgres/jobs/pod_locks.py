@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection import direct
-from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
@@ -33,7 +33,7 @@ async def held(
     taken: frozenset[str] = frozenset()
     given_back = False
     try:
-        with told_as_unavailable() as reached:
+        with map_to_unavailable() as reached:
             reached.connected = True
             taken = await _take(connection, reservation_ids)
             if not taken and len(reservation_ids) == 1 and patience > timedelta(0):
@@ -85,7 +85,7 @@ async def _give_back(connection: AsyncConnection, ids: frozenset[str]) -> None:
     if not ids:
         return
     check_still_held(connection)
-    with told_as_unavailable() as reached:
+    with map_to_unavailable() as reached:
         reached.connected = True
         await connection.execution_options(isolation_level="AUTOCOMMIT")
         await direct.fetch(connection, "give_back_pod_locks", {"ids": sorted(ids)})

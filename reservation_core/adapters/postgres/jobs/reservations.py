@@ -12,7 +12,7 @@ from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
-from reservation_core.adapters.postgres.history.events import ReservationEvent, record_all
+from reservation_core.adapters.postgres.history.events import ReservationEvent, record_events
 from reservation_core.adapters.postgres.jobs import submissions
 from reservation_core.adapters.postgres.jobs.job_views import JobViews
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
@@ -23,25 +23,25 @@ from reservation_core.domain.changes import (
     DecidedChange,
     DeletePods,
     MoveDeadline,
-    PlanAnew,
     Record,
     ReleaseGpus,
+    Replan,
     SetRangeEnd,
     TakeGpus,
     WakePlanner,
 )
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.promises import (
-    GIVEN_LATE,
+    ALLOCATED_LATE,
     NEVER_STARTED,
     PODS_SLACK,
     RAN_LATE,
     SLACK,
     WaitEnd,
-    wait_end,
+    end_of_wait,
 )
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
-from reservation_core.ports.jobs.reservations import NewReservation, Submitted, UnknownCardError
+from reservation_core.ports.jobs.reservations import NewReservation, Submitted, UnknownGpuError
 from reservation_core.ports.queues import QueueName
 
 CALENDAR_CONSTRAINT = "allocations_calendar"
@@ -107,7 +107,7 @@ class Reservations(JobViews):
         """Write what `lifecycle.transition` decided: rows first, then the ledger, the record and the messages.
 
         Raises CalendarConflictError when an extension meets somebody else's range, or taken cards are another's, and
-        UnknownCardError when a taken card is not in the inventory.
+        UnknownGpuError when a taken card is not in the inventory.
         """
         if not changes:
             return
@@ -159,7 +159,7 @@ class Reservations(JobViews):
             for c in changes
             if c.before.status is JobStatus.QUEUED and c.after.status is not JobStatus.QUEUED
         ]
-        planned_anew = [c.after.id for c in changes for e in c.effects if isinstance(e, PlanAnew)]
+        planned_anew = [c.after.id for c in changes for e in c.effects if isinstance(e, Replan)]
         if left_line or planned_anew:
             await self._connection.execute(
                 statement("forget_waiting"), {"ids": left_line + planned_anew, "anew": planned_anew}
@@ -174,8 +174,8 @@ class Reservations(JobViews):
 
     async def _record_missed_starts(self, changes: Sequence[DecidedChange]) -> None:
         """Call it before promises are forgotten: an extension does not undo that the start is late already."""
-        ends = [end for change in changes if (end := wait_end(change)) is not None]
-        anew = [c for c in changes for e in c.effects if isinstance(e, PlanAnew)]
+        ends = [end for change in changes if (end := end_of_wait(change)) is not None]
+        anew = [c for c in changes for e in c.effects if isinstance(e, Replan)]
         ends += [WaitEnd(change.after.id, change.at, started=False) for change in anew]
         if ends:
             await self._connection.execute(
@@ -187,7 +187,7 @@ class Reservations(JobViews):
                     "now": changes[0].at,
                     "slack_s": SLACK.total_seconds(),
                     "pods_slack_s": PODS_SLACK.total_seconds(),
-                    "given_late": GIVEN_LATE,
+                    "given_late": ALLOCATED_LATE,
                     "ran_late": RAN_LATE,
                     "never_started": NEVER_STARTED,
                 },
@@ -290,7 +290,7 @@ class Reservations(JobViews):
                 raise CalendarConflictError("The ledger has given some of these GPUs to another job.") from error
             raise
         if result.rowcount != len(taken):
-            raise UnknownCardError("The inventory does not have all of these GPUs.")
+            raise UnknownGpuError("The inventory does not have all of these GPUs.")
 
     async def _record(self, changes: Sequence[DecidedChange]) -> None:
         lines = []
@@ -311,7 +311,7 @@ class Reservations(JobViews):
                 for effect in change.effects
                 if isinstance(effect, Record)
             ]
-        await record_all(self._connection, lines)
+        await record_events(self._connection, lines)
 
     async def _send(self, changes: Sequence[DecidedChange]) -> None:
         operations = []

@@ -7,7 +7,7 @@ from sqlalchemy import Row
 
 from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.ports.nodes.cards_now import CardHold, CardNow, NodeNow
+from reservation_core.ports.nodes.cards_now import GpuHold, GpuNow, NodeNow
 
 
 def node_now_of(row: Row[Any], known: NodeNow | None) -> NodeNow:
@@ -27,12 +27,12 @@ def _card(
     state: str,
     holder: list[Any] | None,
     follower: list[Any] | None,
-) -> CardNow:
-    return CardNow(node, index, uuid, gpu_type, memory_bytes, GpuState(state), _hold(holder), _hold(follower))
+) -> GpuNow:
+    return GpuNow(node, index, uuid, gpu_type, memory_bytes, GpuState(state), _hold(holder), _hold(follower))
 
 
-def _hold(values: list[Any] | None) -> CardHold | None:
+def _hold(values: list[Any] | None) -> GpuHold | None:
     if values is None:
         return None
     reservation_id, kind, user_id, user, starts_at, ends_at = values
-    return CardHold(reservation_id, ReservationKind(kind), user_id, user, to_moment(starts_at), to_moment(ends_at))
+    return GpuHold(reservation_id, ReservationKind(kind), user_id, user, to_moment(starts_at), to_moment(ends_at))

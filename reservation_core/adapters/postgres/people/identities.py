@@ -72,7 +72,7 @@ class Identities(StatementRunner):
         """Disabled users whose jobs and bookings may not all be settled."""
         return [_user(row) for row in await self._run("unsettled_users")]
 
-    async def note_settled(self, user_id: int, now: datetime) -> None:
+    async def mark_settled(self, user_id: int, now: datetime) -> None:
         """Mark a disabled user as settled: nothing waits, and nothing new can arrive."""
         await self._run("settle_user", id=user_id, now=now)
 

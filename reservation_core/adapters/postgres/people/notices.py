@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.errors import LimitExceededError
-from reservation_core.domain.notices import NoticeChannel, NoticedEvent, NoticeKind, ToldOf
-from reservation_core.ports.people.notices import Destination, NewTarget, NoticeTarget, Preferences, SaidPreferences
+from reservation_core.domain.notices import NoticeChannel, NoticedEvent, NoticeKind, NotifiedReservation
+from reservation_core.ports.people.notices import Destination, NewTarget, NoticeTarget, Preferences, StoredPreferences
 
 _LONGEST_FAILURE = 500
 
@@ -81,7 +81,7 @@ class Notices(StatementRunner):
         values = {"id": target_id, "now": now, "not_since": not_since}
         return (await self._run("claim_notice_test", **values)).one_or_none() is not None
 
-    async def preferences(self, user_id: int) -> SaidPreferences:
+    async def preferences(self, user_id: int) -> StoredPreferences:
         """The channels of every kind, by preference or default."""
         values = {"user_id": user_id, "channels": [channel.value for channel in NoticeChannel]}
         wanted: dict[NoticeKind, set[NoticeChannel]] = {kind: set() for kind in NoticeKind}
@@ -89,7 +89,7 @@ class Notices(StatementRunner):
         for row in rows:
             if row.kind is not None:
                 wanted[NoticeKind(row.kind)].add(NoticeChannel(row.channel))
-        return SaidPreferences({kind: frozenset(channels) for kind, channels in wanted.items()}, rows[0].version)
+        return StoredPreferences({kind: frozenset(channels) for kind, channels in wanted.items()}, rows[0].version)
 
     async def lock_preferences(self, user_id: int) -> int:
         """Lock a user's preferences until the transaction ends, and return their version."""
@@ -118,7 +118,7 @@ class Notices(StatementRunner):
         secret = None if row.secret is None else self._sealing.open(row.secret, _secret_of(row.id))
         return Destination(self._target(row), secret, row.code)
 
-    async def occasion(self, event_id: int) -> tuple[NoticedEvent, ToldOf | None] | None:
+    async def occasion(self, event_id: int) -> tuple[NoticedEvent, NotifiedReservation | None] | None:
         """The event and the current state of its reservation, if any; None for events without notifications."""
         row = (await self._run("notice_occasion", event_id=event_id)).one_or_none()
         if row is None:
@@ -126,7 +126,7 @@ class Notices(StatementRunner):
         occurrence = NoticedEvent(NoticeKind(row.notice_kind), row.event, row.at, row.actor, row.why, row.data)
         if row.id is None:
             return occurrence, None
-        about = ToldOf(
+        about = NotifiedReservation(
             id=row.id,
             kind=row.kind,
             name=row.name,
@@ -141,11 +141,11 @@ class Notices(StatementRunner):
         )
         return occurrence, about
 
-    async def note_delivered(self, target_id: str, now: datetime) -> None:
+    async def store_delivery(self, target_id: str, now: datetime) -> None:
         """Mark the last delivery to a target as successful."""
         await self._run("note_notice_delivered", id=target_id, now=now)
 
-    async def note_failed(self, target_id: str, why: str, now: datetime, *, lost: bool) -> None:
+    async def store_failure(self, target_id: str, why: str, now: datetime, *, lost: bool) -> None:
         """Store a failed delivery; `lost`: the notification is dropped."""
         text = why.replace("\x00", "")[:_LONGEST_FAILURE] or "It failed without a word."
         values = {"id": target_id, "why": text, "lost": lost, "now": now}

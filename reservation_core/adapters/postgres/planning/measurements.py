@@ -4,7 +4,7 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
-from reservation_core.ports.planning.measurements import CalendarCount, EndedJob
+from reservation_core.ports.planning.measurements import CalendarCount, FinishedJob
 
 
 class Measurements(StatementRunner):
@@ -21,11 +21,11 @@ class Measurements(StatementRunner):
         result = await self._run("newest_settled_event", settled_before=settled_before)
         return result.scalar_one_or_none() or 0
 
-    async def ended(self, after_event: int, up_to_event: int, limit: int) -> list[EndedJob]:
+    async def ended(self, after_event: int, up_to_event: int, limit: int) -> list[FinishedJob]:
         """Jobs whose final event is in (after_event, up_to_event], in event order."""
         rows = await self._run("ended_jobs", after_event=after_event, up_to_event=up_to_event, limit=limit)
         return [
-            EndedJob(row.event_id, JobStatus(row.status), row.created_at, row.started_at, row.finished_at)
+            FinishedJob(row.event_id, JobStatus(row.status), row.created_at, row.started_at, row.finished_at)
             for row in rows
         ]
 

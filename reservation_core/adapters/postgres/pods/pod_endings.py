@@ -9,7 +9,7 @@ from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.pods.overbooked_pods import Occupant
 from reservation_core.domain.pods.pod_endings import BookedTime, Memory
-from reservation_core.ports.pods.pod_endings import BookingUse, EndingRecord, NeededCards
+from reservation_core.ports.pods.pod_endings import BookingUse, EndingRecord, NeededGpus
 
 
 class PodEndings(StatementRunner):
@@ -44,7 +44,7 @@ class PodEndings(StatementRunner):
                 jobs.setdefault(row.id, []).append(occupant)
         return [BookingUse(row.id, row.cards, tuple(jobs.get(row.id, ()))) for row in rows if row.job is None]
 
-    async def needed_cards(self, nodes: Collection[str], lead: timedelta) -> list[NeededCards]:
+    async def needed_cards(self, nodes: Collection[str], lead: timedelta) -> list[NeededGpus]:
         """The GPUs of these nodes that bookings or jobs have now, or that bookings need within `lead`."""
         if not nodes:
             return []
@@ -55,7 +55,7 @@ class PodEndings(StatementRunner):
             needed = {card.card: card.needed_by for card in cards if card.needed_by is not None}
             types = frozenset(card.gpu_type for card in cards if card.needed_by is not None)
             if needed:
-                needs.append(NeededCards(node, len(cards), needed, types))
+                needs.append(NeededGpus(node, len(cards), needed, types))
         return needs
 
     async def remember(self, memories: Sequence[Memory]) -> None:

@@ -1,7 +1,7 @@
 """Bookings during their slots, in PostgreSQL."""
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.ports.policy.entitlements import Entitlement, FreeOfType, NodeOfBooking, PromisedCard
+from reservation_core.ports.policy.entitlements import Entitlement, FreeOfType, NodeOfBooking, PromisedGpu
 
 
 class Entitlements(StatementRunner):
@@ -27,10 +27,10 @@ class Entitlements(StatementRunner):
         rows = await self._run("free_of_types", gpu_type=gpu_type, gpus=gpus)
         return [FreeOfType(row.gpu_type, row.cards, row.free, row.until) for row in rows]
 
-    async def promised_cards(self) -> list[PromisedCard]:
+    async def promised_cards(self) -> list[PromisedGpu]:
         """Every GPU of running jobs, open bookings and maintenance windows.
 
         Slots of waiting jobs are not included, as they can move.
         """
         rows = await self._run("promised_cards")
-        return [PromisedCard(row.node, row.card, row.id, row.starts_at, row.ends_at, row.held) for row in rows]
+        return [PromisedGpu(row.node, row.card, row.id, row.starts_at, row.ends_at, row.held) for row in rows]

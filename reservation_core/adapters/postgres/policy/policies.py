@@ -42,7 +42,7 @@ class Policies(StatementRunner):
         """Lock one scope's rules until the transaction ends, and read them."""
         return await self._first(_stored, "lock_policy_rule", **_scope(scope))
 
-    async def put_rule(self, scope: Scope, rules: Rules, *, by: str, from_file: bool, now: datetime) -> StoredRule:
+    async def replace_rule(self, scope: Scope, rules: Rules, *, by: str, from_file: bool, now: datetime) -> StoredRule:
         """Replace the rules of a scope."""
         result = await self._run(
             "put_policy_rule", **_scope(scope), **_columns(rules), from_file=from_file, now=now, by=by
@@ -62,7 +62,7 @@ class Policies(StatementRunner):
         digest: bytes | None = (await self._run("lock_policy_file")).scalar_one()
         return digest
 
-    async def keep_file(self, digest: bytes) -> None:
+    async def store_file_digest(self, digest: bytes) -> None:
         """Store the digest of the applied policy file."""
         await self._run("keep_policy_file", digest=digest)
 

@@ -47,7 +47,7 @@ class Usage(StatementRunner):
         # Sorted by code points, not by the server's collation: pages continue after a key.
         return UsageSeries(sorted(lines.items(), key=lambda line: (line[0] is None, line[0] or "")))
 
-    async def bring_shares_up(self, half_life: timedelta, now: datetime) -> None:
+    async def update_shares(self, half_life: timedelta, now: datetime) -> None:
         """Add the usage since the last call to the decayed usage of every user."""
         state = (await self._run("lock_fair_shares")).one()
         seconds = half_life.total_seconds()
@@ -60,7 +60,7 @@ class Usage(StatementRunner):
         if as_of >= now:
             return
         await self._run(
-            "bring_shares_up",
+            "update_shares",
             as_of=as_of,
             now=now,
             half_life_s=seconds,

@@ -175,7 +175,7 @@ SELECT as_of, half_life_s FROM fair_share_state FOR UPDATE;
 -- Reset fair shares after a change of the half-life.
 DELETE FROM fair_shares;
 
--- name: bring_shares_up
+-- name: update_shares
 -- Decay usage by its age, and add new usage. Exponents are bounded: smaller values count as zero.
 WITH released AS MATERIALIZED (
     SELECT reservation_id, during, released_at FROM allocations

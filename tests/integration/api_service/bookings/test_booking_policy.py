@@ -20,7 +20,7 @@ async def lab(runtime: Runtime) -> None:
 async def rule(runtime: Runtime, scope: Scope | None = None, **rules: object) -> None:
     """An administrator's rule."""
     async with runtime.uow() as uow:
-        await uow.policies.put_rule(
+        await uow.policies.replace_rule(
             scope or Scope(),
             Rules(**rules),
             by="root",

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.history.retention import RetentionWalk, remove_old
+from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
 from tests.integration.api_service.callers import submitted
 
 RULES = RetentionRules(None, timedelta(days=400), timedelta(days=400), None, None, None)
@@ -33,7 +33,7 @@ async def test_removed_jobs_are_unknown_and_lists_go_on(
         await connection.execute(text("DELETE FROM usage_pending"))
     await engine.dispose()
 
-    report = await remove_old(runtime.uow, runtime.cluster, RULES, RetentionWalk())
+    report = await remove_old_history(runtime.uow, runtime.cluster, RULES, RetentionWalk())
     assert report.removed == {HistoryKind.JOBS: 4}
     for path in ("", "/events", "/logs"):
         assert (await alice.get(f"/v1/jobs/{jobs[0]}{path}")).status_code == 404

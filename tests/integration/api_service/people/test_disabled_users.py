@@ -5,7 +5,7 @@ import httpx
 from api_service.app import create_app
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.people.disable_user import wind_up
+from reservation_core.usecases.people.disable_user import cancel_belongings
 from tests.integration.api_service.bookings.calendars import add_nodes, at, booked, said
 from tests.integration.api_service.callers import People, submitted
 
@@ -65,7 +65,7 @@ async def test_who_is_let_in_again_meanwhile_loses_nothing(
         [disabled] = await uow.identities.unsettled()
     assert (await root.post("/v1/users/bob/enable")).status_code == 200
     job = await submitted(bob)
-    assert await wind_up(runtime.uow, disabled, "root", end=True) == 0
+    assert await cancel_belongings(runtime.uow, disabled, "root", end=True) == 0
     assert (await bob.get(f"/v1/jobs/{job['id']}")).json()["status"] == "queued"
 
 

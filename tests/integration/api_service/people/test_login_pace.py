@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.runtime.reading.sign_in import open_signing_in
+from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people.newcomers import by_id_token
@@ -52,7 +52,7 @@ async def door(
     """Three tries at once from an address, one a second after that."""
     auth = world.settings.model_copy(update={"address_per_s": 1.0, "address_burst": 3, **changed})
     settings = ApiSettings(auth=auth, trusted_proxies=proxies)
-    app = create_app(runtime, settings, open_signing_in(settings, runtime, world.network))
+    app = create_app(runtime, settings, open_sign_in(settings, runtime, world.network))
     async with app.router.lifespan_context(app):
         yield Door(app, monkeypatch)
 
@@ -129,7 +129,7 @@ async def test_the_server_itself_believes_no_header(runtime: Runtime, world: Sig
     """Over TCP: what the web server says of who is connected is who is connected."""
     auth = world.settings.model_copy(update={"address_per_s": 0.01, "address_burst": 3})
     settings = ApiSettings(auth=auth)
-    app = create_app(runtime, settings, open_signing_in(settings, runtime, world.network))
+    app = create_app(runtime, settings, open_sign_in(settings, runtime, world.network))
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(app, "127.0.0.1:0", stop=stop, ready=ready.set_result))
     try:

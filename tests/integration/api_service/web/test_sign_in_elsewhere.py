@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from api_service.app import create_app
-from reservation_core.runtime.reading.sign_in import open_signing_in
+from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.settings.web import WebSettings
@@ -35,7 +35,7 @@ async def opened(runtime: Runtime, world: SignInWorld, **changed: float) -> Asyn
     world.issuer.client_secret = "between-us"
     auth = world.settings.model_copy(update=changed)
     settings = ApiSettings(auth=auth, web=WEB, web_oidc_client_secret=SecretStr("between-us"))
-    app = create_app(runtime, settings, open_signing_in(settings, runtime, world.network))
+    app = create_app(runtime, settings, open_sign_in(settings, runtime, world.network))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(
@@ -224,4 +224,4 @@ def test_settings_that_do_not_hang_together_are_refused(world: SignInWorld, runt
     for changed in ({"oidc_client_id": "not-an-audience"}, {"oidc_issuer": "https://other.example"}):
         settings = ApiSettings(auth=world.settings, web=WEB.model_copy(update=changed))
         with pytest.raises(SettingsError, match="audiences"):
-            open_signing_in(settings, runtime, world.network)
+            open_sign_in(settings, runtime, world.network)

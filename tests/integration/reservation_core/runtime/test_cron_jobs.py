@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from reservation_core.runtime.cron_jobs import CronJobCollector, watched_cron_jobs
+from reservation_core.runtime.cron_jobs import CronJobCollector, watch_cron_jobs
 from reservation_core.runtime.http.health import create_app
 from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.settings.components import ProcessorSettings
@@ -51,7 +51,7 @@ async def test_metrics_tell_when_each_last_ended_well_and_of_a_new_one_when_it_w
         await client.call(
             "PATCH", f"{jobs}/old/status" if api_server.real else f"{jobs}/old", status, content_type=MERGE
         )
-        async with watched_cron_jobs(settings, loops) as collectors:
+        async with watch_cron_jobs(settings, loops) as collectors:
             (collector,) = collectors
             assert isinstance(collector, CronJobCollector)
             await eventually(lambda: {*collector.succeeded} == {"old", "new"})
@@ -62,7 +62,7 @@ async def test_metrics_tell_when_each_last_ended_well_and_of_a_new_one_when_it_w
 
 
 async def test_where_none_is_named_nobody_is_asked() -> None:
-    async with watched_cron_jobs(ProcessorSettings(), Loops()) as collectors:
+    async with watch_cron_jobs(ProcessorSettings(), Loops()) as collectors:
         assert collectors == ()
 
 
@@ -70,5 +70,5 @@ async def test_without_a_way_to_kubernetes_it_says_so(monkeypatch: pytest.Monkey
     monkeypatch.delenv("KUBECONFIG", raising=False)
     settings = ProcessorSettings.model_validate({"cron_jobs": "old", "kubernetes": {"kubeconfig": "/nowhere"}})
     with pytest.raises(SettingsError, match="/nowhere"):
-        async with watched_cron_jobs(settings, Loops()):
+        async with watch_cron_jobs(settings, Loops()):
             pass

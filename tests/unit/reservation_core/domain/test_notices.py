@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.notices import (
     NoticedEvent,
     NoticeKind,
-    ToldOf,
+    NotifiedReservation,
     notice_of,
     one_line,
     trial_notice,
@@ -18,14 +18,16 @@ from reservation_core.domain.notices import (
 )
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
-BOOKING = ToldOf(
+BOOKING = NotifiedReservation(
     "bkg-1", "booking", "demo", "confirmed", 4, 2, "h100", NOW + timedelta(hours=1), NOW + timedelta(hours=3),
     offer_until=NOW + timedelta(minutes=15), release_at=NOW + timedelta(hours=1, minutes=30),
 )  # fmt: skip
-JOB = ToldOf("job-1", "job", None, "running", 1, 1, None, NOW - timedelta(hours=1), NOW + timedelta(minutes=10))
+JOB = NotifiedReservation(
+    "job-1", "job", None, "running", 1, 1, None, NOW - timedelta(hours=1), NOW + timedelta(minutes=10)
+)
 
 
-def told(kind: NoticeKind, about: ToldOf = BOOKING, **fields: object) -> str:
+def told(kind: NoticeKind, about: NotifiedReservation = BOOKING, **fields: object) -> str:
     occurrence = NoticedEvent(kind, "event", NOW, "root", None)
     notice = notice_of(replace(occurrence, **fields), about, user="ada", delivery="evt-1-ntg-1")  # type: ignore[arg-type]
     return f"{notice.subject}\n{notice.text}"
@@ -33,7 +35,7 @@ def told(kind: NoticeKind, about: ToldOf = BOOKING, **fields: object) -> str:
 
 @pytest.mark.parametrize("kind", NoticeKind)
 @pytest.mark.parametrize("about", [BOOKING, JOB])
-def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: ToldOf) -> None:
+def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: NotifiedReservation) -> None:
     text = told(kind, about)
     assert text.startswith("[gpu-dev] ")
     assert text.count(about.id) >= 2
@@ -57,7 +59,7 @@ def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
 
 
 @pytest.mark.parametrize("about", [BOOKING, None])
-def test_of_a_pod_that_had_to_go_it_is_said_which_and_why(about: ToldOf | None) -> None:
+def test_of_a_pod_that_had_to_go_it_is_said_which_and_why(about: NotifiedReservation | None) -> None:
     data = {"namespace": "lab", "name": "train-0\nX", "why": "Its cards are needed for bkg-7."}
     reason = data["why"] if about is not None else None
     occurrence = NoticedEvent(NoticeKind.ENDED, "pod_displaced", NOW, "system", reason, data)

@@ -11,7 +11,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local import log_reading
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.domain.model import PodPhase, PodSpec
-from reservation_core.ports.cluster import LeftOut
+from reservation_core.ports.cluster import OmittedOutput
 from tests.integration.cluster_behaviour import NODE, SpecMaker, log_of, reaches
 from tests.waiting import eventually
 
@@ -41,7 +41,7 @@ async def test_a_burst_stays_within_its_bound_all_the_time(
     async for chunk in bounded.pod_logs(str(spec.name), follow=True):
         most = max(most, on_disk(home, spec))
         followed += chunk
-        left_out += chunk.left_out if isinstance(chunk, LeftOut) else 0
+        left_out += chunk.left_out if isinstance(chunk, OmittedOutput) else 0
     assert BOUND // 2 <= most <= BOUND
     lines = followed.decode().splitlines()
     notes = [line for line in lines if line.startswith("gpu-dev:")]

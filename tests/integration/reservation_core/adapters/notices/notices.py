@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-from reservation_core.domain.notices import Notice, NoticeChannel, ToldOf
+from reservation_core.domain.notices import Notice, NoticeChannel, NotifiedReservation
 from reservation_core.ports.people.notices import Destination, NoticeTarget
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECRET = "whsec_0123456789abcdef"
-ABOUT = ToldOf("job-1", "job", "<!channel> & co", "running", 2, 1, "h100", NOW, None)
+ABOUT = NotifiedReservation("job-1", "job", "<!channel> & co", "running", 2, 1, "h100", NOW, None)
 NOTICE = Notice("evt-7-ntg-1", "ended", NOW, "ada", "[gpu-dev] job-1: ended", "It has ended.\n\nNothing to do.", ABOUT)
 
 

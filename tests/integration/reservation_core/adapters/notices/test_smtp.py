@@ -9,7 +9,7 @@ import pytest
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.notices.smtp import MailSender, MailServer, mail
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.ports.people.notices import NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import NotDeliveredError, UndeliverableError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, destination
 from tests.receivers import MailBox, certificates, mail_server
@@ -52,7 +52,7 @@ async def test_nothing_breaks_out_of_a_header(breaks: str) -> None:
             (f"x{breaks}Bcc: eve@example.org", "ada@example.org"),
             ("x", f"ada@example.org{breaks}x: y"),
         ):
-            with pytest.raises(NeverTakenError):
+            with pytest.raises(UndeliverableError):
                 await sender(box).send(destination(to, NoticeChannel.EMAIL), replace(NOTICE, subject=subject))
     assert box.mails == []
     with pytest.raises(ValueError, match=r"."):
@@ -63,7 +63,7 @@ async def test_nothing_breaks_out_of_a_header(breaks: str) -> None:
 async def test_a_servers_five_hundreds_mean_never(where: str) -> None:
     async with mail_server() as box:
         setattr(box, where, ["550 no such mailbox"])
-        with pytest.raises(NeverTakenError, match="550"):
+        with pytest.raises(UndeliverableError, match="550"):
             await sender(box).send(ADA, NOTICE)
 
 
@@ -71,7 +71,7 @@ async def test_a_servers_five_hundreds_mean_never(where: str) -> None:
 async def test_a_servers_four_hundreds_mean_later(where: str) -> None:
     async with mail_server() as box:
         setattr(box, where, ["451 greylisted, try later"])
-        with pytest.raises(NotTakenError):
+        with pytest.raises(NotDeliveredError):
             await sender(box).send(ADA, NOTICE)
         await sender(box).send(ADA, NOTICE)
     assert len(box.mails) == 1
@@ -80,7 +80,7 @@ async def test_a_servers_four_hundreds_mean_later(where: str) -> None:
 async def test_no_server_means_later() -> None:
     async with mail_server() as box:
         pass
-    with pytest.raises(NotTakenError, match="could not be reached"):
+    with pytest.raises(NotDeliveredError, match="could not be reached"):
         await sender(box).send(ADA, NOTICE)
 
 
@@ -92,10 +92,10 @@ async def test_starttls_and_a_password(tmp_path: Path) -> None:
     async with mail_server(made.server, starttls=True) as box:
         await sender(box, server).send(ADA, NOTICE)
         assert (box.users, len(box.mails)) == (["gpu-dev"], 1)
-        with pytest.raises(NotTakenError, match="535") as caught:
+        with pytest.raises(NotDeliveredError, match="535") as caught:
             await sender(box, replace(server, password="hunter3")).send(ADA, NOTICE)
         assert "hunter3" not in str(caught.value)
-        with pytest.raises(NotTakenError):
+        with pytest.raises(NotDeliveredError):
             await sender(box, replace(server, tls=ssl.create_default_context())).send(ADA, NOTICE)
         assert len(box.mails) == 1
 
@@ -110,6 +110,6 @@ async def test_tls_from_the_start(tmp_path: Path) -> None:
 
 async def test_a_server_without_starttls_gets_nothing() -> None:
     async with mail_server() as box:
-        with pytest.raises(NotTakenError):
+        with pytest.raises(NotDeliveredError):
             await sender(box, replace(PLAIN, security=SmtpSecurity.STARTTLS)).send(ADA, NOTICE)
     assert box.mails == []

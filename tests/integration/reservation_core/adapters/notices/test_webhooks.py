@@ -18,7 +18,7 @@ from reservation_core.adapters.notices.webhooks import PostRules, SlackSender, W
 from reservation_core.contracts.notices import NoticeBody
 from reservation_core.domain.network.egress import egress_rules
 from reservation_core.domain.notices import NoticeChannel
-from reservation_core.ports.people.notices import NeverTakenError, NotTakenError
+from reservation_core.ports.people.notices import NotDeliveredError, UndeliverableError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, SECRET, destination
 from tests.receivers import Receiver, certificates, documented_check, receiving
@@ -90,14 +90,14 @@ async def test_taken(receiver: Receiver, status: int) -> None:
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
 async def test_not_taken_this_time(receiver: Receiver, status: int) -> None:
     receiver.statuses = [status]
-    with pytest.raises(NotTakenError, match=str(status)):
+    with pytest.raises(NotDeliveredError, match=str(status)):
         await sender().send(destination(receiver.url()), NOTICE)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 async def test_never_taken(receiver: Receiver, status: int) -> None:
     receiver.statuses = [status]
-    with pytest.raises(NeverTakenError, match=str(status)):
+    with pytest.raises(UndeliverableError, match=str(status)):
         await sender().send(destination(receiver.url()), NOTICE)
 
 
@@ -107,7 +107,7 @@ async def test_redirects_are_not_followed(receiver: Receiver, status: int) -> No
         return web.Response(status=status, headers={"Location": receiver.url("/secret")})
 
     receiver.answer = elsewhere
-    with pytest.raises(NeverTakenError, match="redirect"):
+    with pytest.raises(UndeliverableError, match="redirect"):
         await sender().send(destination(receiver.url()), NOTICE)
     assert [got.path for got in receiver.got] == ["/hook"]
 
@@ -118,7 +118,7 @@ async def test_silence_ends_in_time(receiver: Receiver) -> None:
         raise AssertionError
 
     receiver.answer = silent
-    with pytest.raises(NotTakenError, match="within"):
+    with pytest.raises(NotDeliveredError, match="within"):
         await sender(rules("127.0.0.1", timeout_s=0.3)).send(destination(receiver.url()), NOTICE)
 
 
@@ -133,7 +133,7 @@ async def test_an_answer_that_drips_for_ever_ends_in_time(receiver: Receiver) ->
             await asyncio.sleep(0.02)
 
     receiver.answer = dripping
-    with pytest.raises(NotTakenError, match="within"):
+    with pytest.raises(NotDeliveredError, match="within"):
         await sender(rules("127.0.0.1", timeout_s=0.5)).send(destination(receiver.url()), NOTICE)
 
 
@@ -159,7 +159,7 @@ async def test_nobody_there_is_said_without_addresses(receiver: Receiver) -> Non
     del receiver.port
     async with receiving() as gone:
         port = gone.port
-    with pytest.raises(NotTakenError) as caught:
+    with pytest.raises(NotDeliveredError) as caught:
         await sender().send(destination(f"http://127.0.0.1:{port}/"), NOTICE)
     assert str(caught.value) == UNREACHED
 
@@ -177,7 +177,7 @@ INSIDE = [
 
 @pytest.mark.parametrize("url", INSIDE)
 async def test_this_machine_is_never_reached(receiver: Receiver, url: str) -> None:
-    with pytest.raises(NotTakenError) as caught:
+    with pytest.raises(NotDeliveredError) as caught:
         await sender(rules()).send(destination(url.format(port=receiver.port)), NOTICE)
     assert receiver.got == []
     assert str(caught.value) == UNREACHED
@@ -188,7 +188,7 @@ async def test_a_name_that_means_something_inside_is_not_reached(address: str) -
     async def inside(_host: str, _port: int) -> list[str]:
         return [address]
 
-    with pytest.raises(NotTakenError) as caught:
+    with pytest.raises(NotDeliveredError) as caught:
         await sender(rules(resolve=inside)).send(destination("https://hooks.example.org/"), NOTICE)
     assert str(caught.value) == UNREACHED
 
@@ -199,7 +199,7 @@ async def test_a_name_that_means_nothing_is_the_same_answer() -> None:
     async def nothing(_host: str, _port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
-    with pytest.raises(NotTakenError) as caught:
+    with pytest.raises(NotDeliveredError) as caught:
         await sender(rules(resolve=nothing)).send(destination("https://hooks.example.org/"), NOTICE)
     assert str(caught.value) == UNREACHED
 
@@ -208,7 +208,7 @@ async def test_one_private_address_among_public_ones_is_enough() -> None:
     async def mixed(_host: str, _port: int) -> list[str]:
         return ["8.8.8.8", "127.0.0.1"]
 
-    with pytest.raises(NotTakenError, match="may not go there"):
+    with pytest.raises(NotDeliveredError, match="may not go there"):
         await sender(rules(resolve=mixed)).send(destination("https://hooks.example.org/"), NOTICE)
 
 
@@ -227,7 +227,7 @@ async def test_a_name_that_changes_its_mind_is_reached_where_it_was_checked(
         raise httpcore.ConnectError("nobody there")
 
     monkeypatch.setattr(httpcore.AnyIOBackend, "connect_tcp", connect)
-    with pytest.raises(NotTakenError):
+    with pytest.raises(NotDeliveredError):
         await sender(rules(resolve=changing)).send(destination("https://hooks.example.org/"), NOTICE)
     assert connected == ["8.8.8.8"]
 
@@ -236,7 +236,7 @@ async def test_without_tls_only_where_it_is_allowed(receiver: Receiver) -> None:
     async def public(_host: str, _port: int) -> list[str]:
         return ["8.8.8.8"]
 
-    with pytest.raises(NotTakenError, match="https"):
+    with pytest.raises(NotDeliveredError, match="https"):
         await sender(rules(resolve=public)).send(destination("http://hooks.example.org/"), NOTICE)
     await sender(rules("localhost")).send(destination(receiver.url(host="localhost")), NOTICE)
     assert len(receiver.got) == 1
@@ -255,9 +255,9 @@ async def test_tls_is_spoken_to_the_name_and_must_be_trusted(tmp_path: Path) -> 
     async with receiving(made.server) as receiver:
         await sender(rules("localhost", tls=trusting)).send(destination(receiver.url(host="localhost")), NOTICE)
         assert len(receiver.got) == 1
-        with pytest.raises(NotTakenError, match="not trusted"):
+        with pytest.raises(NotDeliveredError, match="not trusted"):
             await sender(rules("localhost")).send(destination(receiver.url(host="localhost")), NOTICE)
-        with pytest.raises(NotTakenError, match="not trusted"):  # the certificate is another name's
+        with pytest.raises(NotDeliveredError, match="not trusted"):  # the certificate is another name's
             await sender(rules("127.0.0.1", tls=trusting)).send(destination(receiver.url()), NOTICE)
         assert len(receiver.got) == 1
 

@@ -81,5 +81,5 @@ async def test_a_loop_that_fails_is_named_and_after_a_minute_it_is_not_ready(
         metrics = (await process.get("/metrics")).text
         assert 'gpu_dev_loop_failing_seconds{loop="planner"} 61.0' in metrics
         assert 'gpu_dev_loop_failures_total{loop="planner"} 1.0' in metrics
-        loops["planner"].went_well()
+        loops["planner"].note_success()
         assert (await process.get("/readyz")).text == "ready\n"

@@ -11,11 +11,11 @@ import pytest
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import (
     DeadLetter,
-    HopelessError,
-    NotYetError,
+    MessageNotDueError,
     QueuedMessage,
     QueueName,
-    TryAgainError,
+    RetryLaterError,
+    UnrecoverableMessageError,
 )
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel
@@ -153,7 +153,7 @@ async def test_what_can_not_be_done_yet_comes_again_when_it_can_and_no_nearer_to
         tries.append(message.read_count)
         at.append(asyncio.get_running_loop().time())
         if len(tries) < 2:
-            raise NotYetError("not so fast", timedelta(seconds=1))
+            raise MessageNotDueError("not so fast", timedelta(seconds=1))
 
     async with consuming(runtime, handle):
         await send(runtime, 1)
@@ -167,7 +167,7 @@ async def test_what_fails_for_a_known_reason_comes_again_when_that_says_and_coun
 
     async def handle(message: QueuedMessage) -> None:
         tries.append(message.read_count)
-        raise TryAgainError("its receiver is busy", timedelta(seconds=40))
+        raise RetryLaterError("its receiver is busy", timedelta(seconds=40))
 
     async with consuming(runtime, handle, replace(RULES, max_reads=2)):
         await send(runtime, 1)
@@ -192,7 +192,7 @@ async def test_what_is_hopeless_is_buried_at_once(runtime: Runtime) -> None:
 
     async def handle(message: QueuedMessage) -> None:
         tries.append(message.read_count)
-        raise HopelessError("there is no such place")
+        raise UnrecoverableMessageError("there is no such place")
 
     async with consuming(runtime, handle):
         await send(runtime, 1)

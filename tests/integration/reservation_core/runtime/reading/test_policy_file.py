@@ -101,8 +101,8 @@ async def test_it_is_taken_over_when_it_has_changed(runtime: Runtime, tmp_path: 
     # What an administrator sets stays for as long as the file stays as it is.
     async with runtime.uow() as uow:
         now = runtime.clock.now()
-        await uow.policies.put_rule(Scope(), Rules(max_gpus=3), by="root", from_file=False, now=now)
-        await uow.policies.put_rule(Scope(user="bob"), Rules(max_gpus=1), by="root", from_file=False, now=now)
+        await uow.policies.replace_rule(Scope(), Rules(max_gpus=3), by="root", from_file=False, now=now)
+        await uow.policies.replace_rule(Scope(user="bob"), Rules(max_gpus=1), by="root", from_file=False, now=now)
     before = await changes(runtime)
     await take_over(runtime, file)
     assert await changes(runtime) == before

@@ -140,7 +140,7 @@ async def test_who_may_not_have_it_now_keeps_it_from_nobody(bookings: BookingWor
     first = await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=bob)
     second = await bookings.booked(NINE, gpus=2, nodes=2, wait=True, who=carol)
     async with bookings.world.uow() as uow:
-        await uow.policies.put_rule(Scope(user="bob"), Rules(max_gpus=1), by="root", from_file=False, now=START)
+        await uow.policies.replace_rule(Scope(user="bob"), Rules(max_gpus=1), by="root", from_file=False, now=START)
     await cancelled(bookings, full.id)
     assert await serve(bookings) == 1
     assert (await bookings.booking(first.id)).status is BookingStatus.WAITING

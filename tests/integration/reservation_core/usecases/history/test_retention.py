@@ -15,7 +15,7 @@ from reservation_core.domain.policy.usage import SUMMED_AFTER
 from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.usecases.history import retention
-from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
+from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old_history
 from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
@@ -33,7 +33,7 @@ BELONGINGS = ("allocations", "start_promises", "pod_logs", "wait_estimates")
 async def look(
     bookings: BookingWorld, rules: RetentionRules = RULES, walk: RetentionWalk | None = None
 ) -> RetentionReport:
-    return await remove_old(bookings.world.uow, bookings.world.cluster, rules, walk or RetentionWalk())
+    return await remove_old_history(bookings.world.uow, bookings.world.cluster, rules, walk or RetentionWalk())
 
 
 async def summed(bookings: BookingWorld) -> None:
@@ -153,7 +153,7 @@ async def test_fair_shares_keep_history(bookings: BookingWorld) -> None:
 
     async def count_shares(half_life: timedelta) -> None:
         async with bookings.world.uow() as uow:
-            await uow.usage.bring_shares_up(half_life, bookings.time.at)
+            await uow.usage.update_shares(half_life, bookings.time.at)
 
     await count_shares(30 * DAY)
     await bookings.time.go_on(299 * DAY)
@@ -165,7 +165,7 @@ async def test_fair_shares_keep_history(bookings: BookingWorld) -> None:
 
 async def test_what_fair_shares_have_not_counted_stays(bookings: BookingWorld) -> None:
     async with bookings.world.uow() as uow:
-        await uow.usage.bring_shares_up(30 * DAY, bookings.time.at)
+        await uow.usage.update_shares(30 * DAY, bookings.time.at)
     await ended_job(bookings)
     await summed(bookings)
     await bookings.time.go_on(599 * DAY)

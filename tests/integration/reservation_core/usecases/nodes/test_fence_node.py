@@ -10,7 +10,7 @@ from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode, Role
 from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
-from reservation_core.usecases.nodes.fence_node import end_cut_off, fence, unfence
+from reservation_core.usecases.nodes.fence_node import end_fenced_reservations, fence, unfence
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.resync import Resync, ResyncRules
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
@@ -169,7 +169,7 @@ async def test_a_fenced_node_that_answers_again_speaks_for_its_own_pods(world: W
     await goes_away(world, "a")
     await fenced(world, "a")
     await goes_away(world)
-    assert await end_cut_off(world.uow, world.clock, 3) == 0
+    assert await end_fenced_reservations(world.uow, world.clock, 3) == 0
     assert (await world.row(job_id)).status is JobStatus.RUNNING
     async with world.uow() as uow:
         await cancel(uow, world.who, job_id, None, world.clock.now())

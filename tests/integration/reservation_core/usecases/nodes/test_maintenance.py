@@ -17,11 +17,11 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.model import BookingStatus, GpuState, JobStatus, PodPhase
 from reservation_core.usecases.nodes.maintenance import (
+    add_joined_cards,
     end_window,
     keep_windows,
     plan_window,
     preview_window,
-    take_in_joined,
     view_window,
 )
 from reservation_core.usecases.nodes.update_inventory import update_inventory
@@ -371,8 +371,8 @@ async def test_cards_that_join_a_node_join_its_window(bookings: BookingWorld) ->
     # Somebody is quicker than the next look.
     made = await bookings.booked(NINE + HOUR, node="a", gpus=2)
     assert {(card.node, card.index) for card in made.cards} == {("a", 2), ("a", 3)}
-    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 2
-    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 0
+    assert await add_joined_cards(world.uow, bookings.ids, GRACE) == 2
+    assert await add_joined_cards(world.uow, bookings.ids, GRACE) == 0
     async with world.uow() as uow:
         grown, same = await view_window(uow, whole.id), await view_window(uow, some.id)
     assert [card.index for card in grown.cards] == [0, 1, 2, 3]
@@ -386,12 +386,12 @@ async def test_cards_that_join_a_node_join_its_window(bookings: BookingWorld) ->
     assert await keep_windows(world.uow) == 2
     world.cluster.cards["a"] = 5
     await update_inventory(world.uow, world.cluster, world.clock)
-    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 1
+    assert await add_joined_cards(world.uow, bookings.ids, GRACE) == 1
     assert (await bookings.taken(whole.id))[-1] == (NINE + HOUR, NINE + 4 * HOUR, False)
     await bookings.time.set(NINE + 4 * HOUR)
     assert await keep_windows(world.uow) == 2
     assert set((await states(bookings)).values()) == {GpuState.FREE}
-    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 0
+    assert await add_joined_cards(world.uow, bookings.ids, GRACE) == 0
 
 
 async def test_a_card_that_another_window_has_stays_in_that(bookings: BookingWorld) -> None:
@@ -400,9 +400,9 @@ async def test_a_card_that_another_window_has_stays_in_that(bookings: BookingWor
     world.cluster.cards["a"] = 3
     await update_inventory(world.uow, world.cluster, world.clock)
     other = await planned(bookings, wanted(NINE + HOUR, HOUR, gpus=[{"node": "a", "index": 2}]))
-    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 0
+    assert await add_joined_cards(world.uow, bookings.ids, GRACE) == 0
     async with world.uow() as uow:
         await end_window(uow, await bookings.root(), other.id)
-    assert await take_in_joined(world.uow, bookings.ids, GRACE) == 1
+    assert await add_joined_cards(world.uow, bookings.ids, GRACE) == 1
     async with world.uow() as uow:
         assert len((await view_window(uow, whole.id)).cards) == 3

@@ -14,8 +14,14 @@ from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.changes import CancelRequested
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus, notice_of
-from reservation_core.ports.people.notices import Destination, NeverTakenError, NoticeTarget, NotTakenError
-from reservation_core.ports.queues import HopelessError, NotYetError, QueuedMessage, QueueName, TryAgainError
+from reservation_core.ports.people.notices import Destination, NotDeliveredError, NoticeTarget, UndeliverableError
+from reservation_core.ports.queues import (
+    MessageNotDueError,
+    QueuedMessage,
+    QueueName,
+    RetryLaterError,
+    UnrecoverableMessageError,
+)
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people import notice_preferences, notice_targets
@@ -135,15 +141,15 @@ async def test_a_failure_is_tried_again_after_growing_pauses_and_then_given_up(p
     [message] = await post.messages()
     pauses = []
     for tried in (1, 2):
-        post.sender.errors = [NotTakenError("It answered with status 500.")]
-        with pytest.raises(TryAgainError) as again:
+        post.sender.errors = [NotDeliveredError("It answered with status 500.")]
+        with pytest.raises(RetryLaterError) as again:
             await post.deliveries.handle(replace(message, read_count=tried))
         pauses.append(again.value.after)
         assert await post.status(target) is TargetStatus.FAILING
         post.world.clock.go_on(again.value.after)
     assert pauses == [timedelta(seconds=5), timedelta(seconds=20)]
-    post.sender.errors = [NotTakenError("It answered with status 500.")]
-    with pytest.raises(HopelessError, match="500"):
+    post.sender.errors = [NotDeliveredError("It answered with status 500.")]
+    with pytest.raises(UnrecoverableMessageError, match="500"):
         await post.deliveries.handle(replace(message, read_count=3))
     assert post.sender.got == []
 
@@ -153,8 +159,8 @@ async def test_what_is_too_old_is_given_up_whatever_the_tries(post: Post) -> Non
     await post.cancelled()
     [message] = await post.messages()
     post.world.clock.go_on(timedelta(days=2))
-    post.sender.errors = [NotTakenError("no")]
-    with pytest.raises(HopelessError):
+    post.sender.errors = [NotDeliveredError("no")]
+    with pytest.raises(UnrecoverableMessageError):
         await post.deliveries.handle(message)
 
 
@@ -162,8 +168,8 @@ async def test_a_refusal_is_given_up_at_once(post: Post) -> None:
     target = await post.target()
     await post.cancelled()
     [message] = await post.messages()
-    post.sender.errors = [NeverTakenError("It refused the notice with status 404.")]
-    with pytest.raises(HopelessError, match="404"):
+    post.sender.errors = [UndeliverableError("It refused the notice with status 404.")]
+    with pytest.raises(UnrecoverableMessageError, match="404"):
         await post.deliveries.handle(message)
     async with post.world.uow() as uow:
         found = await uow.notices.target(target.id, None)
@@ -178,10 +184,10 @@ async def test_after_a_failure_the_others_of_that_target_rest_and_those_of_other
     messages = await post.messages()
     mine = [message for message in messages if message.body["target"] == failing.id]
     theirs = [message for message in messages if message.body["target"] == fine.id]
-    post.sender.errors = [NotTakenError("no")]
-    with pytest.raises(TryAgainError):
+    post.sender.errors = [NotDeliveredError("no")]
+    with pytest.raises(RetryLaterError):
         await post.deliveries.handle(mine[0])
-    with pytest.raises(NotYetError) as later:
+    with pytest.raises(MessageNotDueError) as later:
         await post.deliveries.handle(mine[1])
     assert later.value.after == timedelta(seconds=5)
     for message in theirs:
@@ -215,8 +221,8 @@ async def test_twenty_lost_in_a_row_suspend_a_target_until_a_test_arrives(post: 
         await post.cancelled()
     *lost, last = await post.messages()
     for message in lost:
-        post.sender.errors = [NeverTakenError("gone")]
-        with pytest.raises(HopelessError):
+        post.sender.errors = [UndeliverableError("gone")]
+        with pytest.raises(UnrecoverableMessageError):
             await post.deliveries.handle(message)
     assert await post.status(target) is TargetStatus.SUSPENDED
     await post.deliveries.handle(last)  # it was on its way already, and is not tried
@@ -255,21 +261,21 @@ async def test_who_has_gone_meanwhile_is_not_told(post: Post) -> None:
 )  # fmt: skip
 async def test_what_is_no_message_is_given_up(post: Post, body: object) -> None:
     message = QueuedMessage(1, 1, post.world.clock.now(), body)
-    with pytest.raises(HopelessError, match="not a NoticeMessage"):
+    with pytest.raises(UnrecoverableMessageError, match="not a NoticeMessage"):
         await post.deliveries.handle(message)
 
 
 async def test_an_event_that_nobody_knows_is_given_up(post: Post) -> None:
     target = await post.target()
     body = NoticeMessage(kind="event", target=target.id, event=10**9).model_dump()
-    with pytest.raises(HopelessError, match="unknown"):
+    with pytest.raises(UnrecoverableMessageError, match="unknown"):
         await post.deliveries.handle(QueuedMessage(1, 1, post.world.clock.now(), body))
 
 
 async def test_a_channel_that_is_not_set_up_says_so(post: Post) -> None:
     target = await post.target("email")
     [message] = await post.messages()
-    with pytest.raises(HopelessError, match="GPU_DEV_SMTP__HOST"):
+    with pytest.raises(UnrecoverableMessageError, match="GPU_DEV_SMTP__HOST"):
         await post.deliveries.handle(message)
     assert await post.status(target) is TargetStatus.UNVERIFIED
 
@@ -278,7 +284,7 @@ async def test_who_is_stopping_begins_nothing(post: Post) -> None:
     target = await post.target()
     deliveries = Deliveries(post.world.uow, {}, post.world.clock, RULES, stopping=lambda: True)
     body = NoticeMessage(kind="test", target=target.id, delivery="tst-1").model_dump()
-    with pytest.raises(NotYetError):
+    with pytest.raises(MessageNotDueError):
         await deliveries.handle(QueuedMessage(1, 1, post.world.clock.now(), body))
 
 

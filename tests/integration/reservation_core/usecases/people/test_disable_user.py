@@ -13,7 +13,14 @@ from reservation_core.ports.people.identities import UserRecord
 from reservation_core.usecases.bookings.book_series import book_series
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.submit import submit
-from reservation_core.usecases.people.disable_user import SETTLES, StillHeld, disable, left, settle_disabled, wind_up
+from reservation_core.usecases.people.disable_user import (
+    SETTLES,
+    StillHeld,
+    cancel_belongings,
+    disable,
+    left,
+    settle_disabled,
+)
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.world import pod
@@ -56,7 +63,7 @@ class Lab:
         root = await self.bookings.root()
         async with self.world.uow() as uow:
             user = await disable(uow, root, "alice", end=end)
-        cancelled = await wind_up(self.world.uow, user, root.user, end=end)
+        cancelled = await cancel_belongings(self.world.uow, user, root.user, end=end)
         async with self.world.uow() as uow:
             return user, cancelled, await left(uow, user)
 
@@ -131,7 +138,7 @@ async def disabled(bookings: BookingWorld, *, end: bool = False) -> None:
     root = await bookings.root()
     async with bookings.world.uow() as uow:
         user = await disable(uow, root, "alice", end=end)
-    await wind_up(bookings.world.uow, user, root.user, end=end)
+    await cancel_belongings(bookings.world.uow, user, root.user, end=end)
 
 
 @pytest.mark.parametrize("end", [False, True])

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import AlreadyFinalError
-from reservation_core.domain.jobs.promises import GIVEN_LATE, NEVER_STARTED, RAN_LATE
+from reservation_core.domain.jobs.promises import ALLOCATED_LATE, NEVER_STARTED, RAN_LATE
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
@@ -72,7 +72,7 @@ async def test_a_start_that_nothing_planned_in_time_is_recorded_when_it_comes(
     await goes_on(bookings, 40 * SECOND)
     await starts(bookings, waits)
     await runs_now(bookings, waits)
-    assert await because(bookings, waits) == [GIVEN_LATE]
+    assert await because(bookings, waits) == [ALLOCATED_LATE]
     said = await bookings.told(waits, MISSED)
     assert said["started_at"] == (START + HOUR + 40 * SECOND).isoformat()
     assert said["promised_start_at"] == (START + HOUR).isoformat()

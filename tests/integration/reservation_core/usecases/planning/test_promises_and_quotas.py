@@ -22,7 +22,7 @@ _OF_ALICE = Scope(user="alice")
 
 async def at_most(bookings: BookingWorld, gpus: int, scope: Scope = _OF_ALICE) -> None:
     async with bookings.world.uow() as uow:
-        await uow.policies.put_rule(scope, Rules(max_gpus=gpus), by="root", from_file=False, now=START)
+        await uow.policies.replace_rule(scope, Rules(max_gpus=gpus), by="root", from_file=False, now=START)
 
 
 async def promised(bookings: BookingWorld, gpus: int, nodes: int) -> tuple[Planner, str, str]:

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 async def rule(world: World, scope: Scope = Scope(), **fields: object) -> None:  # noqa: B008
     async with world.uow() as uow:
-        await uow.policies.put_rule(scope, Rules(**fields), by="root", from_file=False, now=world.clock.now())  # type: ignore[arg-type]
+        await uow.policies.replace_rule(scope, Rules(**fields), by="root", from_file=False, now=world.clock.now())  # type: ignore[arg-type]
 
 
 async def statuses(world: World, *jobs: str) -> list[JobStatus]:

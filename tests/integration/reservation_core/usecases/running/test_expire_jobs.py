@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.jobs.repeated_asking import AskedAgain
+from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
 from reservation_core.usecases.running import expire_jobs as expiry
 from reservation_core.usecases.running.expire_jobs import ExpiryReport, ExpiryRules, expire
@@ -186,7 +186,7 @@ async def test_no_start_is_given_up_whose_pods_run_though_nobody_has_seen_it(wor
 
 async def test_who_looks_every_second_does_not_ask_every_second(world: World) -> None:
     world.cluster.obedient = False
-    asked = AskedAgain(RULES.ending_patience)
+    asked = RepeatedEndRequests(RULES.ending_patience)
 
     async def look() -> int:
         report = await expire(world.uow, world.cluster, world.clock, RULES, asked)

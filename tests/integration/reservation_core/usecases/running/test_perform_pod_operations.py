@@ -11,7 +11,7 @@ from reservation_core.domain.changes import StartTimedOut
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
-from reservation_core.ports.queues import NotYetError
+from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
@@ -74,7 +74,7 @@ async def test_who_is_not_taken_yet_is_told_why_and_tried_again(world: World) ->
     job_id = await world.submitted(nodes=2)
     await world.plan()
     for _ in range(2):
-        with pytest.raises(NotYetError, match="The quota is used up") as told_later:
+        with pytest.raises(MessageNotDueError, match="The quota is used up") as told_later:
             await told(world, "create", job_id, rules=replace(LAUNCH, late=timedelta(minutes=1)))
         assert told_later.value.after == LAUNCH.not_now_pause
     row = await world.row(job_id)

@@ -11,11 +11,11 @@ import pytest
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
-from reservation_core.ports.queues import NotYetError
+from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.running.create_pods_together import create_together
 from reservation_core.usecases.running.expire_jobs import ExpiryRules, expire
-from reservation_core.usecases.running.observe import NotLookedAtError
+from reservation_core.usecases.running.observe import UnobservedPodsError
 from reservation_core.usecases.running.perform_pod_operations import perform
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 from tests.sql import sql
@@ -106,7 +106,7 @@ async def test_a_cancel_is_answered_while_a_create_hangs_and_the_delete_comes_af
     async with being_made(world, *starting[:count]):
         async with asyncio.timeout(PATIENCE_S):
             await cancelled(world, job_id)
-        with pytest.raises(NotYetError):
+        with pytest.raises(MessageNotDueError):
             await told(world, "delete", job_id)
         assert all(card.held for card in await world.cards(job_id))
     assert pod(job_id) in world.cluster.pods
@@ -130,7 +130,7 @@ async def test_what_was_asked_for_and_not_answered_is_waited_for(world: World, s
     assert await unsettled(world, job_id) == former + LATE
     await cancelled(world, job_id)
     for _ in range(2):
-        with pytest.raises(NotYetError) as not_yet:
+        with pytest.raises(MessageNotDueError) as not_yet:
             await told(world, "delete", job_id)
         assert not_yet.value.after == RULES.unsettled_pause
     await world.see(world.cluster.show(pod(job_id), PodPhase.GONE))
@@ -191,7 +191,7 @@ async def test_an_earlier_try_that_was_not_answered_may_come_after_the_one_that_
         assert await create_together(world.uow, world.cluster, asked, world.clock, RULES) == set(starting)
     assert await unsettled(world, job_id) == world.clock.now() + LATE
     await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, started_at=world.clock.now(), exit_code=0))
-    with pytest.raises(NotYetError):
+    with pytest.raises(MessageNotDueError):
         await told(world, "delete", job_id)
     assert world.cluster.deleted == [], "as long as it is there, nothing else can run under its name"
     assert all(card.held for card in await world.cards(job_id))
@@ -208,7 +208,7 @@ async def test_what_comes_after_its_end_was_decided_is_ended_at_once(world: Worl
     await cancelled(world, job_id)
     for times in (1, 2):
         world.cluster.show(pod(job_id), PodPhase.RUNNING)
-        with pytest.raises(NotYetError) as not_yet:
+        with pytest.raises(MessageNotDueError) as not_yet:
             await told(world, "delete", job_id)
         assert not_yet.value.after == RULES.unsettled_pause
         assert world.cluster.deleted == world.cluster.kept == [str(pod(job_id))] * times
@@ -318,7 +318,7 @@ async def test_a_pod_that_is_made_while_another_is_looked_for_is_not_overlooked(
     slow = SlowLook(world)
     seeing = asyncio.create_task(world.see(gone))
     await slow.looking.wait()
-    with pytest.raises(NotYetError):
+    with pytest.raises(MessageNotDueError):
         await told(world, "create", job_id)
     slow.open.set()
     assert await seeing == []
@@ -330,7 +330,7 @@ async def test_what_could_not_be_looked_at_is_told_and_the_rest_is_applied(world
     gone = world.cluster.show(pod(lost), PodPhase.GONE)
     runs = world.cluster.show(pod(other), PodPhase.RUNNING, started_at=world.clock.now())
     world.cluster.down = True
-    with pytest.raises(NotLookedAtError) as not_looked_at:
+    with pytest.raises(UnobservedPodsError) as not_looked_at:
         await world.see(gone, runs)
     assert not_looked_at.value.statuses == [gone]
     assert (await world.row(other)).status is JobStatus.RUNNING

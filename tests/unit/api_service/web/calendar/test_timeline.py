@@ -16,7 +16,7 @@ from api_service.web.calendar.timeline_query import TimelineQuery, read_query
 from api_service.web.calendar.timeline_rows import By, free_between, page_of, rows_of, usual_rows
 from api_service.web.calendar.timeline_table import columns, heat, table
 from api_service.web.calendar.timeline_window import TimelineScale, window_of
-from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import ReservationKind, Role
@@ -30,8 +30,8 @@ ROOT = Principal(9, "root", Role.ADMIN, "tok-9", None)
 HOUR = timedelta(hours=1)
 
 
-def card(gpu_id: int, node: str = "titan", gpu_type: str = "h100", *busy: tuple[int, int]) -> BookableCard:
-    return BookableCard(gpu_id, node, gpu_id, gpu_type, True, tuple(busy))
+def card(gpu_id: int, node: str = "titan", gpu_type: str = "h100", *busy: tuple[int, int]) -> BookableGpu:
+    return BookableGpu(gpu_id, node, gpu_id, gpu_type, True, tuple(busy))
 
 
 def entry(owner: int = 1, *, start: datetime = NOW + HOUR, hours: float = 2, **other: object) -> CalendarEntry:
@@ -53,7 +53,7 @@ def entry(owner: int = 1, *, start: datetime = NOW + HOUR, hours: float = 2, **o
 
 
 def look(
-    found: CalendarEntry, sight: Sight | None = None, cards: Sequence[BookableCard] | None = None, by: By = By.NODE
+    found: CalendarEntry, sight: Sight | None = None, cards: Sequence[BookableGpu] | None = None, by: By = By.NODE
 ) -> SeenEntry:
     rows = rows_of(cards or [card(0), card(1)], by)
     window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
@@ -125,7 +125,7 @@ def test_free_counts_are_what_counting_says(drawn: list[list[tuple[int, int]]], 
 
 
 def test_what_cannot_be_booked_is_never_free() -> None:
-    broken = BookableCard(1, "titan", 1, "h100", False)
+    broken = BookableGpu(1, "titan", 1, "h100", False)
     assert free_between([card(0), broken], [0, 10, 20]) == [1, 1]
 
 

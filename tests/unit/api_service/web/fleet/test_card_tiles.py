@@ -7,7 +7,7 @@ import pytest
 from api_service.access.sight import Sight
 from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
 from reservation_core.domain.model import GpuState, ReservationKind, Role
-from reservation_core.ports.nodes.cards_now import CardNow
+from reservation_core.ports.nodes.cards_now import GpuNow
 from reservation_core.ports.people.identities import Principal
 from tests.unit.api_service.web.fleet.fleets import ADA, BOB, HOUR, NOW, card, hold
 
@@ -36,7 +36,7 @@ def _teller(*, fellows: dict[int, str] | None = None, role: Role = Role.USER) ->
 
 
 @pytest.mark.parametrize(("shown", "available", "state"), STATES)
-def test_every_card_has_one_state(shown: CardNow, available: bool, state: TileState) -> None:
+def test_every_card_has_one_state(shown: GpuNow, available: bool, state: TileState) -> None:
     assert state_of(shown, available=available, user_id=ADA) is state
     to_nobody = state_of(shown, available=available)
     assert to_nobody is (TileState.OTHERS if state is TileState.MINE else state)
@@ -63,7 +63,7 @@ def test_every_state_has_its_words() -> None:
         (card(3, GpuState.LOST), "GPU 3: lost"),
     ],
 )  # fmt: skip
-def test_a_tile_says_who_has_it_until_when(shown: CardNow, said: str) -> None:
+def test_a_tile_says_who_has_it_until_when(shown: GpuNow, said: str) -> None:
     tile = _teller().tile(shown, available=True, address="n%2F1")
     assert tile.said == said
     assert tile.address == "?card=n%2F1/3"

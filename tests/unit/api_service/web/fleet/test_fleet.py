@@ -10,7 +10,7 @@ from api_service.web.fleet.card_tiles import OUT_OF_USE, TileState, state_of
 from api_service.web.fleet.fleet import FleetPicture, counts, fleet_of, openings_of, with_openings
 from reservation_core.domain.bookings.nouns import FreeSlot, Span
 from reservation_core.domain.model import GpuState
-from reservation_core.ports.nodes.cards_now import CardNow, NodeNow
+from reservation_core.ports.nodes.cards_now import GpuNow, NodeNow
 from tests.unit.api_service.web.fleet.fleets import ADA, BOB, HOUR, NOW, card, hold, node
 
 
@@ -82,7 +82,7 @@ kinds = st.sampled_from(["a100", "h100"])
 
 @st.composite
 def nodes_of_cards(draw: st.DrawFn) -> list[NodeNow]:
-    def one(index: int) -> CardNow:
+    def one(index: int) -> GpuNow:
         state = draw(st.sampled_from(GpuState))
         holder = hold(draw(st.sampled_from([ADA, BOB]))) if state is GpuState.HELD else draw(holds)
         if state is GpuState.FREE:

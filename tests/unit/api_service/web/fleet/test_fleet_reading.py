@@ -11,7 +11,7 @@ import pytest
 
 from api_service.web.fleet.fleet_reading import OLDEST, OPENINGS_EVERY, FleetReader
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
-from reservation_core.domain.bookings.card_choice import KnownCard
+from reservation_core.domain.bookings.card_choice import LedgerGpu
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.unit.api_service.web.fleet.fleets import HOUR, NOW, card, hold, node
@@ -54,11 +54,11 @@ class Database:
         await asyncio.sleep(0.1)
         return found
 
-    async def cards(self, _start: datetime, _end: datetime) -> list[KnownCard]:
+    async def cards(self, _start: datetime, _end: datetime) -> list[LedgerGpu]:
         self.searches += 1
         await asyncio.sleep(0.5)
         busy = (0, int((NOW + 2 * HOUR).timestamp() * 1_000_000))
-        return [KnownCard(1, "a", 0, "h100", True, True, False, [busy])]
+        return [LedgerGpu(1, "a", 0, "h100", True, True, False, [busy])]
 
     async def _now(self) -> datetime:
         return self.moment

@@ -7,7 +7,7 @@ from pod_scheduling.adapters.kubernetes.card_sights import CardSightRules, pod_s
 from pod_scheduling.domain.extender.card_footprints import Taken
 from pod_scheduling.ports.card_cluster import CardPodSeen
 from pod_scheduling.ports.pod_binding import PodGone
-from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
 from tests.card_cluster import card_pod, container
 
 CARDS, TIME, INDEX = "gpu-dev/cards", "tencent.com/predicate-time", "tencent.com/predicate-gpu-idx-0"
@@ -23,7 +23,7 @@ class Watched:
         thing: dict[str, Any] = card_pod("p", container(core=30))
         thing["metadata"] |= {"uid": "u", "namespace": "a", "annotations": annotations}
         thing["spec"] |= {} if node is None else {"nodeName": node}
-        sight = pod_sight(SeenObject("a", "p", "u", thing, gone), CardSightRules(), self.brought.of("u"))
+        sight = pod_sight(ObservedObject("a", "p", "u", thing, gone), CardSightRules(), self.brought.of("u"))
         self.brought.see("u", sight, thing)
         assert isinstance(sight, CardPodSeen | PodGone)
         return sight

@@ -14,15 +14,15 @@ from pod_scheduling.domain.extender.cards_in_use import CardNode
 from pod_scheduling.domain.extender.model_usage import Model
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, QuotasGone, QuotasSeen
 from pod_scheduling.ports.pod_binding import NamespaceSeen, NodeGone, PodGone
-from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
 from tests.card_cluster import CORE, MEMORY, WHOLE, container
 from tests.card_cluster import card_pod as made_pod
 
 RULES = CardSightRules()
 
 
-def seen(thing: dict[str, Any], *, gone: bool = False, namespace: str = "team-a") -> SeenObject:
-    return SeenObject(namespace, "thing", "uid-1", thing, gone)
+def seen(thing: dict[str, Any], *, gone: bool = False, namespace: str = "team-a") -> ObservedObject:
+    return ObservedObject(namespace, "thing", "uid-1", thing, gone)
 
 
 def node(capacity: dict[str, str], annotations: dict[str, str] | None = None, **labels: str) -> dict[str, Any]:

@@ -12,15 +12,15 @@ from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from pod_scheduling.domain.maps.map_placement import DeviceUse
 from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
 from pod_scheduling.ports.pod_binding import NodeGone, PodGone
-from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview, Requester
 from tests.examples import examples
 
 RULES = SightRules()
 
 
-def seen(thing: dict[str, Any], *, gone: bool = False) -> SeenObject:
-    return SeenObject("ns", "p-0", "uid-0", thing, gone)
+def seen(thing: dict[str, Any], *, gone: bool = False) -> ObservedObject:
+    return ObservedObject("ns", "p-0", "uid-0", thing, gone)
 
 
 def admitted(text: str = "0=node1:0,1", *, by: str = "ann", **spec: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_who_shares_cards(changes: dict[str, Any], expected: bool) -> None:
     one = use_of(pod_sight(seen(bound(admitted())), RULES))
     pod = bound(admitted())
     pod["metadata"].update(changes.get("metadata", {}))
-    other = use_of(pod_sight(SeenObject(changes.get("namespace", "ns"), "p-0", "uid-1", pod), RULES))
+    other = use_of(pod_sight(ObservedObject(changes.get("namespace", "ns"), "p-0", "uid-1", pod), RULES))
     assert one is not None
     assert other is not None
     assert (one.group == other.group) is expected

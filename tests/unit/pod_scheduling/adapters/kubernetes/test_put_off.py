@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pod_scheduling.adapters.kubernetes.card_cluster import KubernetesCardCluster
 from pod_scheduling.adapters.kubernetes.card_sights import CardSightRules, pod_sight, put_off_of
 from pod_scheduling.ports.card_cluster import CardPodSeen
-from reservation_core.adapters.kubernetes.api_server.object_watch import SeenObject
+from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
 from tests.card_cluster import card_pod, container
 
@@ -39,7 +39,7 @@ def asked(thing: dict[str, Any]) -> CardPodSeen:
 
 
 def told(thing: dict[str, Any]) -> CardPodSeen:
-    sight = pod_sight(SeenObject("a", "p", "u", thing), CardSightRules())
+    sight = pod_sight(ObservedObject("a", "p", "u", thing), CardSightRules())
     assert isinstance(sight, CardPodSeen)
     return sight
 

@@ -19,7 +19,7 @@ from pod_scheduling.domain.enforcement.booking_rulings import (
 from pod_scheduling.domain.enforcement.pod_gpus import GpuNeed, need_of
 from pod_scheduling.domain.enforcement.pod_owners import OwnerRules, owner_of
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes
-from reservation_core.domain.cards.gpu_types import TypeWords
+from reservation_core.domain.cards.gpu_types import TypeNames
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Untouched, Verdict
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -273,7 +273,7 @@ def test_what_a_pod_needs(thing: dict[str, Any], need: GpuNeed) -> None:
 
 @pytest.mark.parametrize("said", ["NVIDIA-Weird-Card", "nvidia_weird card"])
 def test_a_pods_type_is_called_as_administrators_call_it(said: str) -> None:
-    words = TypeWords({"nvidia weird-card": "h100", "tesla-t4": "NOT A TYPE"})
+    words = TypeNames({"nvidia weird-card": "h100", "tesla-t4": "NOT A TYPE"})
     selecting = pod(1, nodeSelector={"nvidia.com/gpu.product": said})
     assert need_of(selecting, GPUS, LABELS, "gpu-scheduler", words) == GpuNeed(1, "h100")
     mapped = pod(0, {"gpu-dev/map-devices": "0"}, schedulerName="gpu-scheduler", affinity=affinity(said))

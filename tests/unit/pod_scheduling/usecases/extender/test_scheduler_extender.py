@@ -381,7 +381,7 @@ def test_where_a_bind_is_not_known_to_be_over_another_node_does_not_free_its_car
 
 def test_who_has_wishes_is_told_all_and_where_we_bind_the_best_leaves_nothing_behind() -> None:
     async def work() -> None:
-        wishing = replace(pod("wishing", "c", gpu=1), has_wishes=True)
+        wishing = replace(pod("wishing", "c", gpu=1), has_preferences=True)
         for rules in (BEST_AT_ONCE, ExtendRules(AssumeAt.BIND, Candidates.BEST)):
             replica = Replica(View(world(), random.Random(1)), rules)
             await asyncio.sleep(10)

@@ -43,7 +43,7 @@ best = pytest.mark.parametrize(
     ("rules", "asking"),
     [
         (BEST_AT_ONCE, ONE),
-        (BEST_AT_ONCE, replace(ONE, has_wishes=True)),
+        (BEST_AT_ONCE, replace(ONE, has_preferences=True)),
         (ExtendRules(AssumeAt.FILTER, Candidates.ALL), ONE),
     ],
     ids=["best", "wishes", "all"],

@@ -12,10 +12,10 @@ import pytest
 from reservation_core.adapters.certificates.pairs import (
     BadCertificateError,
     Pair,
-    chosen_authorities,
     make_pair,
     read_authorities,
     read_serving,
+    select_authorities,
 )
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -86,7 +86,7 @@ def test_an_authority_that_did_not_sign_is_not_its_own() -> None:
     assert read_serving(pair.certificate, other.authority).authority == ""
     both = other.authority + pair.authority
     assert read_serving(pair.certificate, both).authority == read_authorities(pair.authority)[0].fingerprint
-    assert chosen_authorities(both + both, [read_authorities(pair.authority)[0].fingerprint]) == pair.authority
+    assert select_authorities(both + both, [read_authorities(pair.authority)[0].fingerprint]) == pair.authority
 
 
 @pytest.mark.parametrize(

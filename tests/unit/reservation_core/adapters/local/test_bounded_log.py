@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reservation_core.adapters.local import bounded_log, log_reading
 from reservation_core.adapters.local.bounded_log import SMALLEST_LIMIT, BoundedLog
 from reservation_core.adapters.local.log_trimming import fair_limit
-from reservation_core.ports.cluster import LeftOut
+from reservation_core.ports.cluster import OmittedOutput
 
 LIMIT = SMALLEST_LIMIT
 
@@ -28,7 +28,7 @@ class Reader:
     def read(self) -> None:
         while chunk := log_reading.read_from(self._log, self.place, self.text[-1:] in (b"", b"\n")):
             self.text += chunk
-            if isinstance(chunk, LeftOut):
+            if isinstance(chunk, OmittedOutput):
                 self.place += chunk.left_out
                 self.left_out += chunk.left_out
             else:

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reservation_core.adapters.local.inventory import BadGpusSettingError, LocalInventory, parse_gpus
-from reservation_core.domain.cards.link_words import written_links
+from reservation_core.domain.cards.link_words import format_links
 
 
 def cards(text: str) -> dict[str, list[str]]:
@@ -171,7 +171,7 @@ def links_of(driver: _Nvml) -> str | None:
     inventory = LocalInventory(None, "here")
     inventory._nvml = driver
     (node,) = inventory.nodes()
-    return None if node.links is None else written_links(node.links)
+    return None if node.links is None else format_links(node.links)
 
 
 def test_cards_that_are_joined_by_nothing_but_the_bus() -> None:

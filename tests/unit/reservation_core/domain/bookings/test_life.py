@@ -18,7 +18,7 @@ from reservation_core.domain.bookings.changes import (
     EndingSoon,
     GiveBack,
     GraceOver,
-    HoldCards,
+    HoldGpus,
     MovedAway,
     NoShowLooms,
     Offered,
@@ -36,7 +36,7 @@ from reservation_core.domain.bookings.nouns import (
     FINAL_BOOKINGS,
     Booking,
     BookingReason,
-    ChosenCard,
+    ChosenGpu,
     Span,
     Wanted,
     Why,
@@ -51,7 +51,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 START, END = T0 + 2 * DAY, T0 + 2 * DAY + 4 * HOUR
-CARDS = (ChosenCard(1, 0), ChosenCard(2, 0))
+CARDS = (ChosenGpu(1, 0), ChosenGpu(2, 0))
 RULES = BookingRules((86_400, 3600, 600), (86_400, 3600, 600))
 NOTHING = BookingFacts()
 GRACE = BookingFacts(grace=30 * MINUTE)
@@ -273,7 +273,7 @@ def test_a_booking_in_which_something_runs_is_not_closed_yet() -> None:
 def test_an_offer_keeps_its_cards_until_it_is_answered() -> None:
     row, effects = transition(booking(BookingStatus.WAITING), Offered(CARDS, "h100", T0 + HOUR), T0)
     assert (row.status, row.offer_until) == (BookingStatus.OFFERED, T0 + HOUR)
-    assert HoldCards(CARDS) in effects
+    assert HoldGpus(CARDS) in effects
     after, effects = transition(row, Accepted("alice"), T0 + 30 * MINUTE)
     assert (after.status, after.offer_until, told(effects)) == (BookingStatus.CONFIRMED, None, ["booking_confirmed"])
     assert transition(after, Accepted("alice"), T0 + 31 * MINUTE) == (after, ())
@@ -339,7 +339,7 @@ def test_maintenance_moves_cuts_or_ends_a_booking() -> None:
         Span(START, END),
         BookingReason.MOVED,
     )
-    assert effects[:2] == (GiveBack(T0), HoldCards(CARDS))
+    assert effects[:2] == (GiveBack(T0), HoldGpus(CARDS))
     cut, effects = transition(booking(), CutShort(START + HOUR, END + DAY, "root", "New fans."), T0)
     assert (cut.status, cut.span) == (BookingStatus.CONFIRMED, Span(START, START + HOUR))
     assert GiveBack(START + HOUR, closing=False) in effects
@@ -417,7 +417,7 @@ def test_any_order_of_events(status: BookingStatus, with_workload: bool, steps: 
             for effect in change.effects:
                 if isinstance(effect, GiveBack) and effect.closing:
                     holds = False
-                if isinstance(effect, HoldCards):
+                if isinstance(effect, HoldGpus):
                     assert not holds
                     holds = True
                 starts += isinstance(effect, StartWorkload)

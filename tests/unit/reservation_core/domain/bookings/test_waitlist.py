@@ -6,8 +6,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.bookings.card_choice import BookableCard, choose, with_booked
-from reservation_core.domain.bookings.free_cards import FreeCards, Freed
+from reservation_core.domain.bookings.card_choice import BookableGpu, choose, with_booked
+from reservation_core.domain.bookings.free_cards import FreedTimes, FreeGpus
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.waitlist import WaitingRequest, WaitlistPass, WaitlistState
 from reservation_core.domain.calendar import Range, to_micros
@@ -21,10 +21,8 @@ def hours(first: int, last: int) -> Range:
     return to_micros(T0 + first * HOUR), to_micros(T0 + last * HOUR)
 
 
-def card(number: int, *busy: tuple[int, int], gpu_type: str = "h100", node: str = "a") -> BookableCard:
-    return BookableCard(
-        number, node, number, gpu_type, True, tuple(hours(*hours_taken) for hours_taken in sorted(busy))
-    )
+def card(number: int, *busy: tuple[int, int], gpu_type: str = "h100", node: str = "a") -> BookableGpu:
+    return BookableGpu(number, node, number, gpu_type, True, tuple(hours(*hours_taken) for hours_taken in sorted(busy)))
 
 
 def request(name: str, gpus: int, first: int, last: int, gpu_type: str | None = None) -> WaitingRequest:
@@ -32,7 +30,7 @@ def request(name: str, gpus: int, first: int, last: int, gpu_type: str | None = 
 
 
 def served(
-    line: list[WaitingRequest], cards: list[BookableCard], not_allowed: frozenset[str] = frozenset()
+    line: list[WaitingRequest], cards: list[BookableGpu], not_allowed: frozenset[str] = frozenset()
 ) -> list[str]:
     return served_in(WaitlistPass(line, cards, T0), not_allowed)
 
@@ -75,7 +73,7 @@ def test_what_has_begun_is_not_served() -> None:
     assert served([request("begun", 1, 0, 3)], [card(0)]) == []
 
 
-def fits(cards: list[BookableCard], wish: WaitingRequest) -> bool:
+def fits(cards: list[BookableGpu], wish: WaitingRequest) -> bool:
     """Whether some choice of cards would do."""
     start, end = to_micros(wish.span.start), to_micros(wish.span.end)
     able = [
@@ -130,8 +128,8 @@ WANTED = st.builds(
 
 
 @st.composite
-def cards_of_nodes(draw: st.DrawFn) -> list[BookableCard]:
-    found: list[BookableCard] = []
+def cards_of_nodes(draw: st.DrawFn) -> list[BookableGpu]:
+    found: list[BookableGpu] = []
     for node in "abc"[: draw(st.integers(1, 3))]:
         for index in range(draw(st.integers(1, 3))):
             busy: list[tuple[int, int]] = []
@@ -139,7 +137,7 @@ def cards_of_nodes(draw: st.DrawFn) -> list[BookableCard]:
                 if not busy or first >= busy[-1][1]:
                     busy.append((first, last))
             found.append(
-                BookableCard(
+                BookableGpu(
                     len(found),
                     node,
                     index,
@@ -154,9 +152,9 @@ def cards_of_nodes(draw: st.DrawFn) -> list[BookableCard]:
 @examples(500)
 @given(cards_of_nodes(), st.lists(st.tuples(WANTED, RANGES), min_size=1, max_size=5))
 def test_a_quick_look_says_what_the_choice_would(
-    cards: list[BookableCard], wishes: list[tuple[Wanted, tuple[int, int]]]
+    cards: list[BookableGpu], wishes: list[tuple[Wanted, tuple[int, int]]]
 ) -> None:
-    free, slow = FreeCards(cards), cards
+    free, slow = FreeGpus(cards), cards
     for wanted, when in wishes:
         chosen = choose(slow, wanted, *hours(*when))
         assert free.could_serve(wanted, *hours(*when)) == (chosen is not None)
@@ -169,12 +167,12 @@ def test_a_quick_look_says_what_the_choice_would(
 @examples(500)
 @given(cards_of_nodes(), cards_of_nodes(), WANTED, RANGES)
 def test_who_could_not_be_served_can_be_only_where_something_came_free(
-    before: list[BookableCard], after: list[BookableCard], wanted: Wanted, when: tuple[int, int]
+    before: list[BookableGpu], after: list[BookableGpu], wanted: Wanted, when: tuple[int, int]
 ) -> None:
     could = choose(before, wanted, *hours(*when)) is not None
     can = choose(after, wanted, *hours(*when)) is not None
-    assert could or not can or Freed(before, after).concerns(wanted, *hours(*when))
-    assert not Freed(before, before)
+    assert could or not can or FreedTimes(before, after).concerns(wanted, *hours(*when))
+    assert not FreedTimes(before, before)
 
 
 STEPS = st.lists(
@@ -195,7 +193,7 @@ def test_who_is_served_is_the_same_as_if_everybody_were_looked_at_each_time(step
     line: list[WaitingRequest] = []
     known, number, looked_at, all_of_them = WaitlistState(), 0, 0, 0
 
-    def calendar() -> list[BookableCard]:
+    def calendar() -> list[BookableGpu]:
         return [
             card(listed_number, *sorted((s, e) for c, s, e in taken if c == listed_number))
             for listed_number in range(5)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.cards.card_links import EXACT, CardSets, best_cards, card_sets, links_between
-from reservation_core.domain.cards.card_masks import pick_cards
+from reservation_core.domain.cards.card_links import EXACT, GpuSets, best_gpus, gpu_sets, links_between
+from reservation_core.domain.cards.card_masks import pick_gpus
 from reservation_core.domain.cards.link_words import Links, read_links
 from tests.unit.reservation_core.domain.cards.test_link_words import topologies
 
@@ -81,8 +81,8 @@ def questions(draw: st.DrawFn, links: Links) -> tuple[Cards, int, Cards]:
 @given(topologies(most=7), st.data())
 def test_up_to_eight_free_cards_the_best_set_is_found(links: Links, data: st.DataObject) -> None:
     free, gpus, preferred = data.draw(questions(links))
-    assert cards_in(CardSets(links).pick(mask(free), gpus)) == best_by_trying(links, free, gpus)
-    liked = CardSets(links).pick(mask(free), gpus, mask(preferred))
+    assert cards_in(GpuSets(links).pick(mask(free), gpus)) == best_by_trying(links, free, gpus)
+    liked = GpuSets(links).pick(mask(free), gpus, mask(preferred))
     assert cards_in(liked) == best_by_trying(links, free, gpus, preferred)
 
 
@@ -90,7 +90,7 @@ def test_up_to_eight_free_cards_the_best_set_is_found(links: Links, data: st.Dat
 def test_a_few_free_cards_of_many_are_as_if_there_were_no_others(links: Links, data: st.DataObject) -> None:
     free, gpus, _ = data.draw(questions(links))
     if len(free) <= 6:
-        assert cards_in(CardSets(links).pick(mask(free), gpus)) == best_by_trying(links, free, gpus)
+        assert cards_in(GpuSets(links).pick(mask(free), gpus)) == best_by_trying(links, free, gpus)
 
 
 @given(topologies(most=16), st.data())
@@ -99,17 +99,17 @@ def test_of_many_free_cards_as_many_as_are_wanted_and_never_worse_than_neighbour
 ) -> None:
     free = data.draw(st.integers(1, 2 ** len(links) - 1))
     gpus = data.draw(st.integers(1, free.bit_count()))
-    sets = CardSets(links)
+    sets = GpuSets(links)
     chosen = sets.pick(free, gpus)
     assert chosen & ~free == 0
     assert chosen.bit_count() == gpus
-    assert sets.quality(chosen) >= sets.quality(pick_cards(free, gpus))
+    assert sets.quality(chosen) >= sets.quality(pick_gpus(free, gpus))
     assert sets.pick(free, gpus, free) == chosen
 
 
 @given(st.integers(1, 4), st.sets(st.integers(0, 15), min_size=EXACT + 1))
 def test_of_many_free_cards_the_smallest_group_that_is_large_enough(gpus: int, free: set[int]) -> None:
-    chosen = CardSets(FOUR_ISLANDS).pick(mask(tuple(free)), gpus)
+    chosen = GpuSets(FOUR_ISLANDS).pick(mask(tuple(free)), gpus)
     sizes = [len(free & set(range(at, at + 4))) for at in (0, 4, 8, 12)]
     taken = [(chosen >> at & 15).bit_count() for at in (0, 4, 8, 12)]
     if gpus <= max(sizes):
@@ -138,15 +138,15 @@ def test_of_many_free_cards_the_smallest_group_that_is_large_enough(gpus: int, f
     ],
 )
 def test_groups_that_are_joined_well(links: Links, free: int, gpus: int, chosen: int) -> None:
-    assert best_cards(links, free, gpus) == chosen
+    assert best_gpus(links, free, gpus) == chosen
 
 
 @given(st.integers(1, 255), st.data())
 def test_where_all_are_joined_alike_neighbouring_indices_decide(free: int, data: st.DataObject) -> None:
     gpus = data.draw(st.integers(1, free.bit_count()))
     alike = tuple(tuple(0 if one == other else 23 for other in range(8)) for one in range(8))
-    assert card_sets(alike) is None
-    assert best_cards(alike, free, gpus) == best_cards(None, free, gpus) == pick_cards(free, gpus)
+    assert gpu_sets(alike) is None
+    assert best_gpus(alike, free, gpus) == best_gpus(None, free, gpus) == pick_gpus(free, gpus)
 
 
 def test_links_by_other_numbers() -> None:

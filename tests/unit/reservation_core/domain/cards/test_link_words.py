@@ -9,10 +9,10 @@ from reservation_core.domain.cards.link_words import (
     MOST_LINKED_CARDS,
     BadLinksError,
     Links,
+    format_links,
     link_word,
     link_words,
     read_links,
-    written_links,
 )
 
 ISLANDS = "X NV4 SYS SYS;NV4 X SYS SYS;SYS SYS X NV4;SYS SYS NV4 X"
@@ -31,8 +31,8 @@ def topologies(draw: st.DrawFn, most: int = 8, strengths: tuple[int, ...] = (1, 
 
 @given(topologies(strengths=(1, 2, 3, 4, 5, 6, 23, 104)))
 def test_what_is_written_is_read_back(links: Links) -> None:
-    assert read_links(written_links(links)) == links
-    assert [" ".join(row) for row in link_words(links)] == written_links(links).split(";")
+    assert read_links(format_links(links)) == links
+    assert [" ".join(row) for row in link_words(links)] == format_links(links).split(";")
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_what_is_written_is_read_back(links: Links) -> None:
     ],
 )
 def test_both_forms_say_the_same(text: str) -> None:
-    assert written_links(read_links(text)) == ISLANDS
+    assert format_links(read_links(text)) == ISLANDS
 
 
 def test_groups_that_do_not_say_how_they_are_joined_are_taken_for_one_switch_each() -> None:
-    assert written_links(read_links("0,2 1")) == "X SYS PIX;SYS X SYS;PIX SYS X"
+    assert format_links(read_links("0,2 1")) == "X SYS PIX;SYS X SYS;PIX SYS X"
 
 
 def test_a_stronger_link_is_a_greater_number() -> None:
@@ -99,4 +99,4 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         links = read_links(text)
     except BadLinksError:
         return
-    assert read_links(written_links(links)) == links
+    assert read_links(format_links(links)) == links

@@ -11,7 +11,7 @@ from reservation_core.domain.changes import (
     Adopted,
     CancelRequested,
     Event,
-    HeldCard,
+    HeldGpu,
     NodeFenced,
     PodsGone,
     Record,
@@ -49,7 +49,7 @@ from tests.unit.reservation_core.domain.jobs.test_lifecycle import (
     starting,
 )
 
-CARDS = (HeldCard("a", 0, 0),)
+CARDS = (HeldGpu("a", 0, 0),)
 ADOPTED = Adopted(2, CARDS, T0 + HOUR)
 
 
@@ -94,7 +94,7 @@ def pod(rank: int = 0, node: str = "a", *indices: int, pods: int = 1, attempt: i
 def test_whole_pods_are_adopted_with_their_cards() -> None:
     row = replace(queued(), gpus=2, nodes=2)
     found = adoption_of(row, [pod(1, "b", 3, 1, pods=2), pod(0, "a", 0, 1, pods=2)])
-    cards = (HeldCard("a", 0, 0), HeldCard("a", 1, 0), HeldCard("b", 1, 1), HeldCard("b", 3, 1))
+    cards = (HeldGpu("a", 0, 0), HeldGpu("a", 1, 0), HeldGpu("b", 1, 1), HeldGpu("b", 3, 1))
     assert found == Adopted(1, cards, T0 + HOUR)
 
 

@@ -17,13 +17,13 @@ from reservation_core.domain.changes import (
     ExtendRequested,
     MoveDeadline,
     NodeFenced,
-    PlanAnew,
     PodsFinished,
     PodsGone,
     PodsLost,
     PodsRunning,
     Record,
     ReleaseGpus,
+    Replan,
     SetRangeEnd,
     StartDelayed,
     StartFailed,
@@ -349,7 +349,7 @@ def test_what_is_over_is_not_cancelled() -> None:
 def test_a_waiting_job_is_extended_by_its_duration() -> None:
     after, effects = transition(queued(), ExtendRequested("alice", HOUR, 2 * HOUR), T0)
     assert after == replace(queued(), duration=2 * HOUR)
-    assert effects == (PlanAnew(), WakePlanner(), Record("extended", "alice", {"by_s": 3600}))
+    assert effects == (Replan(), WakePlanner(), Record("extended", "alice", {"by_s": 3600}))
 
 
 def test_a_starting_job_is_extended_by_its_range() -> None:

@@ -70,10 +70,10 @@ def test_lag_is_the_age_of_the_oldest_that_is_missing(steps: list[tuple[str, int
         if who == "primary":
             written += by
             seen.append((now, written))
-            lag.primary_seen(replace(PRIMARY, position=written), now)
+            lag.note_primary(replace(PRIMARY, position=written), now)
         else:
             shown = min(written, shown + by)
-            lag.replica_seen(shown)
+            lag.note_replica(shown)
         # What was shown once is shown for good, also when the primary is looked at later.
         missing = [at for at, position in seen if position > shown]
         assert lag.seconds(now) == pytest.approx(now - missing[0] if missing else 0.0)
@@ -81,15 +81,15 @@ def test_lag_is_the_age_of_the_oldest_that_is_missing(steps: list[tuple[str, int
 
 def test_positions_of_another_history_are_forgotten() -> None:
     lag = ReplicationLag()
-    lag.primary_seen(PRIMARY, 0)
+    lag.note_primary(PRIMARY, 0)
     assert lag.seconds(10) == 10
-    lag.primary_seen(replace(PRIMARY, timeline="00000002", position=50), 10)
+    lag.note_primary(replace(PRIMARY, timeline="00000002", position=50), 10)
     assert lag.seconds(12) == 2
 
 
 def test_a_replica_that_is_away_for_days_takes_no_memory() -> None:
     lag = ReplicationLag()
     for second in range(10_000):
-        lag.primary_seen(replace(PRIMARY, position=second + 1), second)
+        lag.note_primary(replace(PRIMARY, position=second + 1), second)
     assert lag.seconds(10_000) == 10_000
     assert len(lag._marks) <= 3600

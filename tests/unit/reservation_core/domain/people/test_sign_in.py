@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.errors import NotLetInError, ProofRefusedError
+from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
 from reservation_core.domain.model import Role
 from reservation_core.domain.people.aws_identities import aws_identity
-from reservation_core.domain.people.sign_in import LetIn, ProvedIdentity, SignInMethod, SignInRule, let_in
+from reservation_core.domain.people.sign_in import LocalUser, ProvedIdentity, SignInMethod, SignInRule, let_in
 
 ACCOUNT = "123456789012"
 ISSUER = "https://issuer.example"
@@ -32,16 +32,16 @@ def by_mail(pattern: str, user: str, role: Role = Role.USER) -> SignInRule:
 
 def test_the_first_rule_that_fits_counts() -> None:
     rules = [by_mail("ann@lab.example", "root", Role.ADMIN), by_mail("*@lab.example", "{email_name}")]
-    assert let_in(rules, person(email="ann@lab.example")) == LetIn("root", Role.ADMIN, False)
+    assert let_in(rules, person(email="ann@lab.example")) == LocalUser("root", Role.ADMIN, False)
     assert let_in(rules, person(email="Bob@LAB.example")).user == "bob"
     for stranger in ("bob@lab.example.evil", "bob@evil.example", "bob@xlab.example@evil.example"):
-        with pytest.raises(NotLetInError, match="Ask an administrator"):
+        with pytest.raises(SignInRefusedError, match="Ask an administrator"):
             let_in(rules, person(email=stranger))
 
 
 def test_another_methods_rule_never_fits() -> None:
     rule = SignInRule(KUBERNETES, {"namespace": "*", "service_account": "*"}, "ci")
-    with pytest.raises(NotLetInError):
+    with pytest.raises(SignInRefusedError):
         let_in([rule], person(OIDC, namespace="ci", service_account="runner"))
 
 
@@ -49,36 +49,36 @@ def test_claims_count_where_one_of_their_values_fits() -> None:
     rule = SignInRule(OIDC, {"issuer": ISSUER, "claim:groups": "gpu-*"}, "{sub}")
     assert let_in([rule], person(sub="u1", claim_groups=("staff", "gpu-users"))).user == "u1"
     for groups in (("staff",), ()):
-        with pytest.raises(NotLetInError):
+        with pytest.raises(SignInRefusedError):
             let_in([rule], person(sub="u1", claim_groups=groups))
 
 
 def test_subjects_that_differ_in_case_are_not_made_one() -> None:
     rule = SignInRule(OIDC, {"issuer": ISSUER, "sub": "*"}, "{sub}")
-    with pytest.raises(NotLetInError, match="makes no name"):
+    with pytest.raises(SignInRefusedError, match="makes no name"):
         let_in([rule], person(sub="Ann"))
     exact = SignInRule(OIDC, {"issuer": ISSUER, "sub": "Ann"}, "ann")
-    with pytest.raises(NotLetInError):
+    with pytest.raises(SignInRefusedError):
         let_in([exact], person(sub="ann"))
 
 
 @pytest.mark.parametrize("lookalike", ["bo\u017fs@lab.example", "bos\u017f@lab.example", "BO\u017fS@LAB.EXAMPLE"])
 def test_no_other_sign_is_taken_for_a_letter(lookalike: str) -> None:
     """Some signs beyond ASCII become an ASCII letter where case does not count: a long s would be an administrator."""
-    with pytest.raises(NotLetInError):
+    with pytest.raises(SignInRefusedError):
         let_in([by_mail("boss@lab.example", "root", Role.ADMIN)], person(email=lookalike))
 
 
 @pytest.mark.parametrize("lookalike", ["mi\u212ae@lab.example", "M\u0130ke@lab.example", "\u017fam@lab.example"])
 def test_nor_in_a_name(lookalike: str) -> None:
-    with pytest.raises(NotLetInError, match="makes no name"):
+    with pytest.raises(SignInRefusedError, match="makes no name"):
         let_in([by_mail("*@lab.example", "{email_name}")], person(email=lookalike))
 
 
 def test_a_pattern_with_many_stars_is_looked_at_once() -> None:
     """A regular expression would try each of the 10^10 ways to part this one, and nobody else would be served."""
     rule = SignInRule(OIDC, {"issuer": ISSUER, "claim:ref": "*-*-*-*x"}, "ci")
-    with pytest.raises(NotLetInError):
+    with pytest.raises(SignInRefusedError):
         let_in([rule], person(sub="x", claim_ref="-" * 1024))
     assert let_in([rule], person(sub="x", claim_ref="-" * 1023 + "x")).user == "ci"
 
@@ -87,7 +87,7 @@ def test_a_pattern_means_itself_but_for_the_star() -> None:
     rule = SignInRule(OIDC, {"issuer": ISSUER, "claim:repository": "lab.org/[a]*"}, "ci")
     assert let_in([rule], person(sub="x", claim_repository="lab.org/[a]/x")).user == "ci"
     for other in ("labxorg/[a]", "lab.org/a", "xlab.org/[a]"):
-        with pytest.raises(NotLetInError):
+        with pytest.raises(SignInRefusedError):
             let_in([rule], person(sub="x", claim_repository=other))
 
 
@@ -182,11 +182,11 @@ def test_arns_are_read() -> None:
 @pytest.mark.parametrize(
     ("arn", "error"),
     [
-        (f"arn:aws:iam::{ACCOUNT}:root", NotLetInError),
-        (f"arn:aws:sts::{ACCOUNT}:federated-user/ann", NotLetInError),
-        (f"arn:aws:sts::{ACCOUNT}:assumed-role/a/b/c", NotLetInError),
-        (f"arn:aws:iam::{ACCOUNT}:assumed-role/gpu/ann", NotLetInError),
-        (f"arn:aws:sts::{ACCOUNT}:user/ann", NotLetInError),
+        (f"arn:aws:iam::{ACCOUNT}:root", SignInRefusedError),
+        (f"arn:aws:sts::{ACCOUNT}:federated-user/ann", SignInRefusedError),
+        (f"arn:aws:sts::{ACCOUNT}:assumed-role/a/b/c", SignInRefusedError),
+        (f"arn:aws:iam::{ACCOUNT}:assumed-role/gpu/ann", SignInRefusedError),
+        (f"arn:aws:sts::{ACCOUNT}:user/ann", SignInRefusedError),
         ("arn:aws:iam::999999999999:user/ann", ProofRefusedError),
         (f"arn:evil:iam::{ACCOUNT}:user/ann", ProofRefusedError),
         (f"arn:aws:iam::{ACCOUNT}:user/ann\n", ProofRefusedError),
@@ -199,6 +199,6 @@ def test_other_arns_let_nobody_in(arn: str, error: type[Exception]) -> None:
 
 
 def test_what_is_said_names_who_was_proved() -> None:
-    with pytest.raises(NotLetInError) as caught:
+    with pytest.raises(SignInRefusedError) as caught:
         let_in([], person(sub="x"))
     assert re.search(r"somebody is known.*\[\[oidc\]\]", caught.value.detail)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.pods.booked_nodes import put_on
+from reservation_core.domain.pods.booked_nodes import restrict_to_nodes
 from reservation_core.domain.pods.pod_changes import PodChanges
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -33,7 +33,7 @@ def terms_of(thing: Any) -> Any:
 def changed(thing: Any, *nodes: str) -> dict[str, Any]:
     """The pod as the patch makes it, as it goes over the wire."""
     changes = PodChanges(thing)
-    assert put_on(changes, nodes, "booking bkg-1") is None
+    assert restrict_to_nodes(changes, nodes, "booking bkg-1") is None
     patch = json.loads(json.dumps([operation.as_json() for operation in changes.operations]))
     kept: dict[str, Any] = jsonpatch.apply_patch(thing, patch)
     assert kept == changes.pod
@@ -42,7 +42,7 @@ def changed(thing: Any, *nodes: str) -> dict[str, Any]:
 
 def refusal(thing: Any, *nodes: str) -> str:
     changes = PodChanges(thing)
-    reason = put_on(changes, nodes, "booking bkg-1")
+    reason = restrict_to_nodes(changes, nodes, "booking bkg-1")
     assert reason is not None
     assert changes.operations == ()
     return reason
@@ -199,16 +199,16 @@ _BOOKED = st.lists(_NODE, min_size=1, max_size=4, unique=True)
 def test_what_is_left_is_what_the_pod_asks_of_the_booked_nodes(spec: Any, nodes: list[str], fewer: list[str]) -> None:
     thing = pod(**spec)
     before = goes_to(thing)
-    reason = put_on(PodChanges(thing), nodes, "b")
+    reason = restrict_to_nodes(PodChanges(thing), nodes, "b")
     if reason is not None:
         assert not before & set(nodes)
         return
     kept = changed(thing, *nodes)
     assert goes_to(kept) == before & set(nodes)
     again = PodChanges(kept)
-    assert put_on(again, nodes, "b") is None
+    assert restrict_to_nodes(again, nodes, "b") is None
     assert again.operations == ()
     # Asked again when the booking has moved, nothing is let by that either answer forbids.
     moved = PodChanges(kept)
-    if put_on(moved, fewer, "b") is None:
+    if restrict_to_nodes(moved, fewer, "b") is None:
         assert goes_to(moved.pod) == before & set(nodes) & set(fewer)

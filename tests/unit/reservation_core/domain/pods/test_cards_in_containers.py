@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from reservation_core.adapters.kubernetes.pods.mapped_cards import MappedCards, mapped_cards
-from reservation_core.domain.pods.cards_in_containers import counted_anew, cuda_devices, node_devices
+from reservation_core.domain.pods.cards_in_containers import cuda_devices, node_devices, renumbered_devices
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester
 
 TOLD, GIVEN = InjectionRules(), InjectionRules(own_cards=True)
@@ -45,7 +45,7 @@ def variables(body: dict[str, Any], number: int = 0) -> dict[str, str]:
     ("devices", "inside"), [("0,1", "0,1"), ("2,3", "0,1"), ("3", "0"), ("3,1", "1,0"), ("10,9,2", "2,1,0")]
 )
 def test_cards_that_were_given_are_counted_from_zero_on_in_the_nodes_order(devices: str, inside: str) -> None:
-    assert counted_anew(devices) == inside
+    assert renumbered_devices(devices) == inside
     assert cuda_devices(container("", devices), devices) == inside
     assert node_devices(container(inside, devices)) == [devices]
     assert cuda_devices(container("", "all"), devices) == devices
@@ -80,7 +80,7 @@ def test_in_whatever_order_and_however_often_both_paths_are_asked_the_pod_is_the
     own = "" if devices == "none" else devices
     given = {"NVIDIA_VISIBLE_DEVICES": "void" if devices == "none" else devices}
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    assert variables(body) == {**given, "CUDA_VISIBLE_DEVICES": counted_anew(own), **order}
+    assert variables(body) == {**given, "CUDA_VISIBLE_DEVICES": renumbered_devices(own), **order}
     assert variables(body, 1) == {**given, "CUDA_VISIBLE_DEVICES": own, **order}
 
 

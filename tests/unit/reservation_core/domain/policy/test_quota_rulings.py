@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.model import ReasonCode, ReservationKind
 from reservation_core.domain.plan import Asker, PlacedGpu, PlannedSlot, Start
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.policy.quota_rulings import Ruling, counts_hours, limits_starts, spent
+from reservation_core.domain.policy.quota_rulings import QuotaRuling, counts_hours, limits_starts, spent
 from reservation_core.domain.policy.rules import Holding
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at
 
@@ -31,7 +31,7 @@ def start(name: str, minutes: int, *, now: datetime = T0, had_slot: bool = False
 
 
 def test_what_was_allowed_counts_for_the_next() -> None:
-    ruling = Ruling(TWO, NAMES, [])
+    ruling = QuotaRuling(TWO, NAMES, [])
     assert ruling.refuses_start(start("job-1", 10)) is None
     refused = ruling.refuses_start(start("job-2", 10))
     assert refused is not None
@@ -51,18 +51,18 @@ def test_what_was_given_after_a_slot_takes_nothing_from_it() -> None:
     own = holding("job-1", 0, 10, gpus=2, made=-5, planned=True)
     before, after = holding("job-2", -9, 10, made=-6), holding("bkg-3", -1, 10, made=-1)
     in_slot = start("job-1", 10, now=T0 + timedelta(seconds=1), had_slot=True)
-    assert Ruling(TWO, NAMES, [own, after]).in_slot(in_slot)
-    assert Ruling(TWO, NAMES, [own, after]).refuses_start(in_slot) is None
+    assert QuotaRuling(TWO, NAMES, [own, after]).in_slot(in_slot)
+    assert QuotaRuling(TWO, NAMES, [own, after]).refuses_start(in_slot) is None
     # Older usage does count: a pod that overruns, or a rule that was made smaller.
-    assert Ruling(TWO, NAMES, [own, before]).refuses_start(in_slot) is not None
+    assert QuotaRuling(TWO, NAMES, [own, before]).refuses_start(in_slot) is not None
     # Before the slot has come, everything does.
     early = replace(in_slot, start=at(-1), end=at(9))
-    assert not Ruling(TWO, NAMES, [own, after]).in_slot(early)
-    assert Ruling(TWO, NAMES, [own, after]).refuses_start(early) is not None
+    assert not QuotaRuling(TWO, NAMES, [own, after]).in_slot(early)
+    assert QuotaRuling(TWO, NAMES, [own, after]).refuses_start(early) is not None
     # Of what was given back nobody knows since when it was there.
     gone = spent("ann", None, "a", timedelta(hours=2), at(-600), at(-1))
-    assert Ruling(TWO, NAMES, [own, gone]).refuses_start(in_slot) is None
-    assert Ruling(TWO, NAMES, [own, gone]).refuses_start(early) is not None
+    assert QuotaRuling(TWO, NAMES, [own, gone]).refuses_start(in_slot) is None
+    assert QuotaRuling(TWO, NAMES, [own, gone]).refuses_start(early) is not None
 
 
 @given(st.integers(0, 10**7), st.integers(1, 10_000))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, is_free_during, node_windows
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.pools.node_timeline import Timeline
-from reservation_core.domain.pools.pool import NodeCards
+from reservation_core.domain.pools.pool import NodeGpus
 from tests.examples import examples
 
 NOW = 1_000_000_000
@@ -16,7 +16,7 @@ hundreds = examples(500)
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> NodeCards:
+def nodes(draw: st.DrawFn) -> NodeGpus:
     """One to four cards, some not neighbours, with ranges that may touch and, where a pod overruns, overlap."""
     indices = sorted(draw(st.sets(st.integers(0, 5), min_size=1, max_size=4)))
     calendars: dict[int, GpuCalendar] = {}
@@ -28,17 +28,17 @@ def nodes(draw: st.DrawFn) -> NodeCards:
             end = start + draw(st.integers(1, 3)) * STEP
             rows.append((start, end, number == 0 and draw(st.booleans()), f"r{draw(st.integers(0, 2))}"))
         calendars[index] = GpuCalendar(rows)
-    return NodeCards(0, [Gpu(index, "n", index, "h100") for index in indices], calendars)
+    return NodeGpus(0, [Gpu(index, "n", index, "h100") for index in indices], calendars)
 
 
-def free_cards(node: NodeCards, start: int, end: int) -> int:
+def free_cards(node: NodeGpus, start: int, end: int) -> int:
     return sum(card.bit for card in node.cards if is_free_during(card.calendar.busy(NOW), start, end))
 
 
 @hundreds
 @given(nodes(), st.integers(1, 5), st.integers(1, 6), st.integers(0, 8), st.integers(0, 3))
 def test_first_windows_are_those_of_the_calendars(
-    node: NodeCards, gpus: int, length: int, later: int, passed: int
+    node: NodeGpus, gpus: int, length: int, later: int, passed: int
 ) -> None:
     timeline = Timeline(node.cards, NOW)
     expected = node_windows([card.calendar.busy(NOW) for card in node.cards], gpus, length * STEP, NOW)
@@ -62,7 +62,7 @@ def test_first_windows_are_those_of_the_calendars(
 
 @hundreds
 @given(nodes(), st.integers(1, 4), st.integers(0, 8), st.integers(1, 6))
-def test_what_is_picked_is_free_and_what_is_cut_is_not(node: NodeCards, gpus: int, later: int, length: int) -> None:
+def test_what_is_picked_is_free_and_what_is_cut_is_not(node: NodeGpus, gpus: int, later: int, length: int) -> None:
     timeline = Timeline(node.cards, NOW)
     window = timeline.first_window(gpus, length * STEP, NOW + later * STEP)
     if window is None:
@@ -82,7 +82,7 @@ def test_what_is_picked_is_free_and_what_is_cut_is_not(node: NodeCards, gpus: in
 
 @hundreds
 @given(nodes(), st.integers(0, 2))
-def test_a_reservation_can_be_thought_away(node: NodeCards, number: int) -> None:
+def test_a_reservation_can_be_thought_away(node: NodeGpus, number: int) -> None:
     thought_away = Timeline(node.cards, NOW, f"r{number}")
     for card in node.cards:
         card.calendar.remove(f"r{number}")
@@ -96,7 +96,7 @@ def test_cards_that_are_of_least_use_to_others_are_picked() -> None:
         1: GpuCalendar([(NOW + 5 * STEP, NOW + 9 * STEP, False, "booked")]),
         2: GpuCalendar([(NOW, NOW + 2 * STEP, True, "runs")]),
     }
-    node = NodeCards(0, [Gpu(index, "n", index, "h100") for index in range(3)], calendars)
+    node = NodeGpus(0, [Gpu(index, "n", index, "h100") for index in range(3)], calendars)
     timeline = Timeline(node.cards, NOW)
     # Before a booking first, then where somebody has just left.
     assert timeline.pick(1, NOW + 3 * STEP, NOW + 5 * STEP) == 0b010

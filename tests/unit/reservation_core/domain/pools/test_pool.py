@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import GpuCalendar
-from reservation_core.domain.cards.card_masks import pick_cards
+from reservation_core.domain.cards.card_masks import pick_gpus
 from reservation_core.domain.cards.link_words import Links, read_links
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
-from reservation_core.domain.pools.pool import NodeCards
+from reservation_core.domain.pools.pool import NodeGpus
 from tests.unit.reservation_core.domain.planning.worlds import T0, World, held, job, node, snapshot
 
 
@@ -26,7 +26,7 @@ def pieces(mask: int) -> int:
 @given(st.integers(1, 2**10 - 1), st.data())
 def test_a_choice_is_free_and_in_the_fewest_pieces(free: int, data: st.DataObject) -> None:
     gpus = data.draw(st.integers(1, free.bit_count()))
-    chosen = pick_cards(free, gpus)
+    chosen = pick_gpus(free, gpus)
     assert chosen & ~free == 0
     assert chosen.bit_count() == gpus
     cards = [1 << number for number in range(10) if free >> number & 1]
@@ -46,12 +46,12 @@ def test_a_choice_is_free_and_in_the_fewest_pieces(free: int, data: st.DataObjec
     ],
 )
 def test_the_shortest_run_that_is_long_enough(free: int, gpus: int, chosen: int) -> None:
-    assert pick_cards(free, gpus) == chosen
+    assert pick_gpus(free, gpus) == chosen
 
 
 def test_a_gap_between_indices_is_a_gap_between_bits() -> None:
     gpus = [Gpu(index, "a", index, "h100") for index in (0, 1, 10**9)]
-    cards = NodeCards(0, gpus, {gpu.id: GpuCalendar() for gpu in gpus}).cards
+    cards = NodeGpus(0, gpus, {gpu.id: GpuCalendar() for gpu in gpus}).cards
     assert [card.bit for card in cards] == [1, 2, 8]
 
 

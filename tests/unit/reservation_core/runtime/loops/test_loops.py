@@ -233,13 +233,13 @@ def test_it_says_since_when_what_is_wrong(loop: Loop, counted: Counted) -> None:
     assert str(loop) == (
         "planner: failing since 2030-01-01T12:00:00Z (DatabaseUnavailableError, SQLSTATE 25006; 2 failures)"
     )
-    loop.went_well()
+    loop.note_success()
     assert (str(loop), loop.failing_s, loop.failures) == ("planner: well", 0, 2)
 
 
 def test_those_that_fail_are_told_the_longest_first(counted: Counted) -> None:
     loops = Loops(lambda: NOW, counted)
-    loops["fine"].went_well()
+    loops["fine"].note_success()
     for name in ("old", "new"):
         loops[name].failed(DOWN)
         counted.s += 30
@@ -253,7 +253,7 @@ def test_prometheus_is_told_of_each(counted: Counted) -> None:
     registry = CollectorRegistry()
     registry.register(LoopCollector(loops))
     loops["planner"].failed(DOWN)
-    loops["lease"].went_well()
+    loops["lease"].note_success()
     counted.s += 7
     found = {
         (name, loop): registry.get_sample_value(name, {"loop": loop})
@@ -301,7 +301,7 @@ def test_trouble_that_passes_is_logged_without_a_traceback(loop: Loop, counted: 
         for _ in range(1000):
             loop.failed(DOWN, again_s=0.5)
             counted.s += 0.5
-        loop.went_well()
+        loop.note_success()
     assert not [line for line in told if "exc_info" in line]
     assert len(told) < 30
     assert told[0] == {

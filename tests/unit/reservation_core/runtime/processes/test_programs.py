@@ -10,7 +10,7 @@ import pytest
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.loops.start_waiting import StopAskedError
+from reservation_core.runtime.loops.start_waiting import StoppedError
 from reservation_core.runtime.processes import programs
 from reservation_core.runtime.processes.programs import run_program
 from reservation_core.runtime.settings.components import CommonSettings, ExpirySettings
@@ -53,7 +53,7 @@ def test_trouble_is_told_in_one_line(error: Exception, code: int, capsys: pytest
 
 
 def test_one_that_was_asked_to_stop_while_it_waited_ends_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert code_of(StopAskedError()) == 0
+    assert code_of(StoppedError()) == 0
     assert capsys.readouterr() == ("", "")
 
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from reservation_core.runtime.reading.sign_in import open_signing_in
+from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.auth import AuthSettings
 from reservation_core.runtime.settings.components import ApiSettings, KubernetesSettings
 from reservation_core.runtime.settings.error import SettingsError
@@ -21,7 +21,7 @@ NOBODY = cast("Runtime", None)
 def test_proofs_that_are_for_a_server_need_its_name(tmp_path: Path, rules: str) -> None:
     (tmp_path / "rules.toml").write_text(rules)
     with pytest.raises(SettingsError, match="GPU_DEV_AUTH__SERVER_IDS is not set"):
-        open_signing_in(ApiSettings(auth=AuthSettings(file=tmp_path / "rules.toml")), NOBODY)
+        open_sign_in(ApiSettings(auth=AuthSettings(file=tmp_path / "rules.toml")), NOBODY)
 
 
 def test_authorities_that_are_not_there_are_named(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_authorities_that_are_not_there_are_named(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere.pem", tmp_path / "ca.pem"):
         auth = AuthSettings(file=tmp_path / "rules.toml", server_ids=("us",), ca_file=path)
         with pytest.raises(SettingsError, match="GPU_DEV_AUTH__CA_FILE"):
-            open_signing_in(ApiSettings(auth=auth), NOBODY)
+            open_sign_in(ApiSettings(auth=auth), NOBODY)
 
 
 def test_the_environment_says_it_as_the_guide_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,4 +53,4 @@ def test_a_kubeconfig_that_can_not_be_used_is_no_surprise_later(tmp_path: Path) 
         kubernetes=KubernetesSettings(kubeconfig=tmp_path / "nowhere"),
     )
     with pytest.raises(SettingsError, match="kubeconfig"):
-        open_signing_in(settings, NOBODY)
+        open_sign_in(settings, NOBODY)

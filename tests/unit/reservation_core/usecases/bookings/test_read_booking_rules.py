@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.bookings.card_choice import BookableCard
+from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, slots_near
 from reservation_core.domain.model import ReservationKind
@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 NOW = datetime(2030, 1, 1, 12, 0, 30, tzinfo=UTC)
 THIS_MINUTE = NOW.replace(second=0)
-CARDS = [BookableCard(number, "a", number, ("h100", "t4")[number % 2], True) for number in range(4)]
+CARDS = [BookableGpu(number, "a", number, ("h100", "t4")[number % 2], True) for number in range(4)]
 
 
 def judge(policy: Policy, gpus: int = 1, *, foreign: bool = False, usage: UsageView = UsageView()) -> Judge:  # noqa: B008
@@ -86,7 +86,7 @@ def test_the_first_slot_after_the_notice_is_offered_to_who_needs_a_moment() -> N
 
 def test_only_the_distance_counts() -> None:
     wish = span(THIS_MINUTE + 10 * HOUR)
-    busy = [BookableCard(card.gpu_id, card.node, card.index, card.gpu_type, True, ()) for card in CARDS]
+    busy = [BookableGpu(card.gpu_id, card.node, card.index, card.gpu_type, True, ()) for card in CARDS]
     found = slots_near(judge(NO_POLICY), busy, wish, [])
     assert [start for start, _ in found] == [wish.start + n * HOUR for n in (-2, -1, 0, 1)]
 

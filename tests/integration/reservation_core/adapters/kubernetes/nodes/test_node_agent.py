@@ -19,7 +19,7 @@ from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.model import NodeReport
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.runtime.pods.node_agent import keep_looking
+from reservation_core.runtime.pods.node_agent import keep_node_annotations
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually
@@ -68,7 +68,7 @@ async def test_what_is_right_is_not_written_again(transport: Transport, node: st
 
 async def test_in_its_loop_it_corrects_what_others_write(transport: Transport, node: str) -> None:
     stop = asyncio.Event()
-    running = asyncio.create_task(keep_looking(agent(transport, node), stop, 0.02))
+    running = asyncio.create_task(keep_node_annotations(agent(transport, node), stop, 0.02))
 
     async def written() -> str | None:
         found = (await read(transport, node))["metadata"].get("annotations", {}).get(GPUS)
@@ -123,7 +123,7 @@ async def test_a_node_that_vanishes_is_waited_for_in_the_loop(
 ) -> None:
     stop = asyncio.Event()
     with capture_logs() as lines:
-        running = asyncio.create_task(keep_looking(agent(transport, node), stop, 0.02))
+        running = asyncio.create_task(keep_node_annotations(agent(transport, node), stop, 0.02))
         await eventually(lambda: [line for line in lines if "were written" in line["event"]])
         async with api_server.client() as client:
             await client.call("DELETE", f"/api/v1/nodes/{node}", {})
@@ -135,7 +135,7 @@ async def test_a_node_that_vanishes_is_waited_for_in_the_loop(
 
 async def test_what_is_missing_is_said_at_the_first_look(transport: Transport, node: str) -> None:
     with pytest.raises(NodeAgentError, match="has no node no-such-node"):
-        await keep_looking(agent(transport, "no-such-node"), asyncio.Event(), 1)
+        await keep_node_annotations(agent(transport, "no-such-node"), asyncio.Event(), 1)
     with pytest.raises(NodeAgentError, match="NODE_NAME"):
         NodeAgent(transport, "../pods", LocalInventory("h100:2", node))
 

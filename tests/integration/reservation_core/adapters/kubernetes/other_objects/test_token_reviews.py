@@ -11,7 +11,7 @@ from reservation_core.adapters.kubernetes.api_server.credentials import Credenti
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.token_reviews import TokenReviews
 from reservation_core.contracts.sign_in import KubernetesProof
-from reservation_core.domain.errors import NotLetInError, ProofRefusedError
+from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
 from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.ports.people.proofs import ProofUnavailableError
 from tests.kubernetes.api_server import ApiServer
@@ -110,12 +110,12 @@ class Answering:
             {"authenticated": True, "user": {"username": "system:serviceaccount:a:b"}, "audiences": "x"},
             ProofRefusedError,
         ),
-        ({"authenticated": True, "user": {"username": "ann"}, "audiences": [US]}, NotLetInError),
+        ({"authenticated": True, "user": {"username": "ann"}, "audiences": [US]}, SignInRefusedError),
         (
             {"authenticated": True, "user": {"username": "system:serviceaccount:a:b:c"}, "audiences": [US]},
-            NotLetInError,
+            SignInRefusedError,
         ),
-        ({"authenticated": True, "user": {}, "audiences": [US]}, NotLetInError),
+        ({"authenticated": True, "user": {}, "audiences": [US]}, SignInRefusedError),
     ],
 )
 async def test_odd_answers_let_nobody_in(status: object, error: type[Exception]) -> None:

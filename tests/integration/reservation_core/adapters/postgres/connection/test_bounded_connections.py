@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.postgres.connection import bounded_connections, migrating
 from reservation_core.adapters.postgres.connection.bounded_connections import SILENT_S, BoundedConnection
-from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
@@ -189,5 +189,5 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_fo
         with pytest.raises(DatabaseUnavailableError):
             async with units.bounded(connection=SOON, statement=LATE)():
                 pytest.fail("there is no connection")
-        with pytest.raises(DatabaseUnavailableError), told_as_unavailable():
+        with pytest.raises(DatabaseUnavailableError), map_to_unavailable():
             await open_connection(proxy.url, "test")

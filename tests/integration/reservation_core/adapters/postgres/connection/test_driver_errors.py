@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from reservation_core.adapters.postgres.connection.driver_errors import told_as_unavailable
+from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.adapters.postgres.connection.engine import open_connection, open_engine
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
@@ -65,7 +65,7 @@ async def test_what_passes_is_told_from_what_does_not(
     """In a transaction, without one, and past SQLAlchemy."""
 
     async def past_sqlalchemy() -> None:
-        with told_as_unavailable() as reached:
+        with map_to_unavailable() as reached:
             reached.connected = True
             await driver.execute(raising(sqlstate))
 

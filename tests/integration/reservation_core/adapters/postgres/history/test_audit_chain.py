@@ -28,9 +28,9 @@ from reservation_core.usecases.history.audit_chain import (
     chain_events,
     chain_standing,
     read_chain,
-    stretch_of,
+    read_stretch,
 )
-from reservation_core.usecases.history.retention import RetentionWalk, remove_old
+from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
 from tests.scripted_cluster import ScriptedCluster
 from tests.waiting import eventually
 
@@ -87,7 +87,7 @@ async def checked(uow: UnitOfWorkFactory, limit: int = 4) -> ChainCheck:
     """The whole log, page by page."""
     check = ChainCheck()
     async with uow() as work:
-        rest: ChainStretch | None = await stretch_of(work, None, None)
+        rest: ChainStretch | None = await read_stretch(work, None, None)
     while rest is not None:
         async with uow() as work:
             page = await read_chain(work, rest, limit)
@@ -291,12 +291,12 @@ FEBRUARY, MARCH = datetime(2020, 2, 2, tzinfo=UTC), datetime(2020, 3, 2, tzinfo=
 async def test_what_is_not_chained_is_not_removed(seed: Any, uow: UnitOfWorkFactory) -> None:
     await with_old_months(seed)
     assert await chain_events(uow, 4) == 4
-    report = await remove_old(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
+    report = await remove_old_history(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
     assert report.removed == {}
     assert "not chained yet" in report.put_off[0]
     assert await seed.run("SELECT count(*) FROM events") == 8
     await chain_all(uow)
-    report = await remove_old(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
+    report = await remove_old_history(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
     assert (report.removed, report.put_off) == ({HistoryKind.EVENTS: 6}, [])
 
 
@@ -304,14 +304,14 @@ async def test_what_retention_leaves_can_be_checked_from_its_first_line_on(seed:
     await with_old_months(seed)
     await chain_all(uow)
     whole = await checked(uow)
-    await remove_old(uow, ScriptedCluster(), keeping(FEBRUARY), RetentionWalk())
+    await remove_old_history(uow, ScriptedCluster(), keeping(FEBRUARY), RetentionWalk())
     check = await checked(uow)
     # Of the two first of January the digest of the last remains; the other two lie among what is kept.
     assert (check.problems, check.first, check.events, check.removed) == ([], 3, 4, 2)
     assert check.head == whole.head
     await tamper(seed, "DELETE FROM events WHERE subject = '2020-02' AND id = 3")
     assert ["was deleted" in problem for problem in (await checked(uow)).problems] == [True]
-    await remove_old(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
+    await remove_old_history(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
     check = await checked(uow)
     assert (check.problems, check.first, check.events, check.removed) == ([], 7, 2, 0)
     assert check.head == whole.head
@@ -324,7 +324,7 @@ async def test_what_retention_leaves_can_be_checked_from_its_first_line_on(seed:
 async def test_when_all_is_removed_the_chain_goes_on(seed: Any, uow: UnitOfWorkFactory) -> None:
     await seed.run(RECORD, at=OLD, subject="old")
     await chain_all(uow)
-    await remove_old(uow, ScriptedCluster(), keeping(FEBRUARY), RetentionWalk())
+    await remove_old_history(uow, ScriptedCluster(), keeping(FEBRUARY), RetentionWalk())
     check = await checked(uow)
     assert (check.problems, check.head) == ([], None)
     await record(seed, 2)
@@ -337,9 +337,9 @@ async def test_who_reads_while_retention_removes_is_told(seed: Any, uow: UnitOfW
     await with_old_months(seed)
     await chain_all(uow)
     async with uow() as work:
-        page = await read_chain(work, await stretch_of(work, None, None), 2)
+        page = await read_chain(work, await read_stretch(work, None, None), 2)
     assert page.rest is not None
-    await remove_old(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
+    await remove_old_history(uow, ScriptedCluster(), keeping(MARCH), RetentionWalk())
     with pytest.raises(ChainTrimmedError, match="Begin again"):
         async with uow() as work:
             await read_chain(work, page.rest, 2)
@@ -355,11 +355,11 @@ async def test_stretches_of_times_that_follow_each_other_are_one_chain(seed: Any
     found = []
     for since, until in pairwise(times):
         async with uow() as work:
-            page = await read_chain(work, await stretch_of(work, since, until), 100)
+            page = await read_chain(work, await read_stretch(work, since, until), 100)
         found.append([line.position for line in page.lines])
     assert found == [[1, 2, 3], [4, 5], [6, 7, 8, 9]]
     async with uow() as work:
-        assert (await read_chain(work, await stretch_of(work, times[-1], None), 9)).lines == ()
+        assert (await read_chain(work, await read_stretch(work, times[-1], None), 9)).lines == ()
         standing = await chain_standing(work)
     assert (standing.head.link.position, standing.first, standing.unchained_since) == (9, 1, None)
     await record(seed, 1)

@@ -15,9 +15,9 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
-from reservation_core.ports.history.retention import LockNotHadError
+from reservation_core.ports.history.retention import LockTimeoutError
 from reservation_core.usecases.history.audit_chain import chain_events
-from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old
+from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old_history
 from tests.scripted_cluster import ScriptedCluster
 
 FOR_EVER = RetentionRules(None, None, None, None, None, None)
@@ -45,7 +45,7 @@ async def chain_and_remove(
     """An event outside the chain is not removed."""
     while await chain_events(uow):
         pass
-    return await remove_old(uow, cluster, rules, walk)
+    return await remove_old_history(uow, cluster, rules, walk)
 
 
 async def partitions(seed: Any) -> list[str]:
@@ -164,7 +164,7 @@ async def test_who_reads_for_long_puts_a_drop_off_and_keeps_no_writer_waiting(
         await seed.run(RECORD, at=OUR_TIME, subject="new")
         report = await look
         assert (report.removed, len(report.put_off)) == ({}, 1)
-        with pytest.raises(LockNotHadError):
+        with pytest.raises(LockTimeoutError):
             async with uow() as work:
                 await work.retention.drop_events(OUR_TIME - timedelta(days=400))
         await reading.rollback()

@@ -13,7 +13,7 @@ from benchmarks.explaining import explain
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.adapters.postgres.policy.usage import Usage
-from reservation_core.domain.history.retention import RetentionRules, StillNeeded, jobs_older_than, ledger_older_than
+from reservation_core.domain.history.retention import HistoryReaders, RetentionRules, jobs_older_than, ledger_older_than
 from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
 from reservation_core.usecases.history.retention import BATCH as PART
 from reservation_core.usecases.history.retention import ROWS
@@ -189,13 +189,13 @@ async def somebody_waits(seed: Any) -> bool:
 @pytest.mark.parametrize(
     "needed",
     [
-        StillNeeded(),
-        StillNeeded(cooldown=timedelta(days=30)),
-        StillNeeded(half_life=timedelta(days=70), counted_until=datetime.fromisoformat("2029-06-01T00:00Z")),
+        HistoryReaders(),
+        HistoryReaders(cooldown=timedelta(days=30)),
+        HistoryReaders(half_life=timedelta(days=70), counted_until=datetime.fromisoformat("2029-06-01T00:00Z")),
     ],
     ids=["nothing", "a cooldown", "fair shares"],
 )
-def test_what_is_needed_is_never_old(days: float, needed: StillNeeded) -> None:
+def test_what_is_needed_is_never_old(days: float, needed: HistoryReaders) -> None:
     now = datetime.fromisoformat("2030-01-01T00:00Z")
     keep = timedelta(days=days)
     before = ledger_older_than(now, keep, needed)

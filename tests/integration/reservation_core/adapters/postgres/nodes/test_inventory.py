@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from reservation_core.adapters.postgres.connection.queues import Queue, open_client
 from reservation_core.adapters.postgres.nodes.inventory import Inventory
 from reservation_core.adapters.postgres.planning.planning import Planning
-from reservation_core.domain.cards.link_words import Links, read_links, written_links
+from reservation_core.domain.cards.link_words import Links, format_links, read_links
 from reservation_core.domain.model import ForeignPod, GpuReport, GpuState, NodeReport
 from tests.waiting import PATIENCE_S
 
@@ -105,7 +105,7 @@ async def test_how_cards_are_joined_is_kept_told_and_read(seed, update, read) ->
     assert await links_known(seed) == {"node-a": links, "node-b": links}
     apart = read_links("0-3")
     [change] = await update(report("node-a", 4, links=apart), report("node-b", 4, links=links), report("node-c", 4))
-    assert (change["before"]["gpu_links"], change["after"]["gpu_links"]) == (written_links(links), written_links(apart))
+    assert (change["before"]["gpu_links"], change["after"]["gpu_links"]) == (format_links(links), format_links(apart))
     assert await messages(seed) == [{"v": 1, "kind": "inventory", "id": None}]
     await update(report("node-a", 4))
     assert await links_known(seed) == {}

@@ -266,7 +266,7 @@ async def test_slots_and_maintenance_are_nobodys_usage(seed: Any, engine: AsyncE
     async with engine.begin() as connection:
         usage = Usage(connection)
         assert (await usage.report(UsageBy.USER, seed.now - seed.hour, seed.now, None, seed.now)).lines == []
-        await usage.bring_shares_up(timedelta(days=7), seed.now)
+        await usage.update_shares(timedelta(days=7), seed.now)
         assert await usage.shares() == {}
 
 
@@ -291,7 +291,7 @@ async def test_shares_are_the_same_however_often_they_are_brought_up(
         # Closed ranges are what the ledger has by the time of the look; the future is as it was planned.
         async with engine.begin() as connection:
             usage = Usage(connection)
-            await usage.bring_shares_up(half_life, now)
+            await usage.update_shares(half_life, now)
             found = await usage.shares()
         expected = {
             user_id: decayed([row for row in ledger.rows if row.user == name], half_life, now)
@@ -301,10 +301,10 @@ async def test_shares_are_the_same_however_often_they_are_brought_up(
     async with engine.begin() as connection:
         usage = Usage(connection)
         before = await usage.shares()
-        await usage.bring_shares_up(half_life, seed.now - seed.hour)
+        await usage.update_shares(half_life, seed.now - seed.hour)
         assert await usage.shares() == before
         # Another half-life: all is counted anew.
-        await usage.bring_shares_up(2 * half_life, seed.now)
+        await usage.update_shares(2 * half_life, seed.now)
         again = await usage.shares()
     name, user_id = next(iter(ledger.users.items()))
     mine = [row for row in ledger.rows if row.user == name]

@@ -28,9 +28,9 @@ def test_the_rate_holds_in_the_long_run_and_a_short_burst_at_once() -> None:
 def test_without_a_limit_only_the_pauses_that_the_server_asks_for_count() -> None:
     pacing = CreatePacing(0)
     assert [pacing.take(1.0) for _ in range(1000)] == [0.0] * 1000
-    pacing.pushed_back(1.0)
+    pacing.slow_down(1.0)
     assert pacing.take(1.0) == 0
-    pacing.pushed_back(1.0, retry_after=3)
+    pacing.slow_down(1.0, retry_after=3)
     assert pacing.take(2.0) == 2
     assert pacing.take(4.0) == 0
 
@@ -38,15 +38,15 @@ def test_without_a_limit_only_the_pauses_that_the_server_asks_for_count() -> Non
 def test_pushing_back_halves_the_rate_once_for_one_overload() -> None:
     pacing = CreatePacing(64)
     for _ in range(20):
-        pacing.pushed_back(100)
+        pacing.slow_down(100)
     assert pacing.rate(100) == 32
-    pacing.pushed_back(100.5)
+    pacing.slow_down(100.5)
     assert 32 < pacing.rate(100.5) < 34
 
 
 def test_the_rate_grows_back_evenly_to_what_it_was() -> None:
     pacing = CreatePacing(64)
-    pacing.pushed_back(0)
+    pacing.slow_down(0)
     rates = [pacing.rate(second) for second in range(0, 12, 2)]
     steps = [later - earlier for earlier, later in pairwise(rates)]
     assert max(steps) - min(steps) < 1e-9
@@ -57,18 +57,18 @@ def test_the_rate_grows_back_evenly_to_what_it_was() -> None:
 def test_an_overload_that_lasts_never_stops_it_altogether() -> None:
     pacing = CreatePacing(64)
     for second in range(1000):
-        pacing.pushed_back(second)
+        pacing.slow_down(second)
     assert 1 <= pacing.rate(999) <= 64 / 16
     slow = CreatePacing(0.5)
     for second in range(1000):
-        slow.pushed_back(second)
+        slow.slow_down(second)
     assert slow.rate(999) == 0.5
 
 
 def test_the_server_is_left_alone_for_as_long_as_it_asks() -> None:
     pacing = CreatePacing(50)
-    pacing.pushed_back(10, retry_after=5)
-    pacing.pushed_back(11, retry_after=1)
+    pacing.slow_down(10, retry_after=5)
+    pacing.slow_down(11, retry_after=1)
     assert pacing.take(12) == 3
     assert taken(pacing, 10, 5) == 0
 
@@ -76,7 +76,7 @@ def test_the_server_is_left_alone_for_as_long_as_it_asks() -> None:
 def test_nobody_can_ask_for_more_than_a_minute() -> None:
     """What stands between us and the server may say anything."""
     pacing = CreatePacing(50)
-    pacing.pushed_back(10, retry_after=999_999)
+    pacing.slow_down(10, retry_after=999_999)
     assert pacing.take(10) == 60
 
 
@@ -90,7 +90,7 @@ def test_no_second_ever_sees_more_than_the_rate_and_one_burst(
     pacing, now = CreatePacing(per_s), 0.0
     for gap, retry_after in events:
         now += gap
-        pacing.pushed_back(now, retry_after)
+        pacing.slow_down(now, retry_after)
         turns = 0
         while pacing.take(now) == 0:
             turns += 1

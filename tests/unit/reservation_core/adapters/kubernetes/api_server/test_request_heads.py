@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from reservation_core.adapters.kubernetes.api_server.request_heads import RequestHeads
-from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, body_of, encoded, headers_of_all
+from reservation_core.adapters.kubernetes.api_server.requests import ApiRequest, common_headers, encode_body, encoded
 
 SERVERS = ["https://api.example.org", "https://[::1]:6443", "http://10.0.0.1:8080/k8s/clusters/c-1"]
 
@@ -39,7 +39,7 @@ class Read:
 
 def written(server: str, request: ApiRequest, token: str | None = None) -> Read:
     heads = RequestHeads(URL(server))
-    heads.say(headers_of_all(token))
+    heads.say(common_headers(token))
     return Read(heads.of(request))
 
 
@@ -73,7 +73,7 @@ def test_a_query_of_nothing_is_none() -> None:
 
 
 def test_a_body_is_announced_and_whole() -> None:
-    body = body_of({"metadata": {"name": "ä"}})
+    body = encode_body({"metadata": {"name": "ä"}})
     read = written(SERVERS[0], ApiRequest("PATCH", "/a", None, body, "application/merge-patch+json"), "Bearer ä")
     headers = dict(read.headers)
     assert read.body == body
@@ -93,8 +93,8 @@ def test_no_body_is_announced_where_one_is_looked_for(method: str, length: str |
 @pytest.mark.parametrize("token", ["Bearer a\r\nX-Other: b", "Bearer a\nb", "Bearer a\rb", "Bearer \0"])
 def test_a_token_of_several_lines_is_not_sent(token: str) -> None:
     with pytest.raises(ValueError, match="more than a line"):
-        RequestHeads(URL(SERVERS[0])).say(headers_of_all(token))
+        RequestHeads(URL(SERVERS[0])).say(common_headers(token))
 
 
 def test_a_body_with_half_a_character_is_told_escaped() -> None:
-    assert body_of({"a": "\ud800"}) == b'{"a": "\\ud800"}'
+    assert encode_body({"a": "\ud800"}) == b'{"a": "\\ud800"}'

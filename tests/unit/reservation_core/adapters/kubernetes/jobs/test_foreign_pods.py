@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import (
     ForeignRules,
-    gpus_asked_for,
     read_claimant,
     read_foreign,
+    requested_gpus,
 )
 from reservation_core.adapters.kubernetes.nodes.gpu_claims import Claim, read_claim
 from reservation_core.adapters.kubernetes.nodes.node_gpus import cards_of_devices, sliced_cards
@@ -37,7 +37,7 @@ def pod(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def counted(*containers: dict[str, Any], **spec: Any) -> int:
-    return gpus_asked_for(pod(*containers, spec=spec), RULES.resource_names)
+    return requested_gpus(pod(*containers, spec=spec), RULES.resource_names)
 
 
 def seen(

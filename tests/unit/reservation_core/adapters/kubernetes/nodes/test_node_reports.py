@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, annotated_cards, written_cards
+from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, annotated_cards, format_cards
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pods.pod_defaults import Toleration
@@ -32,7 +32,7 @@ def node(
     **more: Any,
 ) -> dict[str, Any]:
     """A Node object; `gpus` is its capacity, None where it does not speak of GPUs."""
-    annotations = {} if cards is None else {"gpu-dev/gpus": cards if isinstance(cards, str) else written_cards(cards)}
+    annotations = {} if cards is None else {"gpu-dev/gpus": cards if isinstance(cards, str) else format_cards(cards)}
     capacity = {"cpu": "64"} if gpus is None else {"cpu": "64", "nvidia.com/gpu": gpus}
     return {
         "metadata": {"name": name, "labels": LABELS if labels is None else labels, "annotations": annotations},
@@ -287,9 +287,9 @@ def test_bad_links_are_their_nodes_detail_and_keep_nothing_from_anybody(text: ob
 def test_what_the_agent_writes_is_read_back(numbers: list[int], random: Any) -> None:
     cards = [Card(n, f"GPU-{n}", n or None, None if n % 2 else "NVIDIA L4", n % 3 == 0) for n in numbers]
     ordered = tuple(sorted(cards, key=lambda card: card.index))
-    text = written_cards(cards)
+    text = format_cards(cards)
     random.shuffle(cards)
-    assert written_cards(cards) == text
+    assert format_cards(cards) == text
     assert annotated_cards({"metadata": {"annotations": {"gpu-dev/gpus": text}}}) == ordered
 
 

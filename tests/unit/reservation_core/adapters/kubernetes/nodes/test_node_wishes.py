@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.adapters.kubernetes.nodes.node_wishes import has_wishes
+from reservation_core.adapters.kubernetes.nodes.node_wishes import has_preferences
 
 PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
@@ -35,4 +35,4 @@ REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerm
     ],
 )
 def test_preferences_are_wishes_and_demands_are_none(spec: dict[str, Any], wishes: bool) -> None:
-    assert has_wishes(spec) is wishes
+    assert has_preferences(spec) is wishes

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.adapters.kubernetes.pods.quantities import read_quantity, written_bytes, written_cores
+from reservation_core.adapters.kubernetes.pods.quantities import format_bytes, format_cores, read_quantity
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def test_what_is_no_amount(text: object) -> None:
 
 @given(st.integers(0, 2**50))
 def test_bytes_are_written_exactly(amount: int) -> None:
-    assert read_quantity(written_bytes(Decimal(amount))) == amount
+    assert read_quantity(format_bytes(Decimal(amount))) == amount
 
 
 def test_bytes_are_rounded_up() -> None:
-    assert written_bytes(Decimal("0.5")) == "1"
+    assert format_bytes(Decimal("0.5")) == "1"
 
 
 @given(st.decimals(0, 10**6, places=6))
 def test_cores_are_rounded_up_to_thousandths(cores: Decimal) -> None:
-    assert 0 <= read_quantity(written_cores(cores)) - cores < Decimal("0.001")
+    assert 0 <= read_quantity(format_cores(cores)) - cores < Decimal("0.001")
