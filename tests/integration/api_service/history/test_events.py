@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history import audit
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, execute
@@ -165,7 +166,7 @@ async def test_the_record_is_read_along_its_index(runtime: Runtime) -> None:
         connection = connection_of(uow)
         await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
-        asked = audit.statement("events_newest_first").text
+        asked = statement("events_newest_first").text
         for name in ("kinds", "actor", "from", "to", "before_at", "before_id", "scanned", "limit"):
             asked = asked.replace(f":{name}", "NULL" if name not in ("scanned", "limit") else "100")
         plan = "\n".join(row[0] for row in await connection.exec_driver_sql(f"EXPLAIN {asked}"))

@@ -124,7 +124,7 @@ async def test_a_node_that_vanishes_is_waited_for_in_the_loop(
     stop = asyncio.Event()
     with capture_logs() as lines:
         running = asyncio.create_task(keep_node_annotations(agent(transport, node), stop, 0.02))
-        await eventually(lambda: [line for line in lines if "were written" in line["event"]])
+        await eventually(lambda: [line for line in lines if "wrote the node" in line["event"]])
         async with api_server.client() as client:
             await client.call("DELETE", f"/api/v1/nodes/{node}", {})
         await eventually(lambda: [line for line in lines if "has no node" in line.get("error", "")])
