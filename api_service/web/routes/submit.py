@@ -21,6 +21,7 @@ from reservation_core.contracts.policy import ProjectOut
 from reservation_core.domain.model import BookingStatus
 
 _AT_ONCE = timedelta(minutes=2)
+_USABLE = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE)
 _RECENT = 30
 _TEMPLATES = 8
 
@@ -79,7 +80,7 @@ async def _form_page(
         problem=problem,
         gpu_types=sorted({name for node in nodes for name in node.gpu_types}),
         projects=[project.name for project in projects],
-        bookings=[booking for booking in bookings if booking.status is BookingStatus.ACTIVE],
+        bookings=[booking for booking in bookings if booking.status in _USABLE],
         templates=_distinct(recent.items),
         **await _verdict(visit, typed),
     )

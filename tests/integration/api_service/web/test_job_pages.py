@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import add_nodes, execute
+from tests.integration.api_service.bookings.calendars import add_nodes, booked, execute
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -76,8 +76,8 @@ async def test_the_verdict_counts_the_time_that_pods_take_to_start(
     """Between now and a booking of all GPUs lies an hour and a bit: the planner starts no job of an hour there."""
     await add_nodes(runtime, titan=("h100", 1))
     start = (datetime.now(UTC) + timedelta(minutes=62)).replace(second=0, microsecond=0)
-    booked = {"gpus": 1, "start": start.isoformat(), "duration": "PT5H"}
-    assert (await alice.post("/v1/bookings", json=booked)).status_code == 201
+    request = {"gpus": 1, "start": start.isoformat(), "duration": "PT5H"}
+    assert (await alice.post("/v1/bookings", json=request)).status_code == 201
     browser = await browsing("alice")
 
     async def verdict(duration: str) -> str:
@@ -90,6 +90,21 @@ async def test_the_verdict_counts_the_time_that_pods_take_to_start(
 
     assert "The calendar has room for it now" in await verdict("55m")
     assert "it waits in line until then" in await verdict("1h")
+
+
+async def test_a_job_is_submitted_into_a_booking_that_is_still_ahead(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, titan=("h100", 2))
+    made = await booked(alice, title="runs", gpu_type="h100")
+    gone = await booked(alice, title="given back", gpu_type="h100")
+    await alice.delete(f"/v1/bookings/{gone['id']}")
+    browser = await browsing("alice")
+    page = await browser.get(f"/submit?booking={made['id']}")
+    assert f'<option value="{made["id"]}" selected>runs, ' in page
+    assert gone["id"] not in page
+    done = await sent(browser, booking=made["id"])
+    assert (await alice.get(f"/v1{done.headers['location']}")).json()["booking_id"] == made["id"]
 
 
 async def test_a_job_like_one_before(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
