@@ -38,11 +38,15 @@ class _Firsts:
     checked.
     """
 
-    __slots__ = ("_lengths", "_starts", "_table", "unseen", "windows")
+    __slots__ = ("_lengths", "_rows", "_starts", "unseen", "windows")
 
     def __init__(self, able: Sequence[bool]) -> None:
-        self._table = np.empty((2 * _KEPT, len(able)), dtype=np.int64)
-        self._starts, self._lengths = self._table[:_KEPT], self._table[_KEPT:]
+        self._starts, self._lengths = np.empty((2, _KEPT, len(able)), dtype=np.int64)
+        # A single number is written through these three times as fast as through an array.
+        self._rows = [
+            (memoryview(starts), memoryview(lengths))
+            for starts, lengths in zip(self._starts, self._lengths, strict=True)
+        ]
         self._starts.fill(FOREVER)
         self._lengths.fill(0)
         self.unseen = 0
@@ -60,10 +64,11 @@ class _Firsts:
     def note(self, position: int, windows: list[Range]) -> None:
         """Store the windows of a node."""
         self.windows[position] = windows
-        kept = (windows + _NONE)[:_KEPT]
+        for (starts, lengths), (start, end) in zip(self._rows, windows + _NONE, strict=False):
+            starts[position] = start
+            lengths[position] = end - start
         if len(windows) > _KEPT:
-            kept[-1] = (kept[-1][0], FOREVER)
-        self._table[:, position] = [start for start, _ in kept] + [end - start for start, end in kept]
+            self._lengths[-1, position] = FOREVER
 
     def bounds(self, length: int) -> Times:
         """For each node a time before which nothing of this length fits."""
