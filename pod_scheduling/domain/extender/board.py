@@ -15,6 +15,7 @@ from pod_scheduling.domain.extender.asked_positions import UNKNOWN, AskedNodes
 from pod_scheduling.domain.extender.card_footprints import FreeOnNode, Placed, place_beside_plugin
 from pod_scheduling.domain.extender.cards_in_use import CardNode, CardPod, CardsInUse, LeftOnNode
 from pod_scheduling.domain.extender.model_usage import Model
+from pod_scheduling.domain.extender.owner_quotas import OwnedPod
 from pod_scheduling.domain.extender.refusal_reasons import (
     UNKNOWN_NODE,
     is_simple,
@@ -146,7 +147,7 @@ class ExtenderBoard:
         if node is None:
             return Refused(UNKNOWN_NODE)
         self.cards.settle()
-        denial = self._denial(pod, node)
+        denial = self._denial(pod, pod.owned, node)
         if denial is not None:
             return Refused(denial)
         placed = self._room(pod, node)
@@ -171,18 +172,19 @@ class ExtenderBoard:
         kinds = np.bincount(self.cards.kind_at[at[at != UNKNOWN]])
         return {self.cards.kinds[kind].model for kind in np.flatnonzero(kinds).tolist()}
 
-    def _denial(self, pod: CardPod, node: CardNode) -> str | None:
+    def _denial(self, pod: CardPod, owned: OwnedPod, node: CardNode) -> str | None:
         """Why a pod may not go to nodes of this kind, however much is free there."""
         denial = self.cards.usage.denial(pod.uid, pod.namespace, pod.asked.milli, node.model, node.pool)
-        denial = denial or self.cards.owners.denial(pod.owned, pod.asked.milli, node.model)
+        denial = denial or self.cards.owners.denial(owned, pod.asked.milli, node.model)
         return denial or never_fits(pod.asked, node)
 
     def _denials(self, pod: CardPod, kinds: Positions) -> _Denials:
         """The denials of nodes of these kinds."""
         denials = [""] * len(self.cards.kinds)
         denied = np.zeros(len(denials), bool)
+        owned = pod.owned
         for kind in (0,) if len(denials) == 1 else np.flatnonzero(np.bincount(kinds)).tolist():
-            denials[kind] = self._denial(pod, self.cards.kinds[kind]) or ""
+            denials[kind] = self._denial(pod, owned, self.cards.kinds[kind]) or ""
             denied[kind] = bool(denials[kind])
         return denials, denied
 

@@ -144,7 +144,7 @@ def node_by_node(board: ExtenderBoard, pod: CardPod, names: tuple[str, ...]) -> 
                 fitting.append(name)
             case Refused(reason):
                 node = board.cards.nodes.get(name)
-                denied = pod.asked.refused or (node is not None and board._denial(pod, node))
+                denied = pod.asked.refused or (node is not None and board._denial(pod, pod.owned, node))
                 (unresolvable if denied else failed)[name] = reason
     return FilterVerdict(tuple(fitting), failed, unresolvable)
 

@@ -193,11 +193,11 @@ def test_who_comes_back_from_its_node_is_told_another_and_at_last_the_first_agai
         assert {*been[0], *been[1]} == {"n2", "n3"}
         truth.bind("one", *been[0], {})
         await asyncio.sleep(1)
-        assert len(replica.extender._told) == 0
+        assert len(replica.extender._suggested) == 0
         truth.drop_pod("one")
         await asyncio.sleep(1)
         replica.chosen(asking, *there)  # late
-        assert len(replica.extender._told) == 1
+        assert len(replica.extender._suggested) == 1
         await replica.end()
 
     run_virtually(work())
