@@ -44,7 +44,7 @@ class Answering(Protocol):
 
 
 class App:
-    """The routes and what they share."""
+    """The routes and what they share; `questions` answers schedulers, by path."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class App:
 
         filter_error, error = kube_scheduler.written_filter_error, kube_scheduler.written_binding
         volcano_error = volcano.written_error
-        self._questions = {
+        self.questions = {
             "/scheduler/predicates": route(Call.FILTER, self._filter, filter_error),
             "/scheduler/priorities": route(Call.PRIORITIZE, self._prioritize, error),
             "/scheduler/bind": route(Call.BIND, self._bind, error),
@@ -85,14 +85,14 @@ class App:
         }
         anything = Starlette(
             routes=[
-                *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self._questions.items()),
+                *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.questions.items()),
                 *(Route(path, endpoint, methods=["GET"]) for path, endpoint in told.items()),
             ],
             exception_handlers={404: _not_found, 405: _wrong_method},
         )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            question = self._questions.get(scope["path"]) if scope["method"] == "POST" else None
+            question = self.questions.get(scope["path"]) if scope["method"] == "POST" else None
             await (question or anything)(scope, receive, send)
 
         return app
