@@ -149,9 +149,9 @@ def _skipped(found: Skipped) -> SkippedDate:
     )
 
 
-def _workload(workload: PodWorkload) -> contracts_jobs.Workload:
-    # Not checked again: what was stored once can always be shown, whatever is taken today.
-    return contracts_jobs.Workload.model_construct(
+def _workload(workload: PodWorkload) -> contracts_jobs.WorkloadSpec:
+    # Its class checks nothing: what was stored once can always be shown and read, whatever is accepted today.
+    return contracts_jobs.WorkloadSpec(
         image=workload.image,
         command=list(workload.command),
         env=dict(workload.env),

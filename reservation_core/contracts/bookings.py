@@ -19,7 +19,7 @@ from reservation_core.contracts.base import (
     Wire,
     with_example,
 )
-from reservation_core.contracts.jobs import Workload
+from reservation_core.contracts.jobs import Workload, WorkloadSpec
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, BookingReason, Span
 from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, occurrences
 from reservation_core.domain.model import BookingStatus
@@ -256,7 +256,7 @@ class BookingOut(Wire):
     created_at: Time
     series_id: str | None
     allocations: list[BookedCards]
-    workload: Workload | None
+    workload: WorkloadSpec | None
     jobs: list[str]
     used_at: Time | None
     release_at: Time | None

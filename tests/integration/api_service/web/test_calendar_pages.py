@@ -134,6 +134,18 @@ async def test_what_others_have_is_seen_and_whose_by_policy(
 
 
 @pytest.mark.usefixtures("lab")
+async def test_a_workload_that_would_be_refused_today_is_shown(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    made = await booked(alice, at(3), gpu_type="h100", title="old runs", workload={"command": ["true"], "image": "img"})
+    await execute(runtime, """UPDATE reservations SET workload = jsonb_set(workload, '{image}', '"no image"')""")
+    assert (await alice.get(f"/v1/bookings/{made['id']}")).json()["workload"]["image"] == "no image"
+    browser = await browsing("alice")
+    for path in ("/bookings", f"/bookings/{made['id']}", "/submit"):
+        assert "old runs" in await browser.get(path), path
+
+
+@pytest.mark.usefixtures("lab")
 async def test_what_people_write_is_text_everywhere(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     made = await booked(alice, at(3), gpu_type="h100", title=HOSTILE)
     browser = await browsing("alice")
