@@ -40,17 +40,17 @@ class QuestionRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one question."""
         started = perf_counter()
-        status, closes = 200, self.condition.draining  # the next question is for another replica
+        status, closes = 200, False
         try:
             async with self.bodies.of(scope, receive) as body:
                 content, outcome = await self.answer(body)
         except Exception as problem:  # noqa: BLE001 - the boundary
             status, outcome, why = self._refusal(problem)
             content = self.problem(why)
-            closes = closes or isinstance(problem, RefusedQuestionBodyError)
+            closes = isinstance(problem, RefusedQuestionBodyError)
         self.metrics.called(self.call, outcome, perf_counter() - started)
         headers = [(b"content-length", b"%d" % len(content)), _KIND]
-        if closes:
+        if closes or self.condition.draining:  # the next question is for another replica
             headers.append(_CLOSE)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
