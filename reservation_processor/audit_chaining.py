@@ -9,7 +9,7 @@ LOOK_EVERY_S = 0.5
 
 
 async def keep_chaining(runtime: Runtime) -> None:
-    """Chain what is recorded twice a second until cancelled; a long backlog takes no more than half of the time."""
+    """Chain what is recorded twice a second until cancelled; full batches take no more than half of the time."""
     clock = asyncio.get_running_loop().time
 
     async def once() -> None:

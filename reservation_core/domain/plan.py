@@ -95,8 +95,9 @@ def by_reservation(commitments: Iterable[Commitment]) -> dict[str, list[Commitme
 
 @dataclass(frozen=True, slots=True)
 class PlanningSnapshot:
-    """What the planner decides on, from one consistent view: nodes, open rows, and the waiting jobs in memory.
+    """What the planner decides on: nodes, open rows, and the waiting jobs in memory.
 
+    They are read one after the other: a job that has just started may be among those that wait and hold its GPUs, too.
     `waiting` may hold only the first part of a requested type's queue; `complete_types` are those that it holds whole
     (a type that no job waits for counts as complete).
     """

@@ -1,4 +1,4 @@
-"""Pods of enforced namespaces, for the processes that end them: changes, marks and evictions."""
+"""All pods, for the processes that end those of enforced namespaces: changes, marks and evictions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

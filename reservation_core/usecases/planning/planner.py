@@ -83,8 +83,8 @@ class Estimates(Enum):
 class Cadence:
     """When the planner last did what it does from time to time, and what is left to do in this turn.
 
-    `batches_left` are the batches of slots that may follow in this turn while there are slots to come; None when all
-    that can be given are.
+    `batches_left` are the batches of slots that may follow in this turn while there are slots to come; None when no job
+    is known to lack a slot that it could be given.
     """
 
     rules: PlannerRules

@@ -11,7 +11,7 @@ from reservation_core.usecases.jobs.visible_jobs import visible_user
 _SUMMED_AT_ONCE = 20_000
 _RESERVATIONS_AT_ONCE = 1_000
 _HOURS_AT_ONCE = 50_000
-"""GPU-hours that one transaction sums up at most, as many as 64 GPUs for a month."""
+"""GPU-hours that one transaction sums up at most (64 GPUs for a month), unless one reservation alone has more."""
 
 
 async def report(
