@@ -21,7 +21,7 @@ class SignInOutcome(StrEnum):
 
 
 SignInWay = SignInMethod | Literal["token"]
-"""What is shown to sign in: a proof, or at the pages a token."""
+"""The credential of a sign-in: a proof, or on the pages a token."""
 
 
 class HttpMetrics:

@@ -51,18 +51,11 @@ class ApiMetrics:
         self._fresh_until = 0.0
         self._seen_event: int | None = None
         self._seen_calendar: int | None = None
-        registry = self._registry = CollectorRegistry()
-        if isinstance(reads, ReplicaReads):
-            registry.register(ReplicaCollector(reads.use))
-        if loops is not None:
-            registry.register(LoopCollector(loops))
+        registry = self._registry = _process_registry(reads, loops)
         self._retention = RetentionCollector()
         registry.register(self._retention)
         self.http = HttpMetrics(registry)
         self.show = registry.register
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-        GCCollector(registry=registry)
         self._depth = Gauge("gpu_dev_queue_depth", "Messages in a queue.", ["queue"], registry=registry)
         self._age = Gauge("gpu_dev_queue_oldest_seconds", "Age of the oldest message.", ["queue"], registry=registry)
         self._jobs = Gauge("gpu_dev_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
@@ -170,3 +163,15 @@ class ApiMetrics:
                 if found.kind == JobEventKind.START_PROMISE_MISSED:
                     self._missed.labels(found.of.value).inc(found.count)
         self._seen_calendar = newest
+
+
+def _process_registry(reads: Reads, loops: Loops | None) -> CollectorRegistry:
+    """A registry with the collectors of the process itself: its loops, its use of a replica, its resources."""
+    registry = CollectorRegistry()
+    if isinstance(reads, ReplicaReads):
+        registry.register(ReplicaCollector(reads.use))
+    if loops is not None:
+        registry.register(LoopCollector(loops))
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    return registry

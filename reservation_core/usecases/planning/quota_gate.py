@@ -141,7 +141,7 @@ class QuotaGate:
         return picture.note_held(holdings) or anew
 
     async def _spent_by_all(self, uow: UnitOfWork, now: datetime) -> tuple[Holding, ...]:
-        """What was given back: a week's history is long and changes little in a minute; starts count at once anyway."""
+        """The GPU-time given back, read from time to time: a week's history is long and changes little."""
         if not counts_hours(self._policy):
             return ()
         if self._spent_at is None or now - self._spent_at >= _SPENT_EVERY * self._every:
