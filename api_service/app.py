@@ -28,7 +28,7 @@ from reservation_core.runtime.reading.sign_in import SignInSetup
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 
-# Routes are tried in order: the ones that are asked most come first.
+# Routes are tried in order: the most frequent come first.
 _ROUTERS = (
     jobs.router,
     job_events.router,
@@ -36,7 +36,7 @@ _ROUTERS = (
     job_specs.router,
     inventory.router,
     nodes.router,
-    # Before those that take a booking's id: theirs are no ids.
+    # Before the routes that take a booking's id, which these paths are not.
     availability.router,
     calendar_feed.router,
     bookings.router,
@@ -59,12 +59,11 @@ _ROUTERS = (
 
 
 class GatedApplication(FastAPI):
-    """The framework's application; what counts in microseconds takes the express gate past its layers."""
+    """FastAPI's application; requests whose time counts in microseconds pass its layers by the express gate."""
 
     express: ExpressGate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
         if self.express.takes(scope):
             scope["app"] = self
             await self.express(scope, receive, send)
@@ -78,8 +77,8 @@ def create_app(
     """The ASGI application on a runtime that stays open as long as the application runs.
 
     Background work begins and ends with the application's lifespan. `app.state.services.wakeups.stop()` ends open
-    streams: a server must call it before it waits for connections to close. `signing_in` is what the settings say
-    unless it is given; without `reads` all is read at the primary. Raises SettingsError.
+    streams: a server must call it before it waits for connections to close. `signing_in` overrides the settings;
+    without `reads`, everything is read from the primary. Raises SettingsError.
     """
     services = Services.of(runtime, settings, signing_in, reads)
 

@@ -1,4 +1,4 @@
-"""What /openapi.json says beyond what FastAPI can see: bodies, problems, headers and the credential.
+"""The parts of /openapi.json that FastAPI can't see: bodies, problems, headers and the credential.
 
 Routes read their bodies themselves (see `bodies`), so their models are named in `reads(...)`; every problem that a
 route answers with is named in `problems(...)`.
@@ -60,16 +60,16 @@ _BODIES: tuple[type[BaseModel], ...] = (
 _REF = "#/components/schemas/"
 _EXPLAINED: Mapping[int, str] = {
     400: "Malformed: not JSON, or a header or cursor that can't be read.",
-    401: "No valid token, or a proof that proves nothing here.",
-    403: "Known, but not allowed: for administrators only.",
-    404: "There is no such thing, or it is somebody else's.",
+    401: "The token or proof of identity is missing or not valid.",
+    403: "The caller is known, but not allowed to do this.",
+    404: "No such object exists, or it belongs to another user.",
     405: "The address does not take this method.",
-    409: "It can't be done in this state, or the Idempotency-Key was used with another request.",
-    412: "It has changed since the version in If-Match.",
+    409: "Not possible in the present state, or the Idempotency-Key was used with another request.",
+    412: "The object has changed since the version in If-Match.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The request breaks rules; `broken_rules` lists them.",
-    429: "Too many of these came in a short time, or are open; Retry-After says when to try again.",
+    429: "Too many requests in a short time, or too many open streams; Retry-After says when to try again.",
     503: "The database, the cluster or the server is not available at this moment.",
 }
 _IDEMPOTENCY_KEY = {
@@ -103,12 +103,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def answers(status: int, description: str, *, etag: bool = False) -> dict[int | str, dict[str, Any]]:
-    """What a route answers when all is well, beyond its model."""
+    """The successful answer of a route, beyond its model."""
     return {status: {"description": description, **({"headers": {"ETag": _ETAG}} if etag else {})}}
 
 
 def stream(media_type: str, description: str, example: str) -> dict[int | str, dict[str, Any]]:
-    """A stream as the answer."""
+    """A stream as the successful answer."""
     return {
         200: {
             "description": description,

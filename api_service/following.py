@@ -1,7 +1,7 @@
 """Streams that follow a job: how they are woken, and how they end.
 
 The whole process has one subscription to the events channel; every open stream waits on it. A wake-up says only that
-something happened to some job: each stream then reads what is new for its own.
+something happened to some job: each stream then reads what is new for its own job.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ class SharedWakeups:
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Pass wake-ups on until cancelled. Without it, streams live by their sweep."""
+        """Pass wake-ups on until cancelled. Without it, streams rely on their sweep."""
         async with self._wakeups.subscribe(Channel.EVENTS) as subscription:
             while True:
                 if await subscription.wait(timedelta(seconds=30)):
                     self._ring()
 
     def stop(self) -> None:
-        """End all streams: the process is about to."""
+        """End all streams, because the process is about to end."""
         self.stopping.set()
         self._ring()
 
     def ticket(self) -> asyncio.Event:
-        """Taken before reading, so that what happens between reading and waiting is not missed."""
+        """The next wake-up. Take it before reading, so that no event between reading and waiting is missed."""
         return self._next
 
     async def wait(self, ticket: asyncio.Event, timeout_s: float = SWEEP_S) -> None:
-        """Until something happened since the ticket was taken, or the time ran out."""
+        """Wait for the wake-up of a ticket, or until the time runs out."""
         try:
             async with asyncio.timeout(timeout_s):
                 await ticket.wait()
@@ -61,7 +61,7 @@ class LiveStream(Response):
     """A response that goes on until its chunks end, the client leaves, the caller's token ends or the process stops.
 
     Unless its chunks came to their end, the response stays visibly incomplete (the connection is closed in its middle).
-    `place` is taken meanwhile, see `OpenStreams`.
+    The response holds `place` meanwhile, see `OpenStreams`.
     """
 
     def __init__(
@@ -81,7 +81,6 @@ class LiveStream(Response):
         self._recheck = recheck
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve it."""
         with self._place:
             await self._serve(receive, send)
 

@@ -31,40 +31,40 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 
 PROTECTED = "/v1/"
 FEED = "/v1/bookings.ics"
-"""Calendar programs send no headers of ours: this address carries a credential of its own, which the route checks."""
+"""Calendar programs can't send our headers: this address carries a credential of its own, which the route checks."""
 LOGIN = "/v1/login"
-"""Whoever signs in has no token yet: what they send is their credential, which the route checks."""
+"""A sign-in has no token yet: its body is the credential, which the route checks."""
 _WITHOUT_TOKEN = frozenset({FEED, LOGIN})
 REPEATABLE = frozenset({"kind", "status"})
 FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"})
-"""What a service may ask and report; everything else is for people."""
+"""The paths that services may call; all others are for people."""
 _REFUSED = frozenset({401, 403})
-"""What the gate answers before any route is looked for."""
+"""Statuses that the gate answers before any route is found."""
 _MAX_PARAMETERS = 50
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger(__name__)
 
 
 class Pages(Protocol):
-    """What shows problems to people."""
+    """Shows problems to people."""
 
     def draws(self, request: Request) -> bool:
-        """Whether a problem of this request is to be a page."""
+        """Whether a problem of this request is shown as a page."""
         ...
 
     def problem_page(self, request: Request, response: Response) -> Response:
-        """A problem as a page."""
+        """The page of a problem."""
         ...
 
 
 class Gate:
-    """Wraps the whole application. With `pages` problems of pages are pages."""
+    """Wraps the whole application. `pages` shows the problems of pages."""
 
     def __init__(self, app: ASGIApp, services: Services, pages: Pages | None = None) -> None:
         self._app = app
         self._services = services
         self._pages = pages
-        # Unique over processes by its first part, cheap by its second.
+        # Ids of requests: a prefix that is unique to the process, and a cheap number.
         self._prefix = token_hex(6)
         self._numbers = count(1)
 
@@ -95,9 +95,9 @@ class Gate:
             if scope["query_string"]:
                 _refuse_repeated_parameters(scope["query_string"])
             await self._app(scope, receive, send_marked)
-        except Exception as error:  # noqa: BLE001 - the last one to see it: it is logged and answered here
+        except Exception as error:  # noqa: BLE001 - nothing is above the gate: every error is logged and answered here
             if status:
-                # The answer has begun: leaving it incomplete is the only way to say that it is wrong.
+                # The answer has begun: only an incomplete one tells the client that it is wrong.
                 _log.warning("answer_broken_off", request_id=request_id, error=type(error).__name__, exc_info=error)
             else:
                 await self._answer(error, Request(scope, receive), request_id, send_marked)
@@ -152,7 +152,7 @@ class Gate:
 class ExpressGate(Gate):
     """Serves routes without parameters and dependencies, past the framework's layers.
 
-    For the call that counts in microseconds those layers cost more than its own work.
+    These layers cost more than the work of a call whose time counts in microseconds.
     """
 
     def __init__(self, services: Services, routes: Sequence[APIRoute]) -> None:
@@ -171,7 +171,7 @@ class ExpressGate(Gate):
 
 
 def _route_asked_for(scope: Scope) -> Route | None:
-    """By method and pattern alone: a router's whole way costs strangers' requests as much again as all else."""
+    """Find a route by method and pattern alone: a router's whole way would double the cost of a refused request."""
     method, path = scope["method"], scope["path"]
     for route in scope["app"].router.routes:
         if isinstance(route, Route) and method in (route.methods or ()) and route.path_regex.match(path):
@@ -185,7 +185,7 @@ def _refuse_services_elsewhere(principal: Principal, path: str) -> None:
 
 
 def _refuse_repeated_parameters(query: bytes) -> None:
-    """A name given twice would mean its last value here and its first to somebody else."""
+    """Refuse a name given twice: this server would take the last value, and a proxy perhaps the first."""
     try:
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
     except ValueError as error:

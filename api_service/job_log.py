@@ -1,6 +1,6 @@
-"""A job's log from its pods: one pod's bytes as they are, a gang's lines each with its rank.
+"""A job's log from its pods: a single pod's bytes unchanged, a gang's lines with their rank.
 
-Where a cluster forgets a log with its pod, the last lines that were kept of it stand in.
+Where a cluster deletes a log with its pod, the stored last lines replace it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _PodLog:
-    """One pod's log, read over and over from its start, each byte passed on once."""
+    """One pod's log. It is reread from its start, and each byte is passed on once."""
 
     def __init__(self, services: Services, name: PodName) -> None:
         self._services = services
@@ -37,7 +37,7 @@ class _PodLog:
         self._last = b""
 
     async def read(self, *, follow: bool) -> AsyncGenerator[bytes]:
-        """What was not passed on yet. Raises ClusterUnavailableError."""
+        """Yield what was not passed on yet. Raises ClusterUnavailableError."""
         position = 0
         chunks = self._cluster.pod_logs(str(self._name), follow=follow)
         try:
@@ -59,7 +59,7 @@ class _PodLog:
                 yield kept
 
     async def _kept(self) -> bytes:
-        """What was kept of the log and not passed on yet, when the pod is gone. Raises ClusterUnavailableError."""
+        """The part of a deleted pod's stored lines that was not passed on yet. Raises ClusterUnavailableError."""
         try:
             async with self._services.stream_reads, self._services.runtime.uow() as uow:
                 tail = await uow.pod_logs.tail(self._name)
@@ -77,10 +77,10 @@ class _PodLog:
 
 
 async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
-    """The log so far. Raises ClusterUnavailableError before the answer begins, or where it can't be read to its end."""
+    """Read the log so far. Raises ClusterUnavailableError, also amid the chunks if they can't be read to the end."""
     chunks = _joined([_PodLog(services, name) for name in _pods(job)], follow=False)
     try:
-        # The first chunk now: a cluster that can't be asked is then a problem and not a broken stream.
+        # The first chunk now: an unavailable cluster is then a problem and not a broken stream.
         async with asyncio.timeout(_FIRST_S):
             first = await anext(chunks, None)
     except TimeoutError as problem:
@@ -99,9 +99,9 @@ async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes
 
 
 async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
-    """The log until the job has ended and everything was passed on; waits for a job that has not started.
+    """Yield the log until the job has ended; waits for a job that has not started.
 
-    Raises ClusterUnavailableError when the job has ended and its log can't be read to its end after several tries.
+    Raises ClusterUnavailableError if the log of an ended job can't be read to its end after several attempts.
     """
     backoff, failures = Backoff(SWEEP_S, _LONGEST_PAUSE_S), 0
     pods: list[_PodLog] = []
@@ -109,7 +109,7 @@ async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[byt
     while True:
         ticket = services.wakeups.ticket()
         job = await _newest(services, job)
-        # Read the state first, then the log: what was printed before a final state is then never missed.
+        # The state is read before the log, so that nothing printed before a final state is missed.
         ended = job.status in FINAL_STATUSES
         if job.status not in _WITHOUT_OUTPUT:
             if attempt != job.attempt:
@@ -164,7 +164,7 @@ async def _joined(pods: list[_PodLog], *, follow: bool) -> AsyncGenerator[bytes]
 
 
 async def _merged(pods: list[_PodLog]) -> AsyncGenerator[bytes]:
-    """All ranks as they print, line by line."""
+    """The lines of all ranks as they come."""
     queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_AHEAD)
 
     async def pass_on(pod: _PodLog, rank: int) -> None:
@@ -172,7 +172,7 @@ async def _merged(pods: list[_PodLog]) -> AsyncGenerator[bytes]:
             async with aclosing(_lines(pod, rank, follow=True)) as lines:
                 async for line in lines:
                     await queue.put(line)
-        except Exception as error:  # noqa: BLE001 - it travels on: whoever reads would wait for ever without it
+        except Exception as error:  # noqa: BLE001 - passed on to the reader, which would wait for ever without it
             await queue.put(error)
         else:
             await queue.put(None)
@@ -211,22 +211,22 @@ async def _lines(pod: _PodLog, rank: int, *, follow: bool) -> AsyncGenerator[byt
 
 
 def _end_of(chunk: bytes, count: int) -> bytes:
-    """What stands for the last `count` bytes that a chunk stands for."""
+    """The last `count` bytes of a chunk, or of the output that it omits."""
     if not isinstance(chunk, OmittedOutput):
         return chunk[-count:]
     return chunk if count == chunk.left_out else OmittedOutput(count)
 
 
 def _beyond(last: bytes, tail: bytes) -> bytes:
-    """What a kept end of a log has after the bytes that were passed on last; nothing where the two don't meet."""
+    """The part of a stored end of a log after the `last` bytes passed on; nothing where the two don't overlap."""
     place = tail.rfind(last)
     if place >= 0:
         return tail[place + len(last) :]
-    # The end that was kept may begin in the middle of them.
+    # The stored end may begin in the middle of `last`.
     return next((tail[n:] for n in range(min(len(last), len(tail)), 0, -1) if last.endswith(tail[:n])), b"")
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:
-    """The port promises an iterator; where it is a generator, it is closed now and not by the garbage collector."""
+    """Close a generator now rather than by the garbage collector; the port promises only an iterator."""
     if isinstance(chunks, AsyncGenerator):
         await chunks.aclose()

@@ -1,4 +1,4 @@
-"""How many streams somebody may have open at once: each keeps a connection and memory for as long as it is open.
+"""A bound on a user's open streams, since each keeps a connection and memory.
 
 Each API process counts for itself.
 """
@@ -13,24 +13,24 @@ _RETRY_S = 30
 
 
 class OpenStreams:
-    """Counts them by user, and lets nobody have more than `most`."""
+    """Counts open streams by user; a user may have `most`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._open: Counter[int] = Counter()
 
     def place(self, user_id: int) -> AbstractContextManager[None]:
-        """Reserve a place for as long as a stream is open. Raises ProblemError (429) where there is none left."""
+        """Reserve a place for as long as a stream is open. Raises ProblemError (429) if none is left."""
         if self._open[user_id] >= self._most:
             detail = (
                 f"You have {self._most} streams open, which is as many as one person may. Close pages, or end "
                 "programs, that follow something; what has ended makes room at once."
             )
             raise ProblemError(429, "too_many_streams", detail, headers={"Retry-After": str(_RETRY_S)})
-        return self._taken(user_id)
+        return self._hold(user_id)
 
     @contextmanager
-    def _taken(self, user_id: int) -> Iterator[None]:
+    def _hold(self, user_id: int) -> Iterator[None]:
         self._open[user_id] += 1
         try:
             yield

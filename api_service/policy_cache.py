@@ -1,8 +1,8 @@
 """The policy in this process's memory, for the one call that can't afford to read it: submitting a job.
 
-It is read again every two seconds (`token_cache_s`), so a change by another process holds that much later here; what
-this process changes holds at once. Quotas never rest on it: they are decided from the database. Memberships are cached
-along with it, for users who have named a project: the database checks them again as it stores a job.
+The cache is read again every two seconds (`token_cache_s`), so a change by another process takes effect that much
+later here, and a change by this process at once. Quotas never use it: they are decided from the database. Memberships
+are cached along with it, for users who have named a project; the database checks them again as it stores a job.
 """
 
 from collections.abc import Set
@@ -31,19 +31,19 @@ class PolicyCache:
         return self._policy
 
     async def current(self) -> Policy:
-        """The rules; from memory when they are there."""
+        """The rules, from memory if possible."""
         return self._policy if self._policy is not None else await self._read()
 
     def forget(self) -> None:
-        """Something was changed here: read before the next answer."""
+        """Drop the cache, after a change by this process."""
         self._policy = None
         self._revision = -1
         self._projects.clear()
-        # A reading that is under way may have begun before the change, and is not kept.
+        # A read that is under way may have begun before the change, and is not kept.
         self._forgotten += 1
 
     async def has_member(self, project: str, user_id: int) -> bool:
-        """Whether a user is in a project. That they are not is never from memory: they may have been made a member."""
+        """Whether a user is in a project. A no is never from memory: the user may have become a member since."""
         if project in self._projects.get(user_id, ()):
             return True
         forgotten, revision = self._forgotten, self._revision
@@ -54,7 +54,7 @@ class PolicyCache:
         return project in found
 
     async def run(self, loop: Loop) -> None:
-        """Keep it fresh, for ever. While the database is away, what was read last holds. `loop` is this one's."""
+        """Refresh the cache in `loop`, for ever. While the database is away, the last policy holds."""
         await loop.repeat(self._read, rest_s=self._every_s)
 
     async def _read(self) -> Policy:

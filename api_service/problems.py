@@ -1,7 +1,7 @@
 """Errors as RFC 9457 problem details: which status each kind has, and how exceptions become answers.
 
-`type` is the stable `urn:gpu-dev:problem:<code>`, `detail` says what to do next. Nothing that was sent is sent back but
-the names of fields: values may be secrets.
+`type` is the stable `urn:gpu-dev:problem:<code>`, `detail` says what to do next. Of a request, only the names of fields
+are sent back: values may be secrets.
 """
 
 import re
@@ -51,10 +51,10 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.ProofRefusedError: 401,
     errors.SignInRefusedError: 403,
 }
-"""The status of every kind of broken rule; a test holds it complete."""
+"""The status of every domain error; a test checks that none is missing."""
 
 INVALID_TOKEN = {"WWW-Authenticate": 'Bearer realm="gpu-dev", error="invalid_token"'}
-"""What goes with a 401 for a token that was sent and is nobody's."""
+"""The headers of a 401 for an unknown token."""
 
 _HTTP_PROBLEMS: Mapping[int, tuple[str, str]] = {
     400: ("bad_request", "The request is not well-formed HTTP. Look at /docs for what this call takes."),
@@ -95,7 +95,7 @@ def respond(
     broken_rules: Sequence[BrokenRule] | None = None,
     nearest_slots: Sequence[Slot] | None = None,
 ) -> Response:
-    """A problem as a response. `request_id` becomes `instance`, so that the log can be searched for it."""
+    """Make a problem the response. `request_id` becomes `instance`, so that the log can be searched for it."""
     problem = Problem(
         type=TYPE_PREFIX + code,
         title=HTTPStatus(status).phrase,
@@ -140,7 +140,7 @@ def of_validation(error: ValidationError) -> ProblemError:
 
 
 def of_exception(error: Exception, request: Request) -> Response | None:
-    """The answer to an exception that has one; None for what nobody foresaw."""
+    """The answer to an exception; None for an unforeseen one."""
     request_id = request.scope.get("request_id")
     match error:
         case ProblemError():
@@ -177,7 +177,7 @@ def of_exception(error: Exception, request: Request) -> Response | None:
 
 
 def not_bookable(error: errors.NotBookableError) -> ProblemError:
-    """409 with every broken rule, and the slots that would do if there are any."""
+    """409 with every broken rule, and the nearest free slots if there are any."""
     rules = [BrokenRule(code=rule.code, detail=rule.detail) for rule in error.broken_rules]
     slots = [Slot(start=start, end=end) for start, end in error.nearest]
     return ProblemError(
@@ -190,7 +190,7 @@ def not_bookable(error: errors.NotBookableError) -> ProblemError:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Starlette tells the methods of the first route that fits the address; this tells those of all."""
+    """The methods of all routes that match the path; Starlette names those of the first."""
     methods: set[str] = set()
     for route in (*request.app.state.operations, *request.app.state.pages):
         if route.path_regex.match(request.scope["path"]):
@@ -199,5 +199,5 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Names of fields come from the client and may hold what no JSON can carry (lone surrogates)."""
+    """Escape lone surrogates, which JSON can't carry: names of fields come from the client."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -60,7 +60,7 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
 
 
 def _prose(text: str) -> str:
-    """Text with what stands between backticks set as code."""
+    """HTML of a text, with code between backticks."""
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 

@@ -26,8 +26,8 @@ from reservation_core.runtime.settings.error import SettingsError
 
 STOP_PATIENCE_S = 10
 IDLE_S = 120
-"""How long a connection may be idle. It is for the caller's side to close it (programs do after 5 to 90 s, proxies
-after 60): a server that is first closes some just as the next request comes, and that one fails without an answer."""
+"""How long a connection may be idle. Clients should close it first (programs do after 5 to 90 s, proxies after 60): if
+the server does, it closes some just as the next request comes, which then fails without an answer."""
 CONNECTIONS = 4096
 _BACKLOG = 2048
 _CERTIFICATE_LOOK_S = 1.0
@@ -59,7 +59,7 @@ async def serve(
         **certificate.shown() if certificate is not None else {},
     )
 
-    def tell_ready() -> None:
+    def report_ready() -> None:
         address = address_of(opened, "http" if certificate is None else "https")
         _log.info("api_listening", address=address)
         if ready is not None:
@@ -67,7 +67,7 @@ async def serve(
 
     bounds = ServerBounds(settings.http.limits(CONNECTIONS))
     services.metrics.show(HttpCollector(bounds))
-    server = QuietServer(config, tell_ready, bounds, proxies=trusted_networks(settings.trusted_proxies))
+    server = QuietServer(config, report_ready, bounds, proxies=trusted_networks(settings.trusted_proxies))
     calm_garbage_collector()
 
     async def stop_in_order() -> None:

@@ -1,4 +1,4 @@
-"""What the routes work with: one object per application, reached through `request.app.state.services`."""
+"""The services of the routes: one object per application, reached through `request.app.state.services`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -35,10 +35,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything with a life as long as the application's.
+    """Everything that lives as long as the application.
 
-    `reads` is for lists and whatever else reads much; `stream_reads` keeps streams from taking all connections.
-    `streams` are those that programs have open, `page_streams` those of pages.
+    `reads` is for lists and other large reads; `stream_reads` keeps streams from taking all connections. `streams`
+    counts the open streams of programs, `page_streams` those of pages.
     """
 
     runtime: Runtime
@@ -66,7 +66,7 @@ class Services:
         signing_in: SignInSetup | None = None,
         reads: Reads | None = None,
     ) -> "Services":
-        """Put them together; nothing runs yet. Raises SettingsError."""
+        """Make the services; nothing runs yet. Raises SettingsError."""
         reads = reads or PrimaryReads(units_for_reads(runtime.uow, settings))
         runtime = replace(runtime, uow=units_for_requests(runtime.uow, settings))
 
@@ -94,7 +94,7 @@ class Services:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run what works in the background; on the way out write what was accepted, then stop."""
+        """Run the background tasks; at the end write the accepted submissions, then stop."""
         loops = self.runtime.loops
         writer = asyncio.create_task(loops.keep("submissions", self.submissions.run))
         token_uses = loops["token_uses"].repeat(
@@ -120,14 +120,14 @@ class Services:
             await self.signing_in.close()
             try:
                 await self.access_log.write()
-            except Exception as error:  # noqa: BLE001 - the end goes on, whatever became of its last lines
+            except Exception as error:  # noqa: BLE001 - without its last lines, stopping still goes on
                 loops["access_log"].failed(error)
             self.access_log.close()
             with suppress(DatabaseUnavailableError):
                 await self.authenticator.write_last_used()
 
-    async def look_at_waitlist(self) -> None:
-        """Give what came free to who waits for it, soon after; what can't be done now is done by the expiry."""
+    async def serve_waitlist(self) -> None:
+        """Offer freed GPUs to the waitlist soon; what fails now is done by the expiry."""
         try:
             await self.waitlist.serve()
         except DatabaseUnavailableError as error:
@@ -135,7 +135,6 @@ class Services:
 
 
 def services_of(request: Request) -> Services:
-    """The application's services."""
     services: Services = request.app.state.services
     return services
 
@@ -145,7 +144,7 @@ async def _services(request: Request) -> Services:
 
 
 async def _caller(request: Request) -> Principal:
-    """Set by the gate, which lets nobody in without."""
+    """The caller, which the gate has verified."""
     principal: Principal = request.scope["principal"]
     return principal
 

@@ -1,11 +1,11 @@
 """Submissions that share a commit.
 
 A commit costs the same for one job as for a hundred, so requests that come while one commit is under way wait for the
-next and share it. One task writes; every request is answered only after its own commit. Why not one transaction each:
-measured, sharing is nearly twice as fast at 32 connections, and the wait is one commit at most.
+next and share it. One task writes; every request is answered only after its own commit. Compared with one transaction
+a request, sharing was measured to be nearly twice as fast at 32 connections, and the wait is one commit at most.
 
-A batch is half of those who are about: if it took all, everybody would wait for the database, then the database for
-everybody. So one half is being written while the other is answered and asks again.
+A batch is half of the active clients' requests: with all of them, the clients would wait for the database, then the
+database for the clients. So one half is written while the other half is answered and submits again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 _MAX_WAITING = 10_000
 _WORTH_A_COMMIT = 8
 _LONG_S = 1.0
-"""Many times what a commit takes: who has waited so long while one failed is told, too."""
+"""Many times the time of a commit: a request that has waited this long fails with the batch before it."""
 _log = structlog.get_logger(__name__)
 
 Store = Callable[[Sequence[NewReservation]], Awaitable[list[Submitted]]]
@@ -49,8 +49,8 @@ class SubmissionWriter:
     async def submit(self, new: NewReservation) -> Submitted:
         """Store one submission; returns after its commit.
 
-        A caller that goes away changes nothing: what was handed in is stored. Raises ProblemError (503) while the
-        process stops or too much waits, and whatever storing it raised.
+        A submission is stored even if its caller leaves. Raises ProblemError (503) while the process stops or too many
+        submissions wait, and whatever storing it raised.
         """
         if self._closing or len(self._waiting) >= _MAX_WAITING:
             detail = "The server can't take jobs at this moment. Send the request again in a few seconds."
@@ -62,7 +62,7 @@ class SubmissionWriter:
         return await pending.answer
 
     async def run(self) -> None:
-        """Write batches until `close`; everything handed in before is written."""
+        """Write batches until `close`, and then all submissions from before it."""
         while True:
             if not self._waiting:
                 if self._closing:
@@ -76,22 +76,22 @@ class SubmissionWriter:
             try:
                 await self._write(batch)
             except Exception as error:
-                for pending in batch:  # nobody waits for ever for what nobody does any more
+                for pending in batch:  # their callers would wait for ever
                     _fail(pending, error)
                 raise
 
     def close(self) -> None:
-        """Take nothing more; `run` returns once what waits is written."""
+        """Accept no more submissions; `run` returns once the waiting ones are written."""
         self._closing = True
         self._arrived.set()
 
     def _take(self) -> list[_Pending]:
-        """The next batch, oldest first; never two with one user and key: the second needs the answer of the first."""
+        """Take the next batch, oldest first; never two with one user and key: the second repeats the first's answer."""
         batch: list[_Pending] = []
         keys: set[tuple[int, str]] = set()
         later: list[_Pending] = []
-        about = len(self._waiting) + self._last
-        limit = min(self._limit, max(_WORTH_A_COMMIT, (about + 1) // 2))
+        active = len(self._waiting) + self._last
+        limit = min(self._limit, max(_WORTH_A_COMMIT, (active + 1) // 2))
         while self._waiting and len(batch) < limit:
             pending = self._waiting.popleft()
             key = pending.new.idempotency_key
@@ -113,8 +113,8 @@ class SubmissionWriter:
             # Trying each by itself would only wait longer for the same answer.
             for pending in batch:
                 _fail(pending, error)
-            self._fail_those_waiting_long(error)
-        except Exception as error:  # noqa: BLE001 - every failure is handed to those who wait for it
+            self._fail_long_waiting(error)
+        except Exception as error:  # noqa: BLE001 - every failure is handed to the callers that wait
             if len(batch) == 1:
                 _fail(batch[0], error)
                 return
@@ -127,8 +127,8 @@ class SubmissionWriter:
                 if not pending.answer.done():
                     pending.answer.set_result(answer)
 
-    def _fail_those_waiting_long(self, error: DatabaseUnavailableError) -> None:
-        """They have waited for this batch already; waiting for the next as well would be too much."""
+    def _fail_long_waiting(self, error: DatabaseUnavailableError) -> None:
+        """Fail requests that have waited for this batch already: another wait would be too long."""
         now = asyncio.get_running_loop().time()
         while self._waiting and now - self._waiting[0].since > _LONG_S:
             _fail(self._waiting.popleft(), error)

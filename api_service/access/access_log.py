@@ -1,7 +1,7 @@
 """The access log: a line of JSON for each request, refused ones included, with the user, the address and the result.
 
-A line costs the request an entry in a list; they are written together, by a thread. No line holds a credential: of an
-address only its path is told, which has none.
+A request only appends an entry to a list; a thread writes the entries in batches. No line holds a credential: of a URL
+only the path is logged, which has none.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from reservation_core.runtime.settings.error import SettingsError
 
 EVERY_S = 0.5
 MOST_LINES = 20_000
-"""So many wait to be written at most; where the disk or the pipe takes nothing, what comes then is counted alone."""
+"""The most lines that wait to be written; while the disk or the pipe is stuck, further lines are only counted."""
 WITH_THE_LOG = "-"
 _FILE_BYTES = 100 * 2**20
 _FILES_KEPT = 9
 _LONGEST_PATH = 300
 _AT_A_TIME = 50
-_UNTOLD = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
+_NOT_LOGGED = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
 
 
 class _Entry(NamedTuple):
@@ -53,33 +53,35 @@ class _Entry(NamedTuple):
     seconds: float
 
 
-def told_by(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
-    """Name the user of a request that carries no token. Routes call this once they know, after a sign-in, say."""
-    scope["told_by"] = (user, token)
+def name_user(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
+    """Name the user of a request without a token. Routes call this once they know the user, as after a sign-in."""
+    scope["named_user"] = (user, token)
 
 
 class AccessLog:
-    """Gathers entries, and writes them where the settings say. Raises SettingsError for a file that can't be."""
+    """Gathers entries and writes them as the settings say. Raises SettingsError for a file that can't be opened."""
 
     def __init__(self, settings: ApiSettings, clock: Clock) -> None:
         self._trusted = trusted_networks(settings.trusted_proxies)
-        self._place = _place(settings)
+        self._destination = _open_destination(settings)
         self._clock = clock
         self._entries: list[_Entry] = []
         self._dropped = 0
         self._writing = asyncio.Lock()
 
     def note(self, scope: Mapping[str, Any], route: str, status: int, seconds: float) -> None:
-        """A request was answered; status 0: it was given up before."""
-        if self._place is None or route in _UNTOLD:
+        """Note a request; status 0: it ended without an answer."""
+        if self._destination is None or route in _NOT_LOGGED:
             return
         if len(self._entries) >= MOST_LINES:
             self._dropped += 1
             return
         principal: Principal | None = scope.get("principal")
-        user, token = scope.get("told_by", (None, None)) if principal is None else (principal.user, principal.token_id)
+        user, token = (
+            scope.get("named_user", (None, None)) if principal is None else (principal.user, principal.token_id)
+        )
         client = scope.get("client")
-        # What may fail, such as looking at the clock, is left for later: no request fails for its line.
+        # Reading the clock may fail and is left to `write`: no request fails because of its line.
         entry = _Entry(
             time.perf_counter(),
             scope["request_id"],
@@ -97,15 +99,15 @@ class AccessLog:
         self._entries.append(entry)
 
     async def write(self) -> None:
-        """Write what was gathered. Raises OSError: then it is lost, and the next lines say how many it was.
+        """Write the gathered entries. Raises OSError: these are lost then, and the next write logs how many.
 
-        When this is cancelled, lines that are handed to the thread are written first, and others kept.
+        When cancelled, lines that the thread has are written first, and the others kept.
         """
         async with self._writing:
             await self._write()
 
     async def _write(self) -> None:
-        if self._place is None or not (self._entries or self._dropped):
+        if self._destination is None or not (self._entries or self._dropped):
             return
         now, counted = self._clock.now(), time.perf_counter()
         entries, self._entries = self._entries, []
@@ -115,28 +117,26 @@ class AccessLog:
             for number, entry in enumerate(entries, start=1):
                 lines.append(self._line(entry, now - timedelta(seconds=counted - entry.counted)))
                 if number % _AT_A_TIME == 0:
-                    await asyncio.sleep(0)  # requests go before
+                    await asyncio.sleep(0)  # let requests run
         except asyncio.CancelledError:
             self._entries, self._dropped = entries + self._entries, self._dropped + dropped
             raise
         if dropped:
-            said = {"event": "access_dropped", "timestamp": rfc3339(now), "lines": dropped}
-            lines.append(json.dumps(said))
-        by_thread = asyncio.create_task(asyncio.to_thread(self._place.write, lines))
+            lines.append(json.dumps({"event": "access_dropped", "timestamp": rfc3339(now), "lines": dropped}))
+        by_thread = asyncio.create_task(asyncio.to_thread(self._destination.write, lines))
         try:
             await asyncio.shield(by_thread)
         finally:
-            await asyncio.wait({by_thread})  # it goes on when we are cancelled
+            await asyncio.wait({by_thread})  # the thread goes on when this task is cancelled
             if isinstance(by_thread.exception(), OSError):
                 self._dropped += len(entries) + dropped
 
     def close(self) -> None:
-        """Close the file."""
-        if isinstance(self._place, _PrivateFile):
-            self._place.close()
+        if isinstance(self._destination, _PrivateFile):
+            self._destination.close()
 
     def _line(self, entry: _Entry, at: datetime) -> str:
-        """As `json.dumps` would write it, in a third of the time."""
+        """Format a line as `json.dumps` would, in a third of the time."""
         texts = {
             "timestamp": rfc3339(at),
             "request_id": entry.request_id,
@@ -148,16 +148,16 @@ class AccessLog:
             "route": entry.route,
             "path": entry.path,
         }
-        told = [f'"{name}": {"null" if text is None else _quoted(text)}' for name, text in texts.items()]
+        fields = [f'"{name}": {"null" if text is None else _quoted(text)}' for name, text in texts.items()]
         ms = round(entry.seconds * 1000, 1)
-        return f'{{"event": "access", {", ".join(told)}, "status": {entry.status}, "ms": {ms}}}'
+        return f'{{"event": "access", {", ".join(fields)}, "status": {entry.status}, "ms": {ms}}}'
 
 
-class _BesideTheLog:
-    """Where the log goes that all else goes to."""
+class _SharedLog:
+    """Writes to stderr, as all other logs do."""
 
     def write(self, lines: list[str]) -> None:
-        """Write as many lines at once as a pipe takes whole, so that no other output comes within a line."""
+        """Write as many lines at once as a pipe takes whole, so that no other output splits a line."""
         together = ""
         for line in lines:
             if together and len(together) + len(line) >= PIPE_BUF:
@@ -168,10 +168,9 @@ class _BesideTheLog:
 
 
 class _PrivateFile(RotatingFileHandler):
-    """A file that its owner alone reads; when it is full it is kept with a number, and the oldest is removed."""
+    """A file that only its owner can read; a full file is kept with a number, and the oldest is removed."""
 
     def write(self, lines: list[str]) -> None:
-        """All in one."""
         record = LogRecord("", 0, "", 0, "\n".join(lines), None, None)
         if self.shouldRollover(record):
             self.doRollover()
@@ -185,11 +184,11 @@ class _PrivateFile(RotatingFileHandler):
         return os.fdopen(opened, "a", encoding="utf-8")
 
 
-def _place(settings: ApiSettings) -> _BesideTheLog | _PrivateFile | None:
+def _open_destination(settings: ApiSettings) -> _SharedLog | _PrivateFile | None:
     if not settings.access_log:
         return None
     if settings.access_log == WITH_THE_LOG:
-        return _BesideTheLog()
+        return _SharedLog()
     path = settings.home / settings.access_log
     try:
         return _PrivateFile(path, maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8")

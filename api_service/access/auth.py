@@ -1,7 +1,7 @@
 """Authentication: bearer tokens, looked up by digest and cached for a moment.
 
 A verified token is remembered for `token_cache_s` seconds, so a token that another process revokes works that much
-longer; what this process revokes stops at once. Expiry needs no lookup and is checked on every call.
+longer; a token that this process revokes stops at once. Expiry needs no lookup and is checked on every call.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ class Authenticator:
         self._ttl_s = ttl_s
         self._known: dict[bytes, tuple[Principal, float]] = {}
         self._looking: dict[bytes, asyncio.Task[Principal | None]] = {}
-        # Counts what was revoked here: a lookup that began before may have read the old truth and is not remembered.
+        # Counts revocations here: a lookup that began before one may have read the old state and is not remembered.
         self._revocations = 0
         self._used: dict[str, datetime] = {}
 
     async def principal(self, header: str | None, *, session: bool = False) -> Principal:
         """Return the caller of a request. Raises ProblemError (401) without a valid credential.
 
-        A browser's session is one where `session` is true, and there alone: what a cookie holds is no bearer token.
+        `session`: the header was made of a browser's cookie. A session is never a bearer token.
         """
         digest = self.digest(header)
         now = self._clock.now()
@@ -51,11 +51,11 @@ class Authenticator:
         return principal
 
     def digest(self, header: str | None) -> bytes:
-        """Of the secret in a header. Raises ProblemError (401) where there is none."""
+        """The digest of the secret in a header. Raises ProblemError (401) without one."""
         return self._ids.digest(_secret_in(header))
 
     def remembered(self, header: str, *, session: bool = False) -> Principal | None:
-        """The same where that needs no lookup; None also for an invalid credential."""
+        """Return the caller if no lookup is needed; None also for an invalid credential."""
         secret = _bearer(header)
         principal = None if secret is None else self._fresh(self._ids.digest(secret))
         if principal is None:
@@ -67,23 +67,26 @@ class Authenticator:
         return principal
 
     def was_right(self, header: str) -> bool:
-        """Whether the credential was valid when it was last looked up, as far as that is remembered."""
+        """Whether the credential was valid at its last lookup, as far as that is remembered."""
         secret = _bearer(header)
         return secret is not None and self._ids.digest(secret) in self._known
 
     def forget_user(self, name: str) -> None:
-        """A user was disabled, or some of their tokens were revoked, here: believe none of theirs unasked."""
+        """Forget a user's tokens after this process disabled the user or revoked some of them."""
         self._forget(lambda principal: principal.user == name)
 
     def forget_revoked(self, by: Principal, user: str) -> None:
-        """Tokens of `user` were revoked here, and those that were made with them: an administrator's for anybody."""
+        """Forget the tokens of `user`, and those made with them, after a revocation by `by`.
+
+        An administrator's tokens may have made tokens for any user.
+        """
         if by.role is Role.ADMIN:
             self._forget(lambda _: True)
         else:
             self.forget_user(user)
 
     async def write_last_used(self) -> None:
-        """Write down when tokens were last used; what can't be written now is kept for the next time."""
+        """Store when tokens were last used; what can't be stored now is kept for the next call."""
         used, self._used = self._used, {}
         if not used:
             return
@@ -94,10 +97,10 @@ class Authenticator:
             self._used = used | self._used
             raise
 
-    def _forget(self, gone: Callable[[Principal], bool]) -> None:
+    def _forget(self, is_revoked: Callable[[Principal], bool]) -> None:
         self._revocations += 1
         self._looking.clear()
-        self._known = {digest: known for digest, known in self._known.items() if not gone(known[0])}
+        self._known = {digest: known for digest, known in self._known.items() if not is_revoked(known[0])}
 
     def _fresh(self, digest: bytes) -> Principal | None:
         known = self._known.get(digest)
@@ -110,7 +113,7 @@ class Authenticator:
             looking = asyncio.create_task(self._look_up(digest, now))
             self._looking[digest] = looking
             looking.add_done_callback(lambda task: self._looked_up(digest, task))
-        # Shielded: one caller going away must not fail the others.
+        # Shielded: a caller that leaves must not fail the others.
         return await asyncio.shield(looking)
 
     def _looked_up(self, digest: bytes, task: "asyncio.Task[Principal | None]") -> None:

@@ -1,6 +1,6 @@
-"""Visibility of holders and bookers of cards: one rule for everything that REST shows, by a setting.
+"""Visibility of the holders and bookers of GPUs: one rule for everything that REST shows, by a setting.
 
-Everybody may see when a card is held; the setting decides who may see by whom. Everybody sees what is their own,
+All users see when a GPU is held; the setting decides who sees the holder. Users see everything of their own, and
 administrators see everything.
 """
 
@@ -15,26 +15,26 @@ from reservation_core.runtime.settings.components import Holders
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a caller sees of others. `fellows` are those whom they see, by id; None: everybody."""
+    """The users that a caller may see. `fellows`: their names by id; None: all users."""
 
     caller: Principal
     fellows: Mapping[int, str] | None = field(default_factory=dict)
 
     def sees(self, user_id: int | None) -> bool:
-        """Whether this user's name and what is theirs may be told."""
+        """Whether the caller may see this user's name and belongings."""
         if self.fellows is None or self.caller.is_admin or user_id == self.caller.user_id:
             return True
         return user_id in self.fellows
 
     def may_ask_for(self, user: str) -> bool:
-        """Whether a list may be narrowed to this user: a filter would tell what is not to be seen."""
+        """Whether the caller may filter a list by this user: a filter reveals what is hidden."""
         if self.fellows is None or self.caller.is_admin or user == self.caller.user:
             return True
         return user in self.fellows.values()
 
 
 async def sight_of(uow: UnitOfWork, caller: Principal, holders: Holders) -> Sight:
-    """What a caller sees now."""
+    """Read whom a caller may see now."""
     match holders:
         case Holders.EVERYONE:
             return Sight(caller, None)
@@ -46,7 +46,6 @@ async def sight_of(uow: UnitOfWork, caller: Principal, holders: Holders) -> Sigh
             assert_never(holders)
 
 
-async def sees(uow: UnitOfWorkFactory, caller: Principal, holders: Holders, owner_id: int | None) -> bool:
-    """Whether a caller may be told whose something is."""
+async def may_see_owner(uow: UnitOfWorkFactory, caller: Principal, holders: Holders, owner_id: int | None) -> bool:
     async with uow() as reading:
         return (await sight_of(reading, caller, holders)).sees(owner_id)

@@ -1,4 +1,4 @@
-"""Counting tries to sign in, wherever they are made: by REST, at the pages' form, or on the way back from an issuer."""
+"""Count sign-in attempts: by REST, by the pages' form, and on the way back from an issuer."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,27 +14,25 @@ _PROBLEMS: Mapping[str, SignInOutcome] = {
     "proof_unavailable": SignInOutcome.UNAVAILABLE,
     "sign_in_refused": SignInOutcome.REFUSED,
 }
-"""What became of it, by the problem's code; of any other, what came was not well-formed."""
+"""The outcome by the problem's code. With any other code the request was malformed."""
 
 
 @dataclass(slots=True)
-class Tried:
-    """A sign-in attempt so far. `outcome` is what becomes of it unless it raises; None: it goes on
-    elsewhere.
-    """
+class SignInAttempt:
+    """A sign-in attempt. `outcome` counts unless the block raises; None: the attempt goes on elsewhere."""
 
     way: SignInWay | None = None
     outcome: SignInOutcome | None = SignInOutcome.SIGNED_IN
 
 
 @contextmanager
-def counted_sign_in(metrics: HttpMetrics, way: SignInWay | None = None) -> Iterator[Tried]:
-    """Count the try that the block is."""
-    tried = Tried(way)
+def counted_sign_in(metrics: HttpMetrics, way: SignInWay | None = None) -> Iterator[SignInAttempt]:
+    """Count the block as one sign-in attempt."""
+    attempt = SignInAttempt(way)
     outcome: SignInOutcome | None = SignInOutcome.FAILED
     try:
-        yield tried
-        outcome = tried.outcome
+        yield attempt
+        outcome = attempt.outcome
     except ProofRefusedError:
         outcome = SignInOutcome.REFUSED
         raise
@@ -46,4 +44,4 @@ def counted_sign_in(metrics: HttpMetrics, way: SignInWay | None = None) -> Itera
         raise
     finally:
         if outcome is not None:
-            metrics.count_sign_in(tried.way, outcome)
+            metrics.count_sign_in(attempt.way, outcome)

@@ -1,6 +1,7 @@
-"""How often somebody may try to sign in: whoever does has no token yet, so all that is known of them is where they are.
+"""Bound sign-in attempts, by the client's address and by the party that vouches for the proof.
 
-Each API process counts for itself. Tries count whether they succeed or not.
+A client that signs in has no token yet: only its address is known. Each API process counts for itself. Attempts count
+whether they succeed or not.
 """
 
 import time
@@ -24,35 +25,35 @@ _log = structlog.get_logger(__name__)
 
 
 class SignInPace:
-    """Lets tries through, each from somewhere and on somebody's word. `now` is a clock in seconds that nobody sets."""
+    """Admits sign-in attempts. `now` is a monotonic clock in seconds."""
 
     def __init__(self, settings: ApiSettings, now: Callable[[], float] = time.monotonic) -> None:
         auth = settings.auth
         self._trusted = trusted_networks(settings.trusted_proxies)
         self._sts_hosts = frozenset(auth.sts_hosts)
         self._addresses = TokenBuckets(Pace(auth.address_per_s, auth.address_burst), MOST_ADDRESSES)
-        # Keys are our own words here, and hosts that the settings list.
+        # The keys are names of methods, and hosts that the settings list.
         self._vouchers = TokenBuckets(Pace(auth.voucher_per_s, auth.voucher_burst), len(auth.sts_hosts) + 2)
         self._now = now
-        self._told = False
+        self._warned = False
 
     def admit(self, scope: Mapping[str, Any]) -> None:
-        """Count a try by where it comes from. Raises ProblemError (429)."""
+        """Count an attempt by its address. Raises ProblemError (429)."""
         client = scope.get("client")
         source = source_of(client[0] if client else None, headers.values(scope, _FORWARDED), self._trusted)
         wait = self._addresses.take(source, self._now())
         if wait:
-            self._tell(scope)
+            self._warn_of_unlisted_proxy(scope)
             raise _too_many("from your address", wait)
 
-    def admit_word(self, proof: AnyProof) -> None:
-        """Count a try by whose word it is that we would have to ask for or check. Raises ProblemError (429)."""
+    def admit_proof(self, proof: AnyProof) -> None:
+        """Count an attempt by the party that vouches for its proof. Raises ProblemError (429)."""
         voucher = self._voucher(proof)
         if voucher is not None:
             self._admit_by(voucher, proof.method)
 
-    def admit_issuers_word(self) -> None:
-        """The same where an issuer is still to be asked for an ID token. Raises ProblemError (429)."""
+    def admit_issuer(self) -> None:
+        """Count an attempt whose ID token is still to come from an issuer. Raises ProblemError (429)."""
         self._admit_by(SignInMethod.OIDC.value, SignInMethod.OIDC)
 
     def _admit_by(self, voucher: str, method: SignInMethod) -> None:
@@ -74,13 +75,11 @@ class SignInPace:
             case _:
                 assert_never(proof)
 
-    def _tell(self, scope: Mapping[str, Any]) -> None:
-        """Once: a proxy that nobody listed has all its clients share one bucket, and they should not."""
-        if not self._told and not self._trusted and headers.first(scope, _FORWARDED) is not None:
-            self._told = True
-            _log.warning(
-                "sign_ins_share_a_bucket", why="X-Forwarded-For came, and GPU_DEV_TRUSTED_PROXIES lists nobody"
-            )
+    def _warn_of_unlisted_proxy(self, scope: Mapping[str, Any]) -> None:
+        """Warn once: all clients behind an unlisted proxy share one bucket."""
+        if not self._warned and not self._trusted and headers.first(scope, _FORWARDED) is not None:
+            self._warned = True
+            _log.warning("sign_ins_share_a_bucket", why="X-Forwarded-For came, and GPU_DEV_TRUSTED_PROXIES is empty")
 
 
 def _too_many(which: str, wait: float) -> ProblemError:

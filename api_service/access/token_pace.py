@@ -1,8 +1,8 @@
 """Slows clients that send wrong tokens, by address: bearer tokens, calendar addresses and browsers' sessions.
 
 Only failures count. An address that has failed too often is answered 429 for each further wrong token, while right
-tokens from it go on working: many people may share an address. Their tokens are looked up, too, but few at a time, so
-that guesses can't keep the database busy. Each API process counts for itself.
+tokens from it go on working: many people may share an address. Tokens from it are looked up few at a time, so that
+guesses can't keep the database busy. Each API process counts for itself.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MOST_ADDRESSES = 20_000
 _FORWARDED = b"x-forwarded-for"
 _LOOK_UPS = 2
 _PATIENCE_S = 5.0
-"""So long a token of such an address waits for its turn; then it is answered 429 as well."""
+"""How long a token of such an address waits for its lookup; then it is answered 429 as well."""
 _UNAUTHENTICATED = 401
 
 

@@ -1,4 +1,4 @@
-"""Which scopes a token needs for a request: decided by method and address, so that no route can forget it."""
+"""The scopes that a request needs: decided by method and path, so that no route can forget it."""
 
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.people.token_scopes import EVERYTHING, PERSONAL, TokenScope, in_order
@@ -8,7 +8,7 @@ _NOTHING: frozenset[TokenScope] = frozenset()
 _READS = frozenset({TokenScope.READ})
 _ADMINISTERS = frozenset({TokenScope.ADMIN})
 _ANSWERS_ONLY = frozenset({"/v1/policy/explain"})
-"""Questions that are asked by POST."""
+"""Paths whose POST changes nothing."""
 _BY_SUBJECT = {
     "jobs": frozenset({TokenScope.SUBMIT}),
     "bookings": frozenset({TokenScope.BOOK}),
@@ -17,7 +17,7 @@ _BY_SUBJECT = {
     "schedulability": _NOTHING,  # for services, by their role
 }
 _BY_ADDRESS = {
-    # A token gets no farther than the one that it is made with: whoever has one may make one.
+    # A token never exceeds the token that makes it, so every token may make tokens.
     ("POST", "/v1/tokens"): _NOTHING,
     # The calendar's address is a credential, too, and has no scopes of its own.
     ("POST", "/v1/bookings/feed"): PERSONAL,
@@ -25,8 +25,8 @@ _BY_ADDRESS = {
 }
 
 
-def needed(method: str, path: str) -> frozenset[TokenScope]:
-    """All scopes that a request under /v1 takes. What no subject of people's names is for administrators."""
+def needed_scopes(method: str, path: str) -> frozenset[TokenScope]:
+    """All scopes that a request under /v1 needs. Changes of a subject that is not listed are for administrators."""
     if method in ("GET", "HEAD") or path in _ANSWERS_ONLY:
         return _READS
     by_address = _BY_ADDRESS.get((method, path))
@@ -39,11 +39,11 @@ def require(principal: Principal, method: str, path: str) -> None:
     """Raises ForbiddenError where the caller's token is not good for a request. Every token may revoke itself."""
     if principal.scopes == EVERYTHING or (method, path) == ("DELETE", f"/v1/tokens/{principal.token_id}"):
         return
-    require_scopes(principal, needed(method, path))
+    require_scopes(principal, needed_scopes(method, path))
 
 
 def require_scopes(principal: Principal, scopes: frozenset[TokenScope]) -> None:
-    """The same where what is sent says what it takes."""
+    """Raises ForbiddenError where the caller's token lacks one of the scopes."""
     missing = scopes - principal.scopes
     if missing:
         raise ForbiddenError(

@@ -1,1 +1,1 @@
-"""What `/metrics` says."""
+"""The API's metrics."""

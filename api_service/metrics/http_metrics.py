@@ -1,4 +1,4 @@
-"""Metrics of requests, of tries to sign in, and of the certificate that clients see."""
+"""Metrics of requests, sign-in attempts, and the certificate that clients see."""
 
 from enum import StrEnum
 from typing import Literal
@@ -9,7 +9,7 @@ from reservation_core.domain.people.sign_in import SignInMethod
 
 
 class SignInOutcome(StrEnum):
-    """What became of a try to sign in."""
+    """The outcome of a sign-in attempt."""
 
     SIGNED_IN = "signed_in"
     MALFORMED = "malformed"
@@ -41,7 +41,6 @@ class HttpMetrics:
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answered request."""
         key = (method, route, status)
         children = self._children.get(key)
         if children is None:
@@ -51,11 +50,10 @@ class HttpMetrics:
         children[1].observe(seconds)
 
     def count_sign_in(self, way: SignInWay | None, outcome: SignInOutcome) -> None:
-        """Count one try to sign in; `way` is None where the try named none."""
+        """Count one attempt; `way` is None where the attempt named none."""
         self._sign_ins.labels("unknown" if way is None else str(way), outcome.value).inc()
 
     def count_unforeseen_error(self) -> None:
-        """Count an exception that nobody expected."""
         self._unforeseen.inc()
 
     def set_certificate_end(self, at: float) -> None:

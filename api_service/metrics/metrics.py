@@ -1,8 +1,8 @@
-"""What Prometheus reads: queues, jobs, GPUs and requests.
+"""Metrics of queues, jobs, GPUs and requests.
 
-Depths and counts are read from the database when asked for (at most once a second). How long jobs waited and ran is
-counted from the record as they end, in every API process alike: with several, take the `max` over them, not the sum.
-The record is read up to ten seconds ago, because rows of transactions that commit late have earlier ids.
+Depths and counts are read from the database at a scrape, at most once a second. The waiting and running times of ended
+jobs come from the audit log, in every API process alike: take the `max` over processes, not the sum. The audit log is
+read up to ten seconds ago, because rows of transactions that commit late have earlier ids.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ class ApiMetrics:
         )
 
     async def text(self) -> bytes:
-        """The exposition. Without a database: what the process itself knows, and `gpu_dev_database_up 0`."""
+        """The exposition. Without a database: the process's own metrics, and `gpu_dev_database_up 0`."""
         async with self._lock:
             if asyncio.get_running_loop().time() >= self._fresh_until:
                 try:
@@ -141,7 +141,7 @@ class ApiMetrics:
     async def _count_ended(self, uow: UnitOfWork, settled_before: datetime) -> None:
         newest = await uow.measurements.newest_event(settled_before)
         if self._seen_event is None:
-            # Counters begin at zero with the process; what was before is history.
+            # Counters begin at zero with the process; earlier events don't count.
             self._seen_event = newest
         await self._count_calendar(uow, newest)
         for _ in range(_MAX_PAGES):
@@ -158,10 +158,10 @@ class ApiMetrics:
 
     async def _count_calendar(self, uow: UnitOfWork, newest: int) -> None:
         if self._seen_calendar is not None:
-            for found in await uow.measurements.calendar_events(self._seen_calendar, newest):
-                self._calendar.labels(found.kind).inc(found.count)
-                if found.kind == JobEventKind.START_PROMISE_MISSED:
-                    self._missed.labels(found.of.value).inc(found.count)
+            for kind_count in await uow.measurements.calendar_events(self._seen_calendar, newest):
+                self._calendar.labels(kind_count.kind).inc(kind_count.count)
+                if kind_count.kind == JobEventKind.START_PROMISE_MISSED:
+                    self._missed.labels(kind_count.of.value).inc(kind_count.count)
         self._seen_calendar = newest
 
 

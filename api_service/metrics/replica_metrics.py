@@ -1,4 +1,4 @@
-"""What Prometheus reads of the database's replica, where there is one."""
+"""Metrics of the database's replica."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,12 @@ from reservation_core.runtime.reading.reading import PrimaryReadReason, ReplicaU
 
 
 class ReplicaCollector(Collector):
-    """Tells how the replica is and how often it was of use, in this process."""
+    """The state of the replica and its use by this process."""
 
     def __init__(self, use: ReplicaUse) -> None:
         self._use = use
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers as they are now."""
         yield GaugeMetricFamily(
             "gpu_dev_replica_in_use", "Whether reads go to the replica, as of the last look.", self._use.in_use
         )

@@ -1,4 +1,4 @@
-"""What Prometheus reads of what is removed when it is old, as the database has it."""
+"""Metrics of retention, as the database has them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,13 +13,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RetentionCollector(Collector):
-    """Tells what was removed so far, how old the rest is, and when that was looked at last. `standing` is set anew."""
+    """Removed rows, the age of the rest, and the time of the last look. `standing` is replaced at each read."""
 
     def __init__(self) -> None:
         self.standing: Sequence[Removed] = ()
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers as they were last set."""
         removed = CounterMetricFamily(
             "gpu_dev_retention_removed", "What was removed because it was old, by kind.", labels=["kind"]
         )

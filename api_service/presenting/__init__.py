@@ -1,1 +1,1 @@
-"""What use cases return, as the wire shows it."""
+"""Results of use cases as bodies of REST."""

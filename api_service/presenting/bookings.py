@@ -1,4 +1,4 @@
-"""Bookings as the wire shows them: the only place that decides who sees what of them."""
+"""Bookings as bodies of REST: the only place that decides who sees which fields."""
 
 from datetime import datetime
 from itertools import groupby
@@ -27,32 +27,32 @@ from reservation_core.usecases.bookings.visible_bookings import may_change_booki
 
 
 def booking(found: Booking, sight: Sight) -> BookingOut:
-    """A booking; of other people's only when it is and which cards, and whose to those who may see that."""
-    theirs = may_change_booking(sight.caller, found)
+    """A booking; of other users' only its time and GPUs, and its owner if the caller may see that."""
+    may_change = may_change_booking(sight.caller, found)
     return BookingOut(
         id=found.id,
-        title=found.title if theirs else None,
+        title=found.title if may_change else None,
         user=found.user if sight.sees(found.user_id) else None,
-        project=found.project if theirs else None,
+        project=found.project if may_change else None,
         status=found.status,
-        reason=_reason(found, theirs=theirs),
+        reason=_reason(found, may_change=may_change),
         gpus=found.wanted.gpus,
         gpu_type=found.wanted.gpu_type,
         nodes=found.wanted.nodes,
-        node=found.wanted.node if theirs else None,
+        node=found.wanted.node if may_change else None,
         start=found.span.start,
         end=found.span.end,
         duration=found.span.length,
         created_at=found.created_at,
-        series_id=found.series_id if theirs else None,
-        allocations=_allocations(found, theirs=theirs),
-        workload=_workload(found.workload) if theirs and found.workload is not None else None,
-        jobs=list(found.jobs) if theirs else [],
-        used_at=found.used_at if theirs else None,
-        release_at=_release_at(found) if theirs else None,
-        offer_until=found.offer_until if theirs else None,
-        waits_until=found.waits_until if theirs else None,
-        auto_accept=found.auto_accept if theirs else False,
+        series_id=found.series_id if may_change else None,
+        allocations=_allocations(found, may_change=may_change),
+        workload=_workload(found.workload) if may_change and found.workload is not None else None,
+        jobs=list(found.jobs) if may_change else [],
+        used_at=found.used_at if may_change else None,
+        release_at=_release_at(found) if may_change else None,
+        offer_until=found.offer_until if may_change else None,
+        waits_until=found.waits_until if may_change else None,
+        auto_accept=found.auto_accept if may_change else False,
     )
 
 
@@ -60,7 +60,7 @@ def verdict(found: Booking) -> BookingVerdict:
     """What one's own booking would be."""
     return BookingVerdict(
         status=found.status,
-        reason=_reason(found, theirs=True),
+        reason=_reason(found, may_change=True),
         title=found.title,
         project=found.project,
         gpus=found.wanted.gpus,
@@ -70,7 +70,7 @@ def verdict(found: Booking) -> BookingVerdict:
         start=found.span.start,
         end=found.span.end,
         duration=found.span.length,
-        allocations=_allocations(found, theirs=True),
+        allocations=_allocations(found, may_change=True),
         waits_until=found.waits_until,
     )
 
@@ -83,7 +83,7 @@ def series_verdict(outcome: SeriesOutcome) -> SeriesVerdict:
     )
 
 
-def _allocations(found: Booking, *, theirs: bool) -> list[BookedCards]:
+def _allocations(found: Booking, *, may_change: bool) -> list[BookedCards]:
     by_rank = groupby(sorted(found.cards, key=lambda card: (card.rank, card.index)), key=lambda card: card.rank)
     allocations = []
     for _, group in by_rank:
@@ -92,27 +92,26 @@ def _allocations(found: Booking, *, theirs: bool) -> list[BookedCards]:
             BookedCards(
                 node=cards[0].node,
                 gpu_indices=[card.index for card in cards],
-                gpu_uuids=[card.uuid if theirs else None for card in cards],
+                gpu_uuids=[card.uuid if may_change else None for card in cards],
             )
         )
     return allocations
 
 
-def _reason(found: Booking, *, theirs: bool) -> BookingReasonOut:
-    if theirs:
+def _reason(found: Booking, *, may_change: bool) -> BookingReasonOut:
+    if may_change:
         return BookingReasonOut(code=found.why.code, detail=found.why.detail)
-    # What became of a workload is told to whom the workload is.
+    # A refusal of the workload is shown to its owner alone.
     refused = found.why.code is BookingReason.WORKLOAD_REFUSED
     return BookingReasonOut(code=BookingReason.IN_SLOT if refused else found.why.code, detail="")
 
 
 def _release_at(found: Booking) -> datetime | None:
-    """When it is given up; None also where it ends before that."""
+    """When the booking is released if it is not used; None also if it ends before that."""
     return found.release_at if found.release_at is not None and found.release_at < found.span.end else None
 
 
 def series(outcome: SeriesOutcome, caller: Principal) -> BookingSeries:
-    """A series as it was booked."""
     return BookingSeries(
         series_id=outcome.series_id,
         items=[booking(booked, Sight(caller)) for booked in outcome.booked],
@@ -121,14 +120,12 @@ def series(outcome: SeriesOutcome, caller: Principal) -> BookingSeries:
 
 
 def free_slot(found: FreeSlot) -> FreeSlotOut:
-    """A time that would do."""
     return FreeSlotOut(
         gpu_type=found.gpu_type, start=found.span.start, end=found.span.end, latest_start=found.latest_start
     )
 
 
 def availability(found: FreeOverTime) -> Availability:
-    """Free cards over time."""
     return Availability(
         start=found.start,
         end=found.end,
@@ -150,7 +147,7 @@ def _skipped(found: Skipped) -> SkippedDate:
 
 
 def _workload(workload: PodWorkload) -> contracts_jobs.WorkloadSpec:
-    # Its class checks nothing: what was stored once can always be shown and read, whatever is accepted today.
+    # The class checks nothing: a stored workload can always be shown, whatever is accepted today.
     return contracts_jobs.WorkloadSpec(
         image=workload.image,
         command=list(workload.command),

@@ -12,14 +12,14 @@ from reservation_core.domain.model import BookingStatus
 MEDIA_TYPE = "text/calendar; charset=utf-8"
 REFRESH = timedelta(minutes=15)
 
-_FORM = 1
-"""To be counted up when the file is written in another way: what calendars have kept is not that then."""
+_FORMAT = 1
+"""Part of the file's tag. Increase it when the format of the file changes, so that kept files are fetched again."""
 
 _TENTATIVE = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
 
 
 def calendar_of(user: str, bookings: Iterable[Booking], now: datetime) -> bytes:
-    """The file. Lines are folded and texts escaped by the library: a title is nothing but a title."""
+    """The file. The library folds lines and escapes texts, so a title can't add a property."""
     calendar = Calendar()
     calendar.add("prodid", "-//GPU Dev Server//bookings//EN")
     calendar.add("version", "2.0")
@@ -32,8 +32,8 @@ def calendar_of(user: str, bookings: Iterable[Booking], now: datetime) -> bytes:
 
 
 def tag_of(user: str, bookings: Iterable[Booking]) -> str:
-    """A weak entity tag of the file: the same as long as only the time at which it is made would differ."""
-    digest = sha256(repr((_FORM, user)).encode())
+    """A weak entity tag of the file: the same as long as only its time stamps would differ."""
+    digest = sha256(repr((_FORMAT, user)).encode())
     for booking in bookings:
         digest.update(
             repr((booking.id, booking.version, booking.status.value, booking.why.detail, booking.cards)).encode()

@@ -1,4 +1,4 @@
-"""What the use cases return, as the wire shows it: the only place that decides who sees what of it."""
+"""Jobs, nodes, events, tokens and users as bodies of REST: the only place that decides who sees which fields."""
 
 from datetime import timedelta
 from functools import lru_cache
@@ -72,8 +72,8 @@ def job(view: JobView) -> contracts_jobs.Job:
 
 
 def job_spec(row: Reservation, caller: Principal) -> JobSpec:
-    """What was asked for, to its owner; to administrators without what its variables say: these may be secrets."""
-    theirs = row.user_id == caller.user_id
+    """The request of a job. Only its owner sees the values of variables, which may be secrets."""
+    is_owner = row.user_id == caller.user_id
     return JobSpec(
         name=row.name,
         gpus=row.gpus,
@@ -83,7 +83,7 @@ def job_spec(row: Reservation, caller: Principal) -> JobSpec:
         workload=WorkloadSpec(
             image=row.workload.image,
             command=list(row.workload.command),
-            env={name: value if theirs else None for name, value in row.workload.env},
+            env={name: value if is_owner else None for name, value in row.workload.env},
             working_dir=row.workload.working_dir,
         ),
         priority=row.priority,
@@ -92,10 +92,10 @@ def job_spec(row: Reservation, caller: Principal) -> JobSpec:
     )
 
 
-def accepted(row: Reservation) -> bytes:
-    """A job that was just accepted, as JSON: what `job` shows of it, without the model's work on each field.
+def encode_accepted(row: Reservation) -> bytes:
+    """The JSON of a job that was just accepted, as `job` shows it, without the model's work on each field.
 
-    For the call whose time counts in microseconds; every field of `contracts.Job` is here or a test fails.
+    For the call whose time counts in microseconds. A test checks that no field of `contracts.Job` is missing.
     """
     shown = {
         "id": row.id,
@@ -136,12 +136,10 @@ def _iso_duration(value: timedelta) -> str:
 
 
 def reason(value: Reason) -> contracts_jobs.ReasonOut:
-    """A reason."""
     return contracts_jobs.ReasonOut(code=value.code, detail=value.detail)
 
 
 def queue_entry(view: JobView) -> contracts_jobs.QueueEntry:
-    """One who waits."""
     row = view.reservation
     return contracts_jobs.QueueEntry(
         id=row.id,
@@ -162,7 +160,7 @@ def queue_entry(view: JobView) -> contracts_jobs.QueueEntry:
 
 
 def gpu(view: GpuView, sight: Sight) -> contracts_nodes.GpuOut:
-    """A card; who holds it to those who may see that."""
+    """A GPU, with its holder if the caller may see that."""
     holder = None
     if view.holder_id is not None:
         yours = view.holder_user_id == sight.caller.user_id
@@ -183,7 +181,6 @@ def gpu(view: GpuView, sight: Sight) -> contracts_nodes.GpuOut:
 
 
 def node(view: NodeView) -> contracts_nodes.NodeOut:
-    """A node."""
     return contracts_nodes.NodeOut(
         name=view.name,
         ready=view.ready,
@@ -207,7 +204,6 @@ def node(view: NodeView) -> contracts_nodes.NodeOut:
 
 
 def unknown_pod(pod: UnknownPod) -> UnknownPodOut:
-    """A pod that nobody accounts for."""
     return UnknownPodOut(
         name=pod.name,
         node=pod.node,
@@ -220,7 +216,6 @@ def unknown_pod(pod: UnknownPod) -> UnknownPodOut:
 
 
 def event(record: EventRecord, sight: Sight) -> contracts_jobs.JobEvent:
-    """An event of a job's life."""
     return contracts_jobs.JobEvent(
         id=record.id,
         at=record.at,
@@ -229,12 +224,12 @@ def event(record: EventRecord, sight: Sight) -> contracts_jobs.JobEvent:
         before=record.before,
         after=record.after,
         reason=None if record.reason is None else reason(record.reason),
-        data=_told(record.data, sight),
+        data=_visible_data(record.data, sight),
     )
 
 
-def recorded(record: RecordedEvent, sight: Sight) -> EventOut:
-    """A line of the record."""
+def audit_event(record: RecordedEvent, sight: Sight) -> EventOut:
+    """An event of the audit log."""
     return EventOut(
         id=record.id,
         at=record.at,
@@ -245,12 +240,12 @@ def recorded(record: RecordedEvent, sight: Sight) -> EventOut:
         after=record.after,
         reason_code=record.reason_code,
         reason=record.reason,
-        data=_told(record.data, sight),
+        data=_visible_data(record.data, sight),
     )
 
 
-def _told(data: dict[str, Any], sight: Sight) -> dict[str, Any]:
-    """What an event says; whose pods were in the way, by their ids, to those who see everybody."""
+def _visible_data(data: dict[str, Any], sight: Sight) -> dict[str, Any]:
+    """The data of an event; the ids of late jobs only if the caller sees all users."""
     if isinstance(data.get("late"), list) and not sight.sees(None):
         return {**data, "late": [None for _ in data["late"]]}
     return data
@@ -283,14 +278,12 @@ def _budget(budget: Budget) -> TokenBudgetOut:
 
 
 def user(record: UserRecord) -> contracts_users.UserOut:
-    """A user."""
     return contracts_users.UserOut(
         name=record.name, role=record.role, created_at=record.created_at, disabled_at=record.disabled_at
     )
 
 
 def dead_letter(letter: DeadLetter) -> contracts_dead_letters.DeadLetterOut:
-    """A message that could not be handled."""
     return contracts_dead_letters.DeadLetterOut(
         id=letter.id,
         queue=letter.queue,

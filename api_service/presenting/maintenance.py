@@ -1,4 +1,4 @@
-"""Maintenance windows as the wire shows them: everybody sees when and where, and of those affected only themselves."""
+"""Maintenance windows as bodies of REST: all users see times and GPUs, and only themselves among the affected."""
 
 from reservation_core.contracts.maintenance import AffectedOut, GpuPlace, MaintenanceOut
 from reservation_core.domain.bookings.maintenance import Window
@@ -6,7 +6,7 @@ from reservation_core.ports.people.identities import Principal
 
 
 def window(found: Window, caller: Principal, *, planned_only: bool = False) -> MaintenanceOut:
-    """A window; `planned_only`: it is what a dry run would have made."""
+    """A window; `planned_only`: from a dry run."""
     return MaintenanceOut(
         id=None if planned_only else found.id,
         status=None if planned_only else found.status,

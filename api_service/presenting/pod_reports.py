@@ -1,4 +1,4 @@
-"""Pods of others that use bookings, as the wire has them."""
+"""Reports of pods that use bookings, and the answers, as bodies of REST."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,6 @@ from reservation_core.domain.pods.pod_reports import Judged, PodReport
 
 
 def report(pod: PodSeen) -> PodReport:
-    """A pod as it is judged."""
     return PodReport(
         user=pod.user,
         namespace=pod.namespace,
@@ -23,7 +22,6 @@ def report(pod: PodSeen) -> PodReport:
 
 
 def admissions(judged: Sequence[Judged]) -> AdmissionsOut:
-    """What the reports have come to."""
     return AdmissionsOut(
         items=[
             AdmissionOut(

@@ -1,4 +1,4 @@
-"""The policy, projects and usage as the wire shows them."""
+"""The policy, projects and usage as bodies of REST."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ _LENGTHS = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"
 
 
 def rule(stored: StoredRule) -> RuleOut:
-    """One scope's rules."""
+    """The rules of one scope."""
     scope = stored.rule.scope
     return RuleOut(
         scope=str(scope),
@@ -54,7 +54,6 @@ def rule(stored: StoredRule) -> RuleOut:
 
 
 def project(found: Project) -> ProjectOut:
-    """A project and its members."""
     return ProjectOut(name=found.name, title=found.title, created_at=found.created_at, members=list(found.members))
 
 
@@ -71,30 +70,23 @@ def explanation(found: Explained, kind: ReservationKind) -> Explanation:
         ],
         possible_from=found.possible_from,
         limits=[
-            LimitOut(
-                rule=affected_use.name.value,
-                value=_value(affected_use.limit.value),
-                used=affected_use.used,
-                scope=str(affected_use.limit.scope),
-            )
-            for affected_use in found.uses
+            LimitOut(rule=use.name.value, value=_value(use.limit.value), used=use.used, scope=str(use.limit.scope))
+            for use in found.uses
         ],
         exceptions=_exceptions(found.limits) if kind is ReservationKind.BOOKING else [],
     )
 
 
 def usage_line(line: UsageLine) -> UsageLineOut:
-    """One line of a report."""
     return _line(line.key, line.time)
 
 
 def usage_total(report: UsageReport) -> UsageLineOut:
-    """The sum of all lines."""
     return _line(None, report.total)
 
 
 def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
-    """A report as CSV (RFC 4180), with one line a key and the names of the columns first."""
+    """A report as CSV (RFC 4180): a header, then a line for each key."""
     text = io.StringIO()
     table = csv.writer(text)
     names = ("held", "used", "idle", "wasted")
@@ -102,13 +94,12 @@ def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
     for line in lines:
         times = [getattr(line.time, name) for name in names]
         table.writerow(
-            [_safe(line.key or ""), *(f"{time:f}" for time in times), *(f"{_hours(time):f}" for time in times)]
+            [_plain(line.key or ""), *(f"{time:f}" for time in times), *(f"{_hours(time):f}" for time in times)]
         )
     return text.getvalue()
 
 
 def usage_steps(key: str | None, times: Sequence[GpuTime]) -> UsageSeriesLineOut:
-    """One line of a series."""
     return UsageSeriesLineOut(
         key=key,
         held_gpu_hours=[_hours(time.held) for time in times],
@@ -118,7 +109,6 @@ def usage_steps(key: str | None, times: Sequence[GpuTime]) -> UsageSeriesLineOut
 
 
 def schedulability(verdict: UserVerdict) -> Schedulability:
-    """Whether somebody may use GPUs now."""
     return Schedulability(
         schedulable=verdict.schedulable,
         until=verdict.until,
@@ -131,7 +121,7 @@ def schedulability(verdict: UserVerdict) -> Schedulability:
 
 
 def seed_schedulability(verdict: UserVerdict) -> SeedSchedulability:
-    """The same in the shape that older clients know."""
+    """The verdict in the shape for older clients."""
     return SeedSchedulability(schedulable=verdict.schedulable, until=verdict.until, gpu=verdict.gpu_type)
 
 
@@ -153,8 +143,8 @@ def _hours(seconds: Decimal) -> float:
     return round(float(seconds / _HOUR), 6)
 
 
-def _safe(text: str) -> str:
-    """What a spreadsheet would take for a formula is not one."""
+def _plain(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
@@ -177,17 +167,20 @@ def _exceptions(limits: Limits) -> list[RelaxationIn]:
 
 
 def preview(found: PolicyPreview) -> PolicyVerdict:
-    """Rules as they would be, and whom they would affect."""
-    each = [one.reservation for one in found.affected]
+    """The changed rules, and the users, projects and reservations that they would affect."""
+    reservations = [affected.reservation for affected in found.affected]
+    jobs = [reservation for reservation in reservations if reservation.kind is ReservationKind.JOB]
+    bookings = [reservation for reservation in reservations if reservation.kind is ReservationKind.BOOKING]
+    codes = Counter(breach.code for affected in found.affected for breach in affected.broken)
     return PolicyVerdict(
         scope=str(found.stored.rule.scope),
         rules=RulesIn.of(found.stored.rule.rules),
-        users=_named(one.user for one in each),
-        projects=_named(one.project for one in each if one.project is not None),
-        running=_named(one.id for one in each if one.kind is ReservationKind.JOB and one.start is not None),
-        waiting=_named(one.id for one in each if one.kind is ReservationKind.JOB and one.start is None),
-        bookings=_named(one.id for one in each if one.kind is ReservationKind.BOOKING),
-        broken_rules=dict(sorted(Counter(rule.code for one in found.affected for rule in one.broken).items())),
+        users=_named(reservation.user for reservation in reservations),
+        projects=_named(reservation.project for reservation in reservations if reservation.project is not None),
+        running=_named(job.id for job in jobs if job.start is not None),
+        waiting=_named(job.id for job in jobs if job.start is None),
+        bookings=_named(booking.id for booking in bookings),
+        broken_rules=dict(sorted(codes.items())),
     )
 
 

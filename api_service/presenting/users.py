@@ -1,4 +1,4 @@
-"""Disabled users, as the wire shows them."""
+"""Disabled users as bodies of REST."""
 
 from api_service.presenting import jobs_and_nodes
 from reservation_core.contracts.users import BelongingOut, UserDisabled
@@ -8,7 +8,7 @@ from reservation_core.usecases.people.disable_user import StillHeld
 
 
 def disabled(record: UserRecord, cancelled: int, left: StillHeld) -> UserDisabled:
-    """A user who is disabled, and what they still have."""
+    """A disabled user, with the jobs and bookings that are left."""
     return UserDisabled(
         **jobs_and_nodes.user(record).model_dump(),
         cancelled=cancelled,

@@ -1,7 +1,7 @@
 """Reading request bodies: bounded while they arrive, then strictly parsed.
 
-JSON as RFC 8259 means it: UTF-8, no NaN or Infinity, no name twice in one object. What Python or pydantic would let
-pass in silence (the last of two equal names wins, say) could mean one thing to a proxy and another here.
+JSON as in RFC 8259: UTF-8, no NaN or Infinity, no name twice in one object. Python and pydantic accept these silently
+(the last of two equal names wins), so a proxy could read a body in another way than this server.
 """
 
 import json
@@ -21,9 +21,9 @@ class _TwiceError(ValueError):
 
 
 async def read(request: Request, model: type[M], *, limit: int) -> M:
-    """The body as a model.
+    """Read the body as a model.
 
-    Raises ProblemError: 413 too large, 415 not JSON, 400 malformed, 422 not what the model allows.
+    Raises ProblemError: 413 too large, 415 not JSON, 400 malformed, 422 invalid for the model.
     """
     content_type = headers.first(request.scope, b"content-type") or ""
     if content_type != "application/json" and content_type.split(";", 1)[0].strip().lower() != "application/json":
@@ -33,14 +33,14 @@ async def read(request: Request, model: type[M], *, limit: int) -> M:
 
 
 async def read_optional(request: Request, model: type[M], *, limit: int) -> M:
-    """Like `read`, but no body at all means the model's defaults."""
+    """Read the body as a model; no body at all means the model's defaults. Raises like `read`."""
     if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
         return model()
     return await read(request, model, limit=limit)
 
 
 def parse(raw: bytes, model: type[M]) -> M:
-    """Raises ProblemError: 400 malformed, 422 not what the model allows."""
+    """Read JSON as a model. Raises ProblemError: 400 malformed, 422 invalid for the model."""
     try:
         value = _STRICT_JSON.decode(raw.decode("utf-8"))
         if b"\\u" in raw:
@@ -51,7 +51,7 @@ def parse(raw: bytes, model: type[M]) -> M:
     except UnicodeError as error:
         raise ProblemError(400, "malformed_json", "The body holds what UTF-8 can't say. Encode it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
-        # The parser's own words would quote what was sent.
+        # The parser's message would quote the body.
         raise ProblemError(400, "malformed_json", "The body is not well-formed JSON (RFC 8259). Correct it.") from error
     try:
         return model.model_validate(value)
@@ -60,7 +60,7 @@ def parse(raw: bytes, model: type[M]) -> M:
 
 
 async def read_bounded(request: Request, limit: int) -> bytes:
-    """The body as it is. Raises ProblemError: 413 too large, 415 compressed, 400 not complete."""
+    """Read the raw body. Raises ProblemError: 413 too large, 415 compressed, 400 incomplete."""
     if (headers.first(request.scope, b"content-encoding") or "identity").lower() != "identity":
         raise ProblemError(415, "unsupported_media_type", "Compressed bodies are not taken. Send plain JSON.")
     announced = headers.first(request.scope, b"content-length")

@@ -1,4 +1,4 @@
-"""Request headers straight from the connection's list: a fraction of what the framework's mapping costs."""
+"""Request headers from the connection's list, at a fraction of the cost of the framework's mapping."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ def values(scope: Mapping[str, Any], name: bytes) -> list[str]:
 
 
 def takes_gzip(scope: Mapping[str, Any]) -> bool:
-    """Whether an answer may be compressed (RFC 9110, 12.5.3): `gzip` is named, and not with a weight of nothing."""
+    """Whether an answer may be compressed (RFC 9110, 12.5.3): `gzip` is named, and its weight is not zero."""
     for word in ",".join(values(scope, b"accept-encoding")).split(","):
         coding, _, weight = word.partition(";")
         if coding.strip().lower() == "gzip":

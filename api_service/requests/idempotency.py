@@ -1,7 +1,6 @@
 """Repeated POSTs: the same Idempotency-Key with the same request gets the same answer, and nothing is done twice.
 
-Only answers of acts that were committed are kept (a day): a request that was refused changed nothing and is judged
-anew.
+Only the answers of committed requests are kept (a day): a refused request changed nothing and is judged again.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ _KEY = re.compile(r"[ -~]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, and what is kept of it for a repetition (`kept` None: the same)."""
+    """An answer. `kept` is the stored body for repeated requests; None: `body`."""
 
     status: int
     body: bytes
@@ -34,7 +33,6 @@ class Answer:
     location: str | None = None
 
     def response(self) -> Response:
-        """As it goes out."""
         named = {"ETag": self.etag, "Location": self.location}
         headers = {name: value for name, value in named.items() if value is not None}
         return Response(self.body, status_code=self.status, media_type="application/json", headers=headers)
@@ -52,7 +50,7 @@ def key_of(request: Request) -> str | None:
 
 
 def request_hash(route: str, canonical: bytes) -> bytes:
-    """What makes two requests the same: where they go and what they say (not how it is spaced)."""
+    """Identify a request by its route and its content, whatever its white space."""
     return hashlib.sha256(route.encode() + b"\x00" + canonical).digest()
 
 
@@ -62,7 +60,7 @@ def conflict() -> IdempotencyConflictError:
 
 
 def replay(status: int, body: bytes) -> Response:
-    """The answer given the first time."""
+    """The first answer, marked as repeated."""
     return Response(body, status_code=status, media_type="application/json", headers={REPLAYED: "true"})
 
 
@@ -73,9 +71,9 @@ async def once(
     uow_factory: UnitOfWorkFactory,
     act: Callable[[UnitOfWork], Awaitable[Answer]],
 ) -> Response:
-    """Do `act` in one transaction, or give the answer that its Idempotency-Key already has.
+    """Do `act` in one transaction, or return the answer that its Idempotency-Key already has.
 
-    `canonical` is what the request says beyond its address. Raises IdempotencyConflictError, and whatever `act` raises.
+    `canonical` is the request's content beyond its path. Raises IdempotencyConflictError, and whatever `act` raises.
     """
     return await repeat_lost(lambda: _once(request, caller, canonical, uow_factory, act))
 
@@ -93,11 +91,11 @@ async def _once(
             answer = await act(uow)
         return answer.response()
     now = request.app.state.services.runtime.clock.now()
-    wanted = request_hash(f"{request.method} {request.scope['path']}", canonical)
+    hashed = request_hash(f"{request.method} {request.scope['path']}", canonical)
     async with uow_factory() as uow:
-        stored = await uow.idempotency.claim(caller.user_id, key, wanted, now)
+        stored = await uow.idempotency.claim(caller.user_id, key, hashed, now)
         if stored is not None:
-            if stored.request_hash != wanted:
+            if stored.request_hash != hashed:
                 raise conflict()
             return replay(stored.status, stored.body)
         answer = await act(uow)

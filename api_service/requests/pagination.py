@@ -1,4 +1,4 @@
-"""Cursors: where a list goes on, as an opaque word.
+"""Cursors: the place where a list continues, as an opaque word.
 
 A cursor names a place in an order (a key), not a page number, so entries that come and go meanwhile neither hide nor
 repeat others. It is base64url of a small JSON list that begins with the list's name: a cursor of one list is refused
@@ -26,7 +26,7 @@ Key = tuple[int | str, ...]
 
 
 class PageQuery(BaseModel):
-    """What every list takes."""
+    """The parameters of every list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,12 +37,12 @@ class PageQuery(BaseModel):
 
 
 def encode(name: str, key: Key) -> str:
-    """The cursor that goes on after `key` in the list called `name`."""
+    """The cursor that continues after `key` in the list called `name`."""
     return base64.urlsafe_b64encode(json.dumps([name, *key], separators=(",", ":")).encode()).rstrip(b"=").decode()
 
 
 def decode(name: str, cursor: str | None, kinds: Sequence[type[int] | type[str]]) -> Key | None:
-    """The key in a cursor, of exactly these kinds; None for no cursor.
+    """The key in a cursor, with parts of exactly these kinds; None for no cursor.
 
     Raises ProblemError (400) for anything that `encode` did not make for this list.
     """

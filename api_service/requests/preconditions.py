@@ -22,10 +22,7 @@ def version_tag(version: int) -> str:
 
 
 def is_known(request: Request, tag: str) -> bool:
-    """Whether the caller has the answer that this tag stands for already (If-None-Match): it needs no other.
-
-    Tags are compared weakly (RFC 9110): what is said before them says how equal answers of one tag are.
-    """
+    """Whether the caller already has the answer of this tag (If-None-Match). Tags are compared weakly (RFC 9110)."""
     given = ", ".join(request.headers.getlist("if-none-match"))
     return given.strip() == "*" or tag.removeprefix("W/") in _TAGS.findall(given)
 

@@ -1,4 +1,4 @@
-"""Messages that could not be handled: for administrators to look at and to send again."""
+"""Dead letters: administrators list them and send them again."""
 
 from typing import Annotated, assert_never
 
@@ -28,7 +28,7 @@ class DeadLettersQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    queue: Annotated[QueueName, Field(description="The queue they could not be handled from.")]
+    queue: Annotated[QueueName, Field(description="The queue that they came from.")]
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many at most.")] = DEFAULT_LIMIT
 
 

@@ -1,4 +1,4 @@
-"""What needs no credential: health, metrics, and the description of the rest."""
+"""Calls that need no credential: health, metrics, and the description of the API."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ async def healthz() -> Response:
 async def readyz(services: Served) -> Response:
     """200 when the database answers; 503 when it does not, or the server is stopping.
 
-    Each loop that fails is named, with since when and why; that alone makes nothing unready.
+    Failing loops are named, with their error and its start; they alone don't make the server unready.
     """
     failing = [str(loop) for loop in services.runtime.loops.failing()]
     if services.wakeups.stopping.is_set():
@@ -53,19 +53,18 @@ async def metrics(services: Served) -> Response:
 
 
 async def exposition(services: Services) -> Response:
-    """The same, wherever it is asked for."""
+    """The metrics as a response, for whichever port."""
     return Response(await services.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @router.get("/openapi.json", include_in_schema=False)
 async def openapi_json(request: Request) -> Response:
-    """The OpenAPI document."""
     return JSONResponse(openapi(request.app))
 
 
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
-    """The same for people."""
+    """The OpenAPI document as a page."""
     return HTMLResponse(render(openapi(request.app)), headers={"Content-Security-Policy": POLICY})
 
 

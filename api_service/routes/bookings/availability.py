@@ -24,7 +24,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 def _written_seconds(value: object) -> object:
-    """In an address everything is text."""
+    """Read seconds written as text, as every query parameter is."""
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) <= 9 else value
 
 
@@ -61,7 +61,7 @@ class SlotsQuery(PageQuery):
 
 
 class AvailabilityQuery(BaseModel):
-    """Which time, in which steps."""
+    """The period, and the length of its steps."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -81,7 +81,7 @@ class AvailabilityQuery(BaseModel):
 async def list_slots(services: Served, query: Annotated[SlotsQuery, Query()]) -> Response:
     """Every time at which the request fits into the calendar, as ranges of starts, the earliest first.
 
-    What the policy would have is not asked here: POST /v1/policy/explain does.
+    The policy is not checked; POST /v1/policy/explain checks it.
     """
     after = decode(_LIST, query.cursor, (int, str))
     wanted = Wanted(query.gpus, query.nodes, query.gpu_type, query.node)

@@ -1,4 +1,4 @@
-"""Bookings: a slot of GPUs, at once or with every reason why not; listed, moved and cancelled."""
+"""Bookings: make, list, change and cancel them."""
 
 from datetime import datetime
 from typing import Annotated
@@ -8,7 +8,7 @@ from pydantic import Field
 from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from api_service.access.sight import Sight, sees, sight_of
+from api_service.access.sight import Sight, may_see_owner, sight_of
 from api_service.access.token_reach import require_scopes
 from api_service.documents import answers, changes, problems, reads
 from api_service.presenting import bookings
@@ -53,7 +53,7 @@ BookingId = Annotated[
     str, Path(pattern="^bkg-[0-9a-z]{1,32}$", description="A booking's id.", examples=["bkg-7f3k9q2m"])
 ]
 DryRun = Annotated[
-    bool, Query(description="Only say what would be: the same verdict as in earnest, and nothing is done or kept.")
+    bool, Query(description="Only return the verdict that the request would get; nothing is changed or stored.")
 ]
 
 
@@ -77,18 +77,18 @@ class BookingsQuery(PageQuery):
     status_code=201,
     response_model=BookingOut | BookingSeries,
     summary="Book a slot",
-    responses=answers(201, "Booked: these cards are yours for that time. A series answers with its dates.", etag=True)
+    responses=answers(201, "Booked: these GPUs are yours for that time. A series answers with its dates.", etag=True)
     | {
-        200: {"model": BookingVerdict | SeriesVerdict, "description": "With `dry_run`: what it would be."},
+        200: {"model": BookingVerdict | SeriesVerdict, "description": "With `dry_run`: the booking as it would be."},
         202: {"model": BookingOut, "description": "On the waitlist (`wait`): nothing is free."},
     }
     | problems(400, 409, 413, 415),
     openapi_extra=reads(BookingCreate),
 )
 async def create_booking(request: Request, services: Served, caller: Caller, dry_run: DryRun = False) -> Response:
-    """Concrete GPUs for a time slot, or a 409 with every rule that is broken and the nearest slots that would do."""
+    """Book GPUs for a slot, or get a 409 with every broken rule and the nearest free slots."""
     body = await bodies.read(request, BookingCreate, limit=services.settings.max_body_bytes)
-    if body.workload is not None:  # it is a job that is submitted later
+    if body.workload is not None:  # a job is submitted for it later
         require_scopes(caller, frozenset({TokenScope.SUBMIT}))
     ids = services.runtime.ids
 
@@ -111,8 +111,8 @@ async def create_booking(request: Request, services: Served, caller: Caller, dry
 
 @router.get("", response_model=Page[BookingOut], summary="List bookings", responses=problems(400))
 async def list_bookings(services: Served, caller: Caller, query: Annotated[BookingsQuery, Query()]) -> Response:
-    """The calendar by start: your own bookings, and of others' those that take cards, without their private parts
-    and, where you may not see that, without whose they are."""
+    """The calendar by start: your own bookings, and other users' bookings that hold GPUs, without their private fields
+    and, where you may not see it, without their owner."""
     after = _place(query.cursor)
 
     async def read(uow: UnitOfWork) -> tuple[list[Booking], Sight]:
@@ -156,14 +156,14 @@ async def get_booking(services: Served, caller: Caller, booking_id: BookingId) -
     "/{booking_id}",
     response_model=BookingOut | BookingVerdict,
     summary="Change a booking",
-    responses=answers(200, "The booking as it is from now on; with `dry_run` as it would be.", etag=True)
+    responses=answers(200, "The booking after the change; with `dry_run`, as it would be.", etag=True)
     | problems(400, 404, 409, 412, 413, 415),
     openapi_extra=changes(BookingChange),
 )
 async def patch_booking(
     request: Request, services: Served, caller: Caller, booking_id: BookingId, dry_run: DryRun = False
 ) -> Response:
-    """Extend, shorten, move or rename it. When the new slot is not to be had, the old one stays as it is."""
+    """Extend, shorten, move or rename a booking. If the new slot is not available, the booking stays as it is."""
     expected = expected_version(request)
     body = await bodies.read(request, BookingChange, limit=services.settings.max_body_bytes)
 
@@ -181,11 +181,11 @@ async def patch_booking(
     except NotBookableError as error:
         if error.nameless is None:
             raise
-        if await sees(services.runtime.uow, caller, services.settings.holders, error.owner_id):
+        if await may_see_owner(services.runtime.uow, caller, services.settings.holders, error.owner_id):
             raise
         raise error.nameless from error
     response = _answer(changed, caller, 200).response()
-    response.background = BackgroundTask(services.look_at_waitlist)
+    response.background = BackgroundTask(services.serve_waitlist)
     return response
 
 
@@ -193,7 +193,7 @@ async def patch_booking(
     "/{booking_id}",
     response_model=BookingOut | BookingSeries,
     summary="Cancel a booking",
-    responses=answers(200, "The booking, cancelled; with `series` all that were.", etag=True)
+    responses=answers(200, "The cancelled booking; with `series`, all cancelled bookings.", etag=True)
     | problems(400, 404, 409, 412),
     openapi_extra=changes(None),
 )
@@ -203,10 +203,10 @@ async def delete_booking(
     caller: Caller,
     booking_id: BookingId,
     series: Annotated[
-        Reach, Query(description="Of a series: this date, this and those after it, or all that are not over.")
+        Reach, Query(description="Of a series: this date, this and all later ones, or all that are not over.")
     ] = "this",
 ) -> Response:
-    """Give back what is left of it at once. Jobs in it end: those that wait now, those that run after their grace."""
+    """Release the rest of the booking at once. Its waiting jobs end now, its running jobs after their grace period."""
     expected = expected_version(request)
 
     async def act() -> list[Booking]:
@@ -215,7 +215,7 @@ async def delete_booking(
 
     cancelled = await repeat_lost(act)
     asked = next(booking for booking in cancelled if booking.id == booking_id)
-    freed = BackgroundTask(services.look_at_waitlist)
+    freed = BackgroundTask(services.serve_waitlist)
     if series == "this" or asked.series_id is None:
         response = _answer(asked, caller, 200).response()
         response.background = freed

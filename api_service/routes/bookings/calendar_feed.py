@@ -1,11 +1,11 @@
-"""One's bookings for calendar programs: a private address that only reads."""
+"""A user's bookings for calendar programs: a private address that only reads."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from api_service.access.access_log import told_by
+from api_service.access.access_log import name_user
 from api_service.documents import answers, problems, reads, stream
 from api_service.gate import FEED
 from api_service.presenting import calendar_file
@@ -40,8 +40,8 @@ _EXAMPLE = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nEND:VCALENDAR\r\n"
 async def create_feed(request: Request, services: Served, caller: Caller) -> Response:
     """A private address of your bookings for calendar programs; the one before stops working.
 
-    It ends with the token that it is made with (in the browser: the one that you signed in with), at `expires_at` or
-    when that is revoked, and when all of your tokens are revoked. A repeated request gets `path: null`.
+    The address ends with the token that made it (in the browser: the one that you signed in with), at `expires_at` or
+    by its revocation, and when all of your tokens are revoked. A repeated request gets `path: null`.
     """
 
     async def act(uow: UnitOfWork) -> Answer:
@@ -73,7 +73,7 @@ async def delete_feed(services: Served, caller: Caller) -> Response:
     responses={
         **problems(429),
         **stream("text/calendar", f"Your bookings, from 90 days ago on; of more than {MOST} the latest.", _EXAMPLE),
-        304: {"description": "It is as the ETag in If-None-Match says."},
+        304: {"description": "Unchanged since the ETag in If-None-Match."},
     },
     openapi_extra={"parameters": [_IF_NONE_MATCH]},
 )
@@ -84,11 +84,11 @@ async def get_feed(
         str | None, Query(max_length=512, description="The secret in the address that POST /v1/bookings/feed gave.")
     ] = None,
 ) -> Response:
-    """For calendar programs: they send nothing but this address. It reads, and changes nothing."""
+    """For calendar programs, which send nothing but this address. It only reads."""
     found = await _read(request, services, token or "")
-    told_by(request.scope, found.user, found.made_with)
+    name_user(request.scope, found.user, found.made_with)
     tag = calendar_file.tag_of(found.user, found.bookings)
-    # It may be kept by who asked, and is asked for again each time.
+    # The client may keep the file, and must check its tag each time.
     headers = {"Cache-Control": "private, no-cache", "ETag": tag}
     if is_known(request, tag):
         return Response(status_code=304, headers=headers)
@@ -97,7 +97,7 @@ async def get_feed(
 
 
 async def _read(request: Request, services: Services, secret: str) -> Feed:
-    """The bookings behind an address. Raises ProblemError: 401 where it does not work, 429 for too many of these."""
+    """Read the bookings of an address. Raises ProblemError: 401 for a wrong address, 429 for too many of these."""
     async with services.token_pace.checking(request.scope):
         found = None
         if secret.isascii():

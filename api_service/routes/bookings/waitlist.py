@@ -1,4 +1,4 @@
-"""Answering what the waitlist offers."""
+"""Accept or decline an offer of the waitlist."""
 
 from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
@@ -22,12 +22,12 @@ router = APIRouter(prefix="/v1/bookings", tags=["bookings"])
     "/{booking_id}/accept",
     response_model=BookingOut,
     summary="Accept an offer",
-    responses=answers(200, "The booking: the GPUs that were kept for it are its own.", etag=True)
+    responses=answers(200, "The booking, which now has the GPUs that were kept for it.", etag=True)
     | problems(400, 404, 409, 412),
     openapi_extra=reads(None, if_match=True),
 )
 async def accept_offer(request: Request, services: Served, caller: Caller, booking_id: BookingId) -> Response:
-    """Take the GPUs that came free for a booking on the waitlist. They are kept until its `offer_until`."""
+    """Take the GPUs offered to a booking on the waitlist. They are kept for it until its `offer_until`."""
     expected = expected_version(request)
 
     async def act(uow: UnitOfWork) -> Answer:
@@ -42,12 +42,12 @@ async def accept_offer(request: Request, services: Served, caller: Caller, booki
     "/{booking_id}/decline",
     response_model=BookingOut,
     summary="Decline an offer",
-    responses=answers(200, "The booking, cancelled: the next on the waitlist has the GPUs.", etag=True)
+    responses=answers(200, "The cancelled booking; the GPUs go to the next one on the waitlist.", etag=True)
     | problems(400, 404, 409, 412),
     openapi_extra=reads(None, if_match=True),
 )
 async def decline_offer(request: Request, services: Served, caller: Caller, booking_id: BookingId) -> Response:
-    """Don't take what is offered. The request is over; book another time if you like."""
+    """Decline the offered GPUs, which ends the request. Book another time if you like."""
     expected = expected_version(request)
 
     async def act(uow: UnitOfWork) -> Answer:
@@ -56,5 +56,5 @@ async def decline_offer(request: Request, services: Served, caller: Caller, book
         return Answer(200, body, etag=version_tag(found.version))
 
     response = await once(request, caller, b"", services.runtime.uow, act)
-    response.background = BackgroundTask(services.look_at_waitlist)
+    response.background = BackgroundTask(services.serve_waitlist)
     return response

@@ -1,4 +1,4 @@
-"""The chain of the audit log: to export it, to check it, and to note where it stands."""
+"""The chain of the audit log: export it, check it, and note its head."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ _LIST = "chain"
 
 
 class ChainQuery(PageQuery):
-    """Which links."""
+    """The links to list."""
 
     from_: Annotated[Instant | None, Field(alias="from", description="Only what was chained from this time on.")] = None
     to: Annotated[Instant | None, Field(description="Only what was chained before this time.")] = None
@@ -37,8 +37,8 @@ class ChainQuery(PageQuery):
     "", response_model=Page[ChainLineOut], summary="Read the chain of the audit log", responses=problems(400, 403, 409)
 )
 async def list_links(services: Served, caller: Caller, query: Annotated[ChainQuery, Query()]) -> Response:
-    """Every event in the order in which it was chained, oldest first, with its digests (administrators). Events are
-    chained some seconds after they are recorded. 409 `chain_trimmed`: retention has removed where this page begins."""
+    """Administrators only: every event in the order of the chain, oldest first, with its digests. Events are chained
+    some seconds after they are recorded. 409 `chain_trimmed`: retention has removed the first links of this page."""
     require_chain_reader(caller)
     if query.from_ is not None and query.to is not None and query.to <= query.from_:
         raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
@@ -59,8 +59,8 @@ async def list_links(services: Served, caller: Caller, query: Annotated[ChainQue
 
 @router.get("/head", response_model=ChainHeadOut, summary="Where the chain stands", responses=problems(403))
 async def head(services: Served, caller: Caller) -> ChainHeadOut:
-    """The newest digest of the audit log's chain (administrators). Note its position and digest elsewhere: whoever may
-    write to the database could make the whole chain anew, and what was noted would not be in it."""
+    """Administrators only: the newest digest of the audit log's chain. Note its position and digest elsewhere: anyone
+    with write access to the database could rebuild the whole chain, but the noted digest would not be in it."""
     require_chain_reader(caller)
     async with services.runtime.uow() as uow:
         standing = await chain_standing(uow)

@@ -1,4 +1,4 @@
-"""The record: who did what to what, when and why."""
+"""The audit log: who did what to what, when and why."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ _LATEST = 253_402_300_799_000_000
 
 
 class EventsQuery(PageQuery):
-    """Which lines."""
+    """Which events to list."""
 
     kind: Annotated[
         list[KindText] | None, Field(max_length=16, description="Only these kinds; may be given several times.")
@@ -41,10 +41,10 @@ class EventsQuery(PageQuery):
     to: Annotated[Instant | None, Field(description="Only before this time.")] = None
 
 
-@router.get("", response_model=Page[EventOut], summary="Read the record", responses=problems(400, 403, 404))
+@router.get("", response_model=Page[EventOut], summary="Read the audit log", responses=problems(400, 403, 404))
 async def list_events(services: Served, caller: Caller, query: Annotated[EventsQuery, Query()]) -> Response:
-    """Every change of state or policy, newest first. Administrators see all of it; others must name a `subject` of
-    theirs. A page may be short, or empty, and have a `next_cursor`: only so much is looked through at once."""
+    """Every change of state or policy, newest first. Administrators see all events; others must name a `subject` of
+    their own. A page may be short, or empty, and have a `next_cursor`: one request searches a bounded part."""
     if query.from_ is not None and query.to is not None and query.to <= query.from_:
         raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
     which = EventFilter(
@@ -58,10 +58,10 @@ async def list_events(services: Served, caller: Caller, query: Annotated[EventsQ
     async with services.runtime.uow() as uow:
         found = await read_record(uow, caller, which, before=before, limit=query.limit)
         sight = await sight_of(uow, caller, services.settings.holders)
-    on = found.goes_on_before
+    next_place = found.goes_on_before
     page = Page[EventOut](
-        items=[jobs_and_nodes.recorded(event, sight) for event in found.events],
-        next_cursor=None if on is None else encode(_LIST, (to_micros(on[0]), on[1])),
+        items=[jobs_and_nodes.audit_event(event, sight) for event in found.events],
+        next_cursor=None if next_place is None else encode(_LIST, (to_micros(next_place[0]), next_place[1])),
     )
     return Response(page.model_dump_json(), media_type="application/json")
 

@@ -31,7 +31,7 @@ _LAST_EVENT_ID = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
-    "description": "Go on after this event.",
+    "description": "Continue after this event.",
     "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
 _log = structlog.get_logger(__name__)
@@ -46,9 +46,9 @@ _log = structlog.get_logger(__name__)
     openapi_extra={"parameters": [_LAST_EVENT_ID]},
 )
 async def follow_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
-    """Every event of the job so far, then each as it happens; a comment every 15 s says that the stream lives.
+    """Every event of the job so far, then new events as they happen; a comment every 15 s keeps the stream alive.
 
-    The stream ends after the job's final event. It also ends when the server stops: go on with `Last-Event-ID`.
+    The stream ends after the job's final event. It also ends when the server stops: continue with `Last-Event-ID`.
     """
     after = _last_event_id(request)
     async with services.runtime.uow() as uow:
@@ -67,13 +67,13 @@ async def follow_job(request: Request, services: Served, caller: Caller, job_id:
 
 async def _events(services: Services, sight: Sight, job_id: str, after: int, *, ended: bool) -> AsyncGenerator[bytes]:
     loop = asyncio.get_running_loop()
-    said_at = loop.time()
+    sent_at = loop.time()
     while True:
         ticket = services.wakeups.ticket()
         records = await _read(services, job_id, after)
         for record in records:
-            yield _sent(record, sight)
-            said_at = loop.time()
+            yield _encode(record, sight)
+            sent_at = loop.time()
             after = record.id
             if record.after in _FINAL and record.before != record.after:
                 return
@@ -82,10 +82,10 @@ async def _events(services: Services, sight: Sight, job_id: str, after: int, *, 
         if ended and not records:
             return
         await services.wakeups.wait(ticket)
-        if loop.time() - said_at >= RECHECK_S:
+        if loop.time() - sent_at >= RECHECK_S:
             yield b": still here\n\n"
-            said_at = loop.time()
-            # For who resumed after an event that is yet to come: without this they would wait for ever.
+            sent_at = loop.time()
+            # A client may resume after an event that does not exist: without this it would wait for ever.
             ended = ended or await _has_ended(services, sight.caller, job_id)
 
 
@@ -94,7 +94,7 @@ async def _read(services: Services, job_id: str, after: int) -> list[EventRecord
         async with services.stream_reads, services.runtime.uow() as uow:
             return await uow.events.of_reservation(job_id, after, _PAGE)
     except DatabaseUnavailableError as error:
-        # The stream goes on where it is once the database is back.
+        # The stream continues at the same place once the database is back.
         _log.warning("events_not_read", error=str(error))
         return []
 
@@ -109,7 +109,7 @@ async def _has_ended(services: Services, caller: Principal, job_id: str) -> bool
     return view is None or view.reservation.status in FINAL_STATUSES
 
 
-def _sent(record: EventRecord, sight: Sight) -> bytes:
+def _encode(record: EventRecord, sight: Sight) -> bytes:
     # JSON has no bare line ends, so one `data:` line holds it.
     data = jobs_and_nodes.event(record, sight).model_dump_json()
     return f"id: {record.id}\nevent: {record.kind}\ndata: {data}\n\n".encode()

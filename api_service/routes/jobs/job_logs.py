@@ -1,4 +1,4 @@
-"""What a job prints."""
+"""A job's log."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ class LogQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     follow: Annotated[
-        bool, Field(description="Wait for the job to start, and go on until it has ended and all was sent.")
+        bool, Field(description="Wait for the job to start, and follow its log until the job has ended.")
     ] = False
 
 
@@ -30,13 +30,13 @@ class LogQuery(BaseModel):
     "/{job_id}/logs",
     summary="Read a job's log",
     response_class=Response,
-    responses=stream("text/plain", "What the job printed; of a gang, each line after its rank: `[0] `.", "step 1\n")
+    responses=stream("text/plain", "The job's output; a gang's lines begin with the rank: `[0] `.", "step 1\n")
     | problems(404, 429),
 )
 async def read_job_log(
     request: Request, services: Served, caller: Caller, job_id: JobId, query: Annotated[LogQuery, Query()]
 ) -> Response:
-    """Standard output and error of the job's newest attempt. A connection closed in its middle means: incomplete."""
+    """Standard output and error of the job's newest attempt. If the connection breaks off, the log is incomplete."""
     async with services.runtime.uow() as uow:
         view = await view_owned(uow, caller, job_id)
     place = services.streams.place(caller.user_id)

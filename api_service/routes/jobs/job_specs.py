@@ -1,4 +1,4 @@
-"""What a job was asked for, so that the same can be asked for again."""
+"""A job's request, so that it can be submitted again."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -16,11 +16,11 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 @router.get(
     "/{job_id}/spec",
     response_model=JobSpec,
-    summary="What a job was asked for",
-    responses=answers(200, "What `POST /v1/jobs` took.") | problems(404),
+    summary="Read a job's request",
+    responses=answers(200, "The request, as `POST /v1/jobs` takes it.") | problems(404),
 )
 async def get_job_spec(services: Served, caller: Caller, job_id: JobId) -> Response:
-    """To ask for the same again. What variables say is told to their owner alone: administrators see names."""
+    """The request of a job, to submit it again. Only the owner sees the values of its variables."""
     async with services.runtime.uow() as uow:
         view = await view_owned(uow, caller, job_id)
     shown = jobs_and_nodes.job_spec(view.reservation, caller)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from api_service.access.sight import sees
+from api_service.access.sight import may_see_owner
 from api_service.documents import answers, problems, reads
 from api_service.presenting import jobs_and_nodes
 from api_service.requests import bodies
@@ -52,7 +52,7 @@ class JobsQuery(PageQuery):
     openapi_extra=reads(JobSubmit),
 )
 async def submit_job(request: Request) -> Response:
-    """Ask for GPUs. The job waits in line, runs when it is given GPUs, and ends after `duration` at the latest."""
+    """Request GPUs. The job waits in the queue, runs when it gets GPUs, and ends after `duration` at the latest."""
     # No dependencies here: this is the one call whose time counts in microseconds.
     services = services_of(request)
     caller: Principal = request.scope["principal"]
@@ -66,7 +66,7 @@ async def submit_job(request: Request) -> Response:
         body, foreign = await _with_project(body, caller, services)
     now = runtime.clock.now()
     new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=now, policy=policy, foreign=foreign)
-    answer = jobs_and_nodes.accepted(new.reservation)
+    answer = jobs_and_nodes.encode_accepted(new.reservation)
     if key is not None:
         new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
     if caller.budget_id is None:
@@ -85,7 +85,7 @@ async def submit_job(request: Request) -> Response:
 
 @router.get("", response_model=Page[Job], summary="List jobs", responses=problems(400))
 async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery, Query()]) -> Response:
-    """Your jobs, newest first; for administrators everybody's."""
+    """Your jobs, newest first; for administrators all jobs."""
     after = decode(_LIST, query.cursor, (int,))
     which = JobFilter(
         user_id=visible_user(caller),
@@ -110,7 +110,7 @@ async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery
     responses=answers(200, "The job as it is now.", etag=True) | problems(404),
 )
 async def get_job(services: Served, caller: Caller, job_id: JobId) -> Response:
-    """One job, with its place in line, its estimated start or its GPUs."""
+    """One job, with its place in the queue, its estimated start or its GPUs."""
     async with services.runtime.uow() as uow:
         view = await view_owned(uow, caller, job_id)
     return _answer(view).response()
@@ -142,7 +142,7 @@ async def cancel_job(request: Request, services: Served, caller: Caller, job_id:
     openapi_extra=reads(JobExtend, if_match=True),
 )
 async def extend_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
-    """Let a job last longer, if its GPUs are not promised to somebody else by then."""
+    """Extend a job, unless its GPUs are promised to another user for that time."""
     expected = expected_version(request)
     body = await bodies.read(request, JobExtend, limit=services.settings.max_body_bytes)
     longest = services.settings.max_duration
@@ -156,15 +156,15 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
     except CalendarConflictError as error:
         if error.nameless is None:
             raise
-        if await sees(services.runtime.uow, caller, services.settings.holders, error.owner_id):
+        if await may_see_owner(services.runtime.uow, caller, services.settings.holders, error.owner_id):
             raise
         raise CalendarConflictError(error.nameless) from error
 
 
 async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:
-    """The request with its booking's project unless it names one, and whether the project is none for this job.
+    """The request with its booking's project unless it names one, and whether the project is wrong for this job.
 
-    The last word on that is said when the job is stored.
+    The transaction that stores the job checks this again.
     """
     if body.booking_id is not None:
         project = await project_within(services.runtime.uow, caller, body.booking_id)

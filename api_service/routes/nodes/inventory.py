@@ -1,4 +1,4 @@
-"""What there is, who has it, and who waits."""
+"""The GPUs, the nodes and the queue."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1", tags=["inventory"])
 
 @router.get("/gpus", response_model=Page[GpuOut], summary="List GPUs", responses=problems(400))
 async def list_gpus(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
-    """Every card by node and index: its state, who holds it (null where you may not see that), and when it is free."""
+    """Every GPU by node and index: its state, its holder (null where you may not see it), and when it is free."""
     key = decode("gpus", query.cursor, (str, int))
     after = None if key is None else (str(key[0]), int(key[1]))
 
@@ -54,9 +54,9 @@ async def list_nodes(services: Served, _caller: Caller, query: Annotated[PageQue
     return Response(page.model_dump_json(), media_type="application/json")
 
 
-@router.get("/queue", response_model=QueuePage, summary="Look at the line", responses=problems(400))
+@router.get("/queue", response_model=QueuePage, summary="Look at the queue", responses=problems(400))
 async def list_queue(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
-    """Which of your jobs wait (for administrators everybody's), why and until when; and how many wait in all."""
+    """Your waiting jobs (for administrators all), the reasons and the estimated starts; and how many wait in all."""
     key = decode("queue", query.cursor, (int, int))
     after = None if key is None else (int(key[0]), int(key[1]))
 

@@ -1,4 +1,4 @@
-"""Maintenance: administrators keep everybody from certain GPUs for a while."""
+"""Maintenance windows: administrators take GPUs out of use for a time."""
 
 from typing import Annotated
 
@@ -39,14 +39,14 @@ class WindowsQuery(PageQuery):
     status_code=201,
     response_model=MaintenanceOut,
     summary="Plan maintenance",
-    responses=answers(201, "Planned: these GPUs are nobody's in that time.")
-    | {200: {"model": MaintenanceOut, "description": "What it would do (`dry_run`); nothing has changed."}}
+    responses=answers(201, "Planned: these GPUs are out of use in that time.")
+    | {200: {"model": MaintenanceOut, "description": "The effect that it would have (`dry_run`); nothing has changed."}}
     | problems(400, 403, 404, 409, 413, 415),
     openapi_extra=reads(MaintenanceCreate),
 )
 async def plan(request: Request, services: Served, caller: Caller) -> Response:
-    """Administrators only. Bookings there move to other GPUs where that is possible and are cancelled or cut where it
-    is not; running jobs are told and end before the window; what was planned for waiting jobs is planned anew."""
+    """Administrators only. Bookings move to other GPUs if possible, and are cut or cancelled if not; owners of running
+    jobs are notified, and the jobs end before the window; waiting jobs are planned again."""
     body = await bodies.read(request, MaintenanceCreate, limit=services.settings.max_body_bytes)
     runtime, grace = services.runtime, services.settings.turnaround
     if body.dry_run:
@@ -63,7 +63,7 @@ async def plan(request: Request, services: Served, caller: Caller) -> Response:
         try:
             return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
         except CalendarConflictError:
-            # Somebody booked at the same moment: the next look sees that, and moves them.
+            # A booking was made at the same moment: the next attempt sees and moves it.
             if not left:
                 raise
     raise LookupError("no try was made")
@@ -71,7 +71,7 @@ async def plan(request: Request, services: Served, caller: Caller) -> Response:
 
 @router.get("", response_model=Page[MaintenanceOut], summary="List maintenance", responses=problems(400))
 async def list_windows(services: Served, caller: Caller, query: Annotated[WindowsQuery, Query()]) -> Response:
-    """Windows, newest first. Administrators see whom each affects, others whether it affects them."""
+    """Windows, newest first. Administrators see all affected users, others only whether they are affected."""
     after = decode(_LIST, query.cursor, (int,))
     async with services.runtime.uow() as uow:
         found = await uow.maintenance.views(
@@ -100,8 +100,8 @@ async def get_window(services: Served, caller: Caller, window_id: WindowId) -> R
     responses=problems(403, 404, 409),
 )
 async def end(services: Served, caller: Caller, window_id: WindowId) -> Response:
-    """Administrators only. Take a window back, or end it before its time: its GPUs can be had at once. What was moved,
-    cut or ended for it stays so."""
+    """Administrators only. Cancel a window, or end it early: its GPUs are available at once. Bookings and jobs that it
+    moved, cut or ended stay so."""
 
     async def act() -> Window:
         async with services.runtime.uow() as uow:
@@ -110,5 +110,5 @@ async def end(services: Served, caller: Caller, window_id: WindowId) -> Response
     return Response(
         maintenance.window(await repeat_lost(act), caller).model_dump_json(),
         media_type="application/json",
-        background=BackgroundTask(services.look_at_waitlist),
+        background=BackgroundTask(services.serve_waitlist),
     )

@@ -1,4 +1,4 @@
-"""What administrators say about machines: one is without power, one gets nothing new; and take back."""
+"""Fence and cordon nodes, and undo it."""
 
 from typing import Annotated
 
@@ -25,13 +25,13 @@ NodeName = Annotated[
 @router.post(
     "/{node}/fence",
     response_model=NodeOut,
-    summary="Say that a node is without power",
+    summary="Fence a node that is without power",
     responses=problems(400, 403, 404, 409, 413, 415),
     openapi_extra=reads(NodeFence, required=False),
 )
 async def fence(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
-    """Administrators only. Jobs with pods there end at once, whatever the node would say: only for a machine that is
-    known to be off. Its GPUs are not given out until the fence is taken back."""
+    """Administrators only, and only for a machine that is known to be off: jobs with pods there end at once, without a
+    sign from the node. Its GPUs are not used until it is unfenced."""
     body = await bodies.read_optional(request, NodeFence, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
 
@@ -45,12 +45,12 @@ async def fence(request: Request, services: Served, caller: Caller, node: NodeNa
 @router.post(
     "/{node}/unfence",
     response_model=NodeOut,
-    summary="Take a fence back",
+    summary="Unfence a node",
     responses=problems(400, 403, 404, 409),
     openapi_extra=reads(None),
 )
 async def unfence(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
-    """Administrators only. The node's GPUs can be had again as soon as it is ready."""
+    """Administrators only. The node's GPUs are available again as soon as it is ready."""
     now = services.runtime.clock.now()
 
     async def act(uow: UnitOfWork) -> Answer:
@@ -63,13 +63,13 @@ async def unfence(request: Request, services: Served, caller: Caller, node: Node
 @router.post(
     "/{node}/cordon",
     response_model=NodeOut,
-    summary="Place nothing new on a node",
+    summary="Cordon a node",
     responses=problems(400, 403, 404, 409, 413, 415),
     openapi_extra=reads(NodeCordon, required=False),
 )
 async def cordon(request: Request, services: Served, caller: Caller, node: NodeName) -> Response:
-    """Administrators only. Running jobs go on, and bookings on the node stay; no job is started there, no booking made
-    and no slot planned until it is uncordoned. A node that is cordoned already stays as it is."""
+    """Administrators only. Running jobs and bookings on the node stay; no job is started there, no booking made and no
+    slot planned until it is uncordoned. A node that is already cordoned stays as it is."""
     body = await bodies.read_optional(request, NodeCordon, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
 
@@ -83,7 +83,7 @@ async def cordon(request: Request, services: Served, caller: Caller, node: NodeN
 @router.post(
     "/{node}/uncordon",
     response_model=NodeOut,
-    summary="Take a cordon back",
+    summary="Uncordon a node",
     responses=problems(400, 403, 404, 409),
     openapi_extra=reads(None),
 )

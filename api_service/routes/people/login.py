@@ -1,9 +1,9 @@
-"""Signing in: a proof of who somebody is elsewhere, for a token that lasts a while."""
+"""Sign in: exchange a proof of identity for a token of limited life."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from api_service.access.access_log import told_by
+from api_service.access.access_log import name_user
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.documents import answers, problems, takes
 from api_service.problems import ProblemError
@@ -22,26 +22,26 @@ _LARGEST = 32 * 1024
     status_code=201,
     response_model=SignedIn,
     summary="Sign in",
-    responses=answers(201, "A token that lasts a while. It is in this answer and nowhere else.")
+    responses=answers(201, "A token of limited life. Its secret is in this answer and nowhere else.")
     | problems(400, 403, 413, 415, 429),
     openapi_extra=takes(SignIn),
 )
 async def sign_in(request: Request, services: Served) -> Response:
-    """Show who you are by a request that AWS can check, an ID token, or a service account's token. No token is needed.
+    """Prove your identity by a signed AWS request, an ID token, or a service account's token. No API token is needed.
 
-    403 says what to ask an administrator for. A request that AWS checks is good once: sign a new one for each try.
+    403 says what to ask an administrator for. A signed AWS request is good once: sign a new one for each attempt.
     """
-    with counted_sign_in(services.metrics.http) as tried:
+    with counted_sign_in(services.metrics.http) as attempt:
         services.sign_in_pace.admit(request.scope)
         proof = (await bodies.read(request, SignIn, limit=_LARGEST)).root
-        tried.way = proof.method
-        services.sign_in_pace.admit_word(proof)
+        attempt.way = proof.method
+        services.sign_in_pace.admit_proof(proof)
         try:
             done = await repeat_lost(lambda: services.signing_in.desk.sign_in(proof))
         except ProofUnavailableError as error:
             detail = f"Who you are can't be checked at this moment. {error} Try again."
             raise ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"}) from error
-    told_by(request.scope, done.user.name, done.token.id)
+    name_user(request.scope, done.user.name, done.token.id)
     answer = SignedIn(
         user=done.user.name,
         role=done.user.role,

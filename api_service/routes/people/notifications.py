@@ -1,4 +1,4 @@
-"""Being told: where, and of what. Everything here is one's own; administrators see that a target exists."""
+"""Notifications: the caller's targets and preferences. Administrators see which targets other users have."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -41,25 +41,25 @@ class TargetsQuery(PageQuery):
 @router.get(
     "/preferences",
     response_model=NoticePreferences,
-    summary="What you want to hear of",
-    responses=answers(200, "Every kind, as it is now.", etag=True) | problems(),
+    summary="Read your notification preferences",
+    responses=answers(200, "The channels of every kind.", etag=True) | problems(),
 )
 async def get_preferences(services: Served, caller: Caller) -> Response:
-    """Every kind, with the channels by which you are told of it: what you said, or else the default."""
+    """Every kind of notification with its channels: your preference, or else the default."""
     async with services.runtime.uow() as uow:
-        found = await notice_preferences.look(uow, caller)
+        found = await notice_preferences.read(uow, caller)
     return _preferences(found)
 
 
 @router.put(
     "/preferences",
     response_model=NoticePreferences,
-    summary="Say what you want to hear of",
-    responses=answers(200, "Every kind, as it is from now on.", etag=True) | problems(400, 412, 413, 415),
+    summary="Replace your notification preferences",
+    responses=answers(200, "The channels of every kind after the change.", etag=True) | problems(400, 412, 413, 415),
     openapi_extra=changes(NoticePreferences),
 )
 async def put_preferences(request: Request, services: Served, caller: Caller) -> Response:
-    """Replaces what you said before: kinds that you leave out have their default again."""
+    """Replace your preferences: kinds that you leave out get their default again."""
     expected = expected_version(request)
     body = await bodies.read(request, NoticePreferences, limit=services.settings.max_body_bytes)
     async with services.runtime.uow() as uow:
@@ -77,7 +77,7 @@ async def put_preferences(request: Request, services: Served, caller: Caller) ->
     openapi_extra=reads(NoticeTargetCreate),
 )
 async def create_target(request: Request, services: Served, caller: Caller) -> Response:
-    """Be told there. An e-mail address gets a code first, to be confirmed with `verify`.
+    """Add a target for notifications. An e-mail address first gets a code: confirm it with `verify`.
 
     A repeated request gets `secret: null`.
     """
@@ -101,7 +101,7 @@ async def create_target(request: Request, services: Served, caller: Caller) -> R
 
 @router.get("/targets", response_model=Page[NoticeTargetOut], summary="List targets", responses=problems(400))
 async def list_targets(services: Served, caller: Caller, query: Annotated[TargetsQuery, Query()]) -> Response:
-    """Your targets by id, with how the last notice went; for administrators everybody's. Never a secret."""
+    """Your targets by id, with the result of the last notification; for administrators all. Never a secret."""
     key = decode("targets", query.cursor, (str,))
     async with services.runtime.uow() as uow:
         found = await notice_targets.page(
@@ -119,7 +119,7 @@ async def list_targets(services: Served, caller: Caller, query: Annotated[Target
     "/targets/{target_id}", response_model=NoticeTargetOut, summary="Remove a target", responses=problems(404)
 )
 async def remove_target(services: Served, caller: Caller, target_id: TargetId) -> Response:
-    """Nothing more is sent there, and its address and secret are forgotten."""
+    """No more notifications are sent there, and its address and secret are deleted."""
     async with services.runtime.uow() as uow:
         target = await notice_targets.remove(uow, caller, target_id, services.runtime.clock.now())
     return Response(_target(target).model_dump_json(), media_type="application/json")
@@ -130,13 +130,13 @@ async def remove_target(services: Served, caller: Caller, target_id: TargetId) -
     status_code=202,
     response_model=NoticeQueued,
     summary="Try a target",
-    responses=answers(202, "On its way; the target says how it went.") | problems(400, 404, 409),
+    responses=answers(202, "Queued; the target shows the result.") | problems(400, 404, 409),
     openapi_extra=reads(None),
 )
 async def try_target(request: Request, services: Served, caller: Caller, target_id: TargetId) -> Response:
     """Send a test to your own target, or its code again while it is not confirmed: once a minute.
 
-    A target that was suspended is told again once a test has reached it.
+    A suspended target gets notifications again once a test has reached it.
     """
     runtime = services.runtime
     now = runtime.clock.now()
@@ -156,7 +156,7 @@ async def try_target(request: Request, services: Served, caller: Caller, target_
     openapi_extra=reads(NoticeTargetVerify),
 )
 async def verify_target(request: Request, services: Served, caller: Caller, target_id: TargetId) -> Response:
-    """With the code that was mailed there."""
+    """Confirm an address with the code that was mailed to it."""
     body = await bodies.read(request, NoticeTargetVerify, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
 
@@ -173,7 +173,7 @@ def _target(target: NoticeTarget) -> NoticeTargetOut:
         user=target.user,
         channel=target.channel,
         name=target.name,
-        address=_shown(target),
+        address=_visible_address(target),
         status=target.status,
         created_at=target.created_at,
         verified_at=target.verified_at,
@@ -183,8 +183,8 @@ def _target(target: NoticeTarget) -> NoticeTargetOut:
     )
 
 
-def _shown(target: NoticeTarget) -> str:
-    """The whole address of a hook permits posting to it: only its host is shown."""
+def _visible_address(target: NoticeTarget) -> str:
+    """The address; of a webhook only its host, since the whole address permits posting to it."""
     if target.channel is NoticeChannel.EMAIL:
         return target.address
     parts = urlsplit(target.address)

@@ -1,4 +1,4 @@
-"""Tokens: one's own credentials."""
+"""Tokens: the caller's credentials."""
 
 from typing import Annotated
 
@@ -40,11 +40,11 @@ class TokensQuery(PageQuery):
     openapi_extra=reads(TokenCreate),
 )
 async def create_token(request: Request, services: Served, caller: Caller) -> Response:
-    """A token for yourself; administrators make them for others too. A repeated request gets `token: null`.
+    """Make a token for yourself; administrators also make tokens for others. A repeated request gets `token: null`.
 
-    It is good for `scopes`, or else for all that the token is good for that it is made with. It never goes beyond that
-    one, does not outlast it, and is revoked with it. Without `expires_in` it lasts without end, where that may be.
-    Requests with the token are charged to its `budget`, and to that of each token before it.
+    The token has `scopes`, or else all scopes of the token that makes it. It never exceeds that one, does not outlast
+    it, and is revoked with it. Without `expires_in` it never expires, if the server allows that. Requests with the
+    token are charged to its `budget`, and to the budgets of the tokens that it descends from.
     """
     body = await bodies.read(request, TokenCreate, limit=services.settings.max_body_bytes)
     runtime = services.runtime
@@ -75,7 +75,7 @@ async def create_token(request: Request, services: Served, caller: Caller) -> Re
 
 @router.get("", response_model=Page[TokenOut], summary="List tokens", responses=problems(400))
 async def list_tokens(services: Served, caller: Caller, query: Annotated[TokensQuery, Query()]) -> Response:
-    """Your tokens by id, without their secrets; for administrators everybody's."""
+    """Your tokens by id, without their secrets; for administrators all tokens."""
     key = decode("tokens", query.cursor, (str,))
     async with services.runtime.uow() as uow:
         found = await tokens.page(
@@ -97,8 +97,8 @@ async def list_tokens(services: Served, caller: Caller, query: Annotated[TokensQ
     openapi_extra=reads(TokenRenew),
 )
 async def renew_token(request: Request, services: Served, caller: Caller) -> Response:
-    """The token that you use gets the secret that you send, and the old one stops working. All else stays: what it is
-    good for, its end, and the tokens that were made with it."""
+    """The token that you use gets the secret that you send, and the old secret stops working. Its scopes, its end and
+    the tokens that were made with it stay."""
     body = await bodies.read(request, TokenRenew, limit=services.settings.max_body_bytes)
     runtime = services.runtime
     shown = services.authenticator.digest(request.headers.get("authorization"))
@@ -119,7 +119,7 @@ async def revoke_all_tokens(
     caller: Caller,
     user: Annotated[UserName | None, Query(description="Of this user (administrators); default: your own.")] = None,
 ) -> Response:
-    """Make all of a user's tokens and sessions stop working, but for yours and those that it was made with.
+    """Revoke all tokens and sessions of a user, except the token in use and the tokens that it descends from.
 
     The calendar's address stops working, too."""
 
@@ -134,7 +134,7 @@ async def revoke_all_tokens(
 
 @router.delete("/{token_id}", response_model=TokenOut, summary="Revoke a token", responses=problems(404))
 async def revoke_token(services: Served, caller: Caller, token_id: TokenId) -> Response:
-    """Make a token, and all that were made with it, stop working: at once here, within seconds on other servers."""
+    """Revoke a token and all tokens that were made with it: at once here, within seconds on other servers."""
 
     async def act() -> TokenRecord:
         async with services.runtime.uow() as uow:

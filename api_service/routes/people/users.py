@@ -1,4 +1,4 @@
-"""Users: administrators make and disable them; everybody can see who they are themselves."""
+"""Users: administrators make and disable them; all users can see themselves."""
 
 from typing import Annotated
 
@@ -47,7 +47,7 @@ async def create_user(request: Request, services: Served, caller: Caller) -> Res
 
 @router.get("", response_model=Page[UserOut], summary="List users", responses=problems(400, 403))
 async def list_users(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
-    """Administrators only: everybody by name."""
+    """Administrators only: all users by name."""
     users.require_admin(caller)
     key = decode("users", query.cursor, (str,))
     async with services.runtime.uow() as uow:
@@ -62,7 +62,7 @@ async def list_users(services: Served, caller: Caller, query: Annotated[PageQuer
 
 @router.get("/{name}", response_model=UserOut, summary="Look at a user", responses=problems(404))
 async def get_user(services: Served, caller: Caller, name: Name) -> Response:
-    """Yourself as `me` or by name; for administrators anybody."""
+    """Yourself, as `me` or by name; for administrators any user."""
     async with services.runtime.uow() as uow:
         record = await users.find(uow, caller, name)
     return Response(jobs_and_nodes.user(record).model_dump_json(), media_type="application/json")
@@ -76,7 +76,7 @@ async def get_user(services: Served, caller: Caller, name: Name) -> Response:
     openapi_extra=reads(None),
 )
 async def enable_user(request: Request, services: Served, caller: Caller, name: Name) -> Response:
-    """Administrators only. A disabled user may come in again; of their tokens those work that were not revoked."""
+    """Administrators only. A disabled user has access again; tokens that were not revoked work again."""
 
     async def act(uow: UnitOfWork) -> Answer:
         return Answer(200, jobs_and_nodes.user(await users.enable(uow, caller, name)).model_dump_json().encode())
@@ -85,20 +85,20 @@ async def enable_user(request: Request, services: Served, caller: Caller, name: 
 
 
 class DisableQuery(BaseModel):
-    """What becomes of what they have."""
+    """The fate of the user's jobs and bookings."""
 
     model_config = ConfigDict(extra="forbid")
 
-    end: Annotated[bool, Query(description="End everything of theirs, not only what waits.")] = False
+    end: Annotated[bool, Query(description="Also end running jobs and bookings, not only waiting ones.")] = False
 
 
 @router.delete("/{name}", response_model=UserDisabled, summary="Disable a user", responses=problems(400, 403, 404))
 async def disable_user(
     services: Served, caller: Caller, name: Name, query: Annotated[DisableQuery, Query()]
 ) -> Response:
-    """Administrators only. The user's tokens stop working, nothing new of theirs starts, and what waits (jobs, requests
-    on the waitlist) is cancelled. What runs or is booked is listed in `left` and goes on, but no workload starts with a
-    booking; with `end` all of it is cancelled. It can be done again."""
+    """Administrators only. The user's tokens stop working, none of their jobs starts, and waiting jobs and requests on
+    the waitlist are cancelled. Running jobs and bookings are listed in `left` and go on, but no workload starts with a
+    booking; with `end` they are cancelled, too. The call can be repeated."""
     uow_factory = services.runtime.uow
     async with uow_factory() as uow:
         record = await disabling.disable(uow, caller, name, end=query.end)

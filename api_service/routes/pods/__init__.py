@@ -1,1 +1,1 @@
-"""Others' pods: whether they may run, and those that the ledger does not know."""
+"""Pods that others create: whether they may run, and pods that the ledger does not know."""

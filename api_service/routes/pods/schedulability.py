@@ -1,4 +1,4 @@
-"""Whether a user may use GPUs now, and which pods use bookings: for what enforces bookings in clusters."""
+"""Whether a user may use GPUs now, and which pods use bookings: for services that enforce bookings in clusters."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -31,8 +31,8 @@ router = APIRouter(tags=["schedulability"])
     openapi_extra=reads(SchedulabilityAsk),
 )
 async def ask(request: Request, services: Served, caller: Caller) -> Response:
-    """Services and administrators only. Yes while a booking of the user holds so many GPUs of that type, or where the
-    policy asks for no booking."""
+    """Services and administrators only. Yes while a booking of the user holds so many GPUs of that type, or if the
+    policy requires no booking."""
     body = await bodies.read(request, SchedulabilityAsk, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
     pod = None if body.pod is None else JudgedPod(body.pod.uid)
@@ -52,8 +52,8 @@ async def ask(request: Request, services: Served, caller: Caller) -> Response:
     openapi_extra=reads(PodsSeen),
 )
 async def report(request: Request, services: Served, caller: Caller) -> Response:
-    """Services and administrators only. A booking under which a pod runs is used: it is not given up as a no-show, and
-    the pod's time counts as used. Report every pod that runs, again and again if you like, and each that has ended."""
+    """Services and administrators only. A booking with a running pod is in use: it is not released as a no-show, and
+    the pod's time counts as used. Report every running pod, repeatedly if you like, and every pod that has ended."""
     body = await bodies.read(request, PodsSeen, limit=services.settings.max_body_bytes)
     reports = [pod_reports.report(pod) for pod in body.pods]
 
@@ -72,8 +72,8 @@ async def report(request: Request, services: Served, caller: Caller) -> Response
     openapi_extra=reads(SeedSchedulabilityAsk),
 )
 async def ask_as_of_old(request: Request, services: Served) -> Response:
-    """For clients that are given an address that ends so, and a token: they name the user by e-mail address, and may
-    send the token in the body. A user is found whose name is that address."""
+    """For older clients: they name the user by an e-mail address, which is the user's name here, and may send the token
+    in the body."""
     body = await bodies.read(request, SeedSchedulabilityAsk, limit=services.settings.max_body_bytes)
     given = headers.values(request.scope, b"authorization")
     credential = given[0] if given else None if body.token is None else f"Bearer {body.token}"

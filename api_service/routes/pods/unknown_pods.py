@@ -1,4 +1,4 @@
-"""Pods that carry our marks and that no reservation accounts for: for administrators to look at, and to end."""
+"""Pods that carry our marks but belong to no reservation: administrators list and end them."""
 
 from typing import Annotated
 
@@ -25,8 +25,7 @@ PodNameInPath = Annotated[
 
 @router.get("", response_model=Page[UnknownPodOut], summary="List unknown pods", responses=problems(400, 403))
 async def list_unknown_pods(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
-    """Administrators only: pods that the ledger does not know, by name. Their GPUs are not given out while they are
-    there."""
+    """Administrators only: pods that the ledger does not know, by name. Their GPUs are not used while they exist."""
     require_admin(caller)
     key = decode("unknown-pods", query.cursor, (str,))
     async with services.runtime.uow() as uow:

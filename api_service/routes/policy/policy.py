@@ -1,4 +1,4 @@
-"""The policy: what it says, what it means for a request, and (administrators) what it should say."""
+"""The policy: read its rules, explain them for a request, and (administrators) change them."""
 
 from typing import Annotated
 
@@ -74,7 +74,7 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
 
 @router.get("", response_model=Page[RuleOut], summary="List the rules", responses=problems(400))
 async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
-    """Those that bear on you, by scope; for administrators all."""
+    """The rules that apply to you, by scope; for administrators all."""
     key = decode(_LIST, query.cursor, (str,))
     after = "" if key is None else str(key[0])
     async with services.runtime.uow() as uow:
@@ -92,7 +92,7 @@ async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuer
     "/{scope}",
     response_model=RuleOut,
     summary="Look at one scope's rules",
-    responses=answers(200, "What it says.", etag=True) | problems(404),
+    responses=answers(200, "The scope's rules.", etag=True) | problems(404),
 )
 async def get_rules(services: Served, caller: Caller, scope: ScopeInPath) -> Response:
     """The rules of one user, project or type, or of everybody."""
@@ -105,7 +105,7 @@ async def get_rules(services: Served, caller: Caller, scope: ScopeInPath) -> Res
     "/{scope}",
     response_model=RuleOut | PolicyVerdict,
     summary="Set one scope's rules",
-    responses=answers(200, "What it says now; with `dry_run` whom that would affect.", etag=True)
+    responses=answers(200, "The new rules; with `dry_run`, what they would affect.", etag=True)
     | problems(400, 403, 404, 412, 413, 415),
     openapi_extra={"parameters": [IF_MATCH], "requestBody": reads(RulesIn)["requestBody"]},
 )
@@ -115,11 +115,11 @@ async def put_rules(
     caller: Caller,
     scope: ScopeInPath,
     dry_run: Annotated[
-        bool, Query(description="Only say whose jobs and bookings would break it; nothing is stored.")
+        bool, Query(description="Only return the jobs and bookings that would break the rules; nothing is stored.")
     ] = False,
 ) -> Response:
-    """Administrators only. Rules that the request omits are deleted. It holds from now on: what runs or is booked
-    already stays."""
+    """Administrators only. Rules that the request omits are deleted. The change applies from now on: running jobs and
+    bookings stay."""
     body = await bodies.read(request, RulesIn, limit=services.settings.max_body_bytes)
     expected = expected_version(request)
     if dry_run:
@@ -127,7 +127,7 @@ async def put_rules(
         found = await preview(services.runtime.uow, caller, Scope.parse(scope), body.rules(), expected, now)
         return Response(policy.preview(found).model_dump_json(), media_type="application/json")
     async with services.runtime.uow() as uow:
-        stored = await change_policy.put(
+        stored = await change_policy.set_rules(
             uow, caller, Scope.parse(scope), body.rules(), expected, services.runtime.clock.now()
         )
     services.policy.forget()
@@ -137,12 +137,12 @@ async def put_rules(
 @router.delete(
     "/{scope}",
     response_model=RuleOut,
-    summary="Drop one scope's rules",
+    summary="Delete one scope's rules",
     responses=problems(400, 403, 404, 412),
     openapi_extra={"parameters": [IF_MATCH]},
 )
 async def delete_rules(request: Request, services: Served, caller: Caller, scope: ScopeInPath) -> Response:
-    """Administrators only. Answers with what was said."""
+    """Administrators only. Answers with the deleted rules."""
     expected = expected_version(request)
     async with services.runtime.uow() as uow:
         stored = await change_policy.delete(uow, caller, Scope.parse(scope), expected, services.runtime.clock.now())

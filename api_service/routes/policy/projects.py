@@ -1,4 +1,4 @@
-"""Projects: whose GPUs are held for what."""
+"""Projects and their members."""
 
 from typing import Annotated
 
@@ -37,7 +37,7 @@ _LIST = "projects"
     openapi_extra=reads(ProjectCreate),
 )
 async def create_project(request: Request, services: Served, caller: Caller) -> Response:
-    """Administrators only. Take members in next."""
+    """Administrators only. Add members next."""
     require_admin(caller)
     body = await bodies.read(request, ProjectCreate, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
@@ -51,7 +51,7 @@ async def create_project(request: Request, services: Served, caller: Caller) -> 
 
 @router.get("", response_model=Page[ProjectOut], summary="List projects", responses=problems(400))
 async def list_projects(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
-    """Those you are in, by name; for administrators all."""
+    """Your projects by name; for administrators all."""
     key = decode(_LIST, query.cursor, (str,))
     async with services.runtime.uow() as uow:
         found = await projects.page(uow, caller, after=None if key is None else str(key[0]), limit=query.limit + 1)
@@ -65,14 +65,14 @@ async def list_projects(services: Served, caller: Caller, query: Annotated[PageQ
 
 @router.get("/{project}", response_model=ProjectOut, summary="Look at a project", responses=problems(404))
 async def get_project(services: Served, caller: Caller, project: ProjectInPath) -> Response:
-    """One that you are in; for administrators any."""
+    """One of your projects; for administrators any."""
     async with services.runtime.uow() as uow:
         return _answer(await projects.find(uow, caller, project))
 
 
 @router.delete("/{project}", response_model=ProjectOut, summary="End a project", responses=problems(403, 404))
 async def delete_project(services: Served, caller: Caller, project: ProjectInPath) -> Response:
-    """Administrators only. Its rules end with it; what was held for it stays in reports."""
+    """Administrators only. Its rules are deleted with it; its usage stays in reports."""
     async with services.runtime.uow() as uow:
         found = await projects.delete(uow, caller, project, services.runtime.clock.now())
     services.policy.forget()
@@ -80,19 +80,19 @@ async def delete_project(services: Served, caller: Caller, project: ProjectInPat
 
 
 @router.put(
-    "/{project}/members/{user}", response_model=ProjectOut, summary="Take a member in", responses=problems(403, 404)
+    "/{project}/members/{user}", response_model=ProjectOut, summary="Add a member", responses=problems(403, 404)
 )
 async def add_member(services: Served, caller: Caller, project: ProjectInPath, user: UserInPath) -> Response:
-    """Administrators only. A second time changes nothing."""
+    """Administrators only. A repetition changes nothing."""
     async with services.runtime.uow() as uow:
         return _answer(await projects.add_member(uow, caller, project, user, services.runtime.clock.now()))
 
 
 @router.delete(
-    "/{project}/members/{user}", response_model=ProjectOut, summary="Take a member out", responses=problems(403, 404)
+    "/{project}/members/{user}", response_model=ProjectOut, summary="Remove a member", responses=problems(403, 404)
 )
 async def remove_member(services: Served, caller: Caller, project: ProjectInPath, user: UserInPath) -> Response:
-    """Administrators only. What they hold for the project goes on."""
+    """Administrators only. The user's jobs and bookings for the project go on."""
     async with services.runtime.uow() as uow:
         return _answer(await projects.remove_member(uow, caller, project, user, services.runtime.clock.now()))
 

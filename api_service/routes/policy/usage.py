@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/usage", tags=["usage"])
 LONGEST = timedelta(days=400)
 MOST_STEPS = 400
 _MOST_FIGURES = 40_000
-"""How many steps of how many lines one page has at most."""
+"""The most figures on a page: lines times steps."""
 _A_WEEK = timedelta(days=7)
 _LIST = "usage"
 _CSV = "text/csv"
@@ -55,7 +55,7 @@ class UsageQuery(PageQuery):
 async def get_usage(
     request: Request, services: Served, caller: Caller, query: Annotated[UsageQuery, Query()]
 ) -> Response:
-    """Your own in [from, to) as far as it is past; for administrators everybody's. As CSV all lines come at once."""
+    """Your usage in [from, to) as far as it is past; for administrators all users'. CSV has all lines at once."""
     now = services.runtime.clock.now()
     end = query.end or now
     start = query.start or end - _A_WEEK
@@ -68,7 +68,7 @@ async def get_usage(
     report = await services.reads(lambda uow: usage.report(uow, caller, query.by, start, end, now))
     if query.format == "csv" or (query.format is None and _wants_csv(request)):
         return Response(policy.usage_csv(query.by, report.lines), media_type=f"{_CSV}; charset=utf-8")
-    # What has no key comes last, and its place in the order is after every name.
+    # A line without a key comes last, after every name.
     rest = [line for line in report.lines if after is None or line.key is None or line.key > str(after[0])]
     page = rest[: query.limit]
     last = page[-1].key if page else None

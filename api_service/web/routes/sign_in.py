@@ -5,7 +5,7 @@ from zoneinfo import available_timezones
 
 from starlette.responses import Response
 
-from api_service.access.access_log import told_by
+from api_service.access.access_log import name_user
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.metrics.http_metrics import SignInOutcome
 from api_service.problems import ProblemError
@@ -27,13 +27,13 @@ async def sign_in_page(visit: Visit) -> Response:
 async def sign_in(visit: Visit) -> Response:
     """Begin a session with a token."""
     wanted = safe_return(visit.form.get("next"))
-    with counted_sign_in(visit.services.metrics.http, "token") as tried:
+    with counted_sign_in(visit.services.metrics.http, "token") as attempt:
         try:
             session = await _begin_session(visit, visit.form.get("token"))
         except _NotSignedInError as refused:
-            tried.outcome = refused.outcome
+            attempt.outcome = refused.outcome
             return _form(visit, wanted, str(refused))
-    told_by(visit.request.scope, session.token.user, session.token.id)
+    name_user(visit.request.scope, session.token.user, session.token.id)
     response = visit.go(wanted)
     visit.cookies.keep_session(response, session.secret, session.expires_at)
     return response

@@ -11,7 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from api_service.access.access_log import told_by
+from api_service.access.access_log import name_user
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.problems import ProblemError, of_validation
 from api_service.web.routing import PageAccess, WebRoute
@@ -31,13 +31,13 @@ _ANEW = "Open the sign-in page and begin anew."
 async def start(visit: Visit) -> Response:
     """Redirect the browser to the identity provider."""
     flow = _flow(visit)
-    with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC) as tried:
+    with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC) as attempt:
         visit.services.sign_in_pace.admit(visit.request.scope)
         try:
             begun = await flow.begin()
         except ProofUnavailableError as error:
             raise _unavailable(error) from error
-        tried.outcome = None  # counted when the browser is back
+        attempt.outcome = None  # counted when the browser is back
     response = RedirectResponse(begun.url, 303, headers={"Cache-Control": "no-store"})
     kept = [begun.state, begun.nonce, begun.verifier, safe_return(visit.query("next"))]
     visit.cookies.keep_sign_in(response, urlsafe_b64encode(json.dumps(kept).encode()).decode(), _KEPT_S)
@@ -49,7 +49,7 @@ async def done(visit: Visit) -> Response:
     flow = _flow(visit)
     with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC):
         signed_in, wanted = await _signed_in(visit, flow)
-    told_by(visit.request.scope, signed_in.user.name, signed_in.token.id)
+    name_user(visit.request.scope, signed_in.user.name, signed_in.token.id)
     response = visit.go(wanted)
     visit.cookies.drop_sign_in(response)
     visit.cookies.keep_session(response, signed_in.secret, signed_in.expires_at)
@@ -66,7 +66,7 @@ async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
     desk, pace = visit.services.signing_in.desk, visit.services.sign_in_pace
     # Anybody can make us ask the issuer from here on: state and cookie only confirm each other.
     pace.admit(visit.request.scope)
-    pace.admit_issuers_word()
+    pace.admit_issuer()
     try:
         token = await flow.finish(visit.query("code"), begun)
         proof = OidcProof(method=SignInMethod.OIDC, id_token=token)

@@ -11,7 +11,7 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.notices import StoredPreferences
 
 
-async def look(uow: UnitOfWork, principal: Principal) -> StoredPreferences:
+async def read(uow: UnitOfWork, principal: Principal) -> StoredPreferences:
     """The caller's preferences for every kind, with the defaults."""
     return await uow.notices.preferences(principal.user_id)
 
@@ -37,4 +37,4 @@ async def replace(
     await uow.events.append(
         actor=principal.user, kind=PeopleEventKind.NOTICE_PREFERENCES_CHANGED, at=now, subject=f"user:{principal.user}"
     )
-    return await look(uow, principal)
+    return await read(uow, principal)

@@ -35,7 +35,7 @@ async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRul
     raise _unknown(scope)
 
 
-async def put(
+async def set_rules(
     uow: UnitOfWork, principal: Principal, scope: Scope, rules: Rules, expected_version: int | None, now: datetime
 ) -> StoredRule:
     """Replace the rules of a scope. Raises ForbiddenError, StaleVersionError, NotFoundError for its user or project."""

@@ -11,7 +11,7 @@ from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
-from reservation_core.usecases.policy.change_policy import put
+from reservation_core.usecases.policy.change_policy import set_rules
 from reservation_core.usecases.rehearse import rehearse
 
 
@@ -40,11 +40,11 @@ async def preview(
     expected_version: int | None,
     now: datetime,
 ) -> PolicyPreview:
-    """The effects of `change_policy.put`, without the change. Raises what that raises."""
+    """The effects of `change_policy.set_rules`, without the change. Raises what that raises."""
 
     async def act(uow: UnitOfWork) -> _Read:
         before = (await uow.policies.current()).policy
-        stored = await put(uow, principal, scope, rules, expected_version, now)
+        stored = await set_rules(uow, principal, scope, rules, expected_version, now)
         after = (await uow.policies.current()).policy
         held = await uow.policies.held_by_all(now)
         spent = await uow.policies.spent_by_all(week_start(now), now)

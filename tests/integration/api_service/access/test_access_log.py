@@ -114,7 +114,7 @@ async def test_what_can_not_be_written_is_counted(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as disk:
-        disk.setattr(log._place, "write", full)
+        disk.setattr(log._destination, "write", full)
         for _ in range(3):
             assert (await calling("alice").get("/v1/jobs")).status_code == 200
         with pytest.raises(OSError, match="No space"):
@@ -129,7 +129,7 @@ async def test_what_can_not_be_written_is_counted(
 async def test_a_full_file_makes_room(
     app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.state.services.access_log._place, "maxBytes", 100)
+    monkeypatch.setattr(app.state.services.access_log._destination, "maxBytes", 100)
     for _ in range(3):
         assert (await calling("alice").get("/v1/jobs")).status_code == 200
         await app.state.services.access_log.write()

@@ -20,7 +20,7 @@ TEXTS = st.text(max_size=50)
 
 @given(path=TEXTS, user=st.none() | TEXTS, seconds=st.floats(0, 100_000))
 def test_every_line_is_json_that_says_what_was_asked(path: str, user: str | None, seconds: float) -> None:
-    scope = {"request_id": "1-1", "client": None, "method": "GET", "path": path, "told_by": (user, None)}
+    scope = {"request_id": "1-1", "client": None, "method": "GET", "path": path, "named_user": (user, None)}
     with TemporaryDirectory() as home:
         log = AccessLog(ApiSettings(home=Path(home), access_log="access.log"), SettableClock())
         log.note(scope, "unmatched", 404, seconds)

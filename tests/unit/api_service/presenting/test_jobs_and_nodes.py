@@ -75,7 +75,7 @@ def test_a_workload_and_its_secrets_are_never_shown() -> None:
 def test_whose_pods_were_late_is_told_to_those_who_see_everybody() -> None:
     line = RecordedEvent(1, NOW, "system", "start_promise_missed", JOB.id, None, None, None, None, {"late": ["job-b"]})
     for sight, late in ((Sight(ALICE), [None]), (Sight(ALICE, None), ["job-b"]), (Sight(ROOT), ["job-b"])):
-        assert jobs_and_nodes.recorded(line, sight).data == {"late": late}
+        assert jobs_and_nodes.audit_event(line, sight).data == {"late": late}
 
 
 def test_a_holder_is_named_only_to_itself_and_to_administrators() -> None:
@@ -115,4 +115,7 @@ def test_an_accepted_job_is_shown_as_any_job_is(
         gpu_type=gpu_type,
         priority=priority,
     )
-    assert jobs_and_nodes.accepted(row) == jobs_and_nodes.job(JobView(row, None, None, ())).model_dump_json().encode()
+    assert (
+        jobs_and_nodes.encode_accepted(row)
+        == jobs_and_nodes.job(JobView(row, None, None, ())).model_dump_json().encode()
+    )

@@ -291,7 +291,7 @@ async def test_who_is_stopping_begins_nothing(post: Post) -> None:
 async def test_preferences_are_kept_and_kinds_that_are_left_out_have_their_default(post: Post) -> None:
     world, email = post.world, NoticeChannel.EMAIL
     async with world.uow() as uow:
-        before = await notice_preferences.look(uow, world.who)
+        before = await notice_preferences.read(uow, world.who)
         after = await notice_preferences.replace(
             uow, world.who, {NoticeKind.STARTED: [email], NoticeKind.ENDED: []}, before.version, world.clock.now()
         )
