@@ -1,1 +1,1 @@
-"""The whole system in one process, with a PostgreSQL of its own and the local cluster: `python -m standalone`."""
+"""The whole system in one process, with an embedded PostgreSQL and the local cluster: `python -m standalone`."""

@@ -12,15 +12,15 @@ _ABOUT = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run; returns the exit code: 0 ended in order, 1 failed, 2 unusable settings."""
+    """Run the command; returns the exit code: 0 ended in order, 1 failed, 2 unusable settings."""
     if arguments[:1] == ["psql"]:
-        from standalone.psql import open_psql  # noqa: PLC0415 - psql needs nothing of the rest, and is there at once
+        from standalone.psql import open_psql  # noqa: PLC0415 - psql starts at once without the system's modules
 
         return open_psql(arguments[1:])
     if sys.stderr.isatty():
         os.environ.setdefault("GPU_DEV_LOG_JSON", "false")
 
-    gc.disable()  # what is loaded stays: to look for garbage in it again and again takes a fifth of the start
+    gc.disable()  # loaded modules stay: searching them for garbage again and again takes a fifth of the start
     from reservation_core.adapters.postgres.connection.migrating import MigrationError  # noqa: PLC0415
     from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError  # noqa: PLC0415
     from reservation_core.runtime.processes.programs import run_program  # noqa: PLC0415

@@ -17,17 +17,17 @@ _TOKEN_NAME = "the server's admin-token file"  # noqa: S105 - a name, not a secr
 
 @dataclass(frozen=True, slots=True)
 class AdminToken:
-    """Where the token is; `made` tells whether it is new."""
+    """The token's file. `made`: the token is new."""
 
     path: Path
     made: bool
 
 
 async def ensure_admin_token(uow_factory: UnitOfWorkFactory, ids: IdSource, home: Path, now: datetime) -> AdminToken:
-    """See that `<home>/admin-token` holds a valid administrator's token, readable by its owner only.
+    """Make `<home>/admin-token` hold a valid administrator's token, readable only by the file's owner.
 
-    It is left alone while it is valid; else the user `admin` gets a new one. Raises PermissionError when that user has
-    been disabled.
+    A valid token stays; else the user `admin` gets a new one. Raises PermissionError if that user is disabled or is no
+    administrator.
     """
     path = home / "admin-token"
     secret = _read(path)
@@ -48,8 +48,8 @@ async def ensure_admin_token(uow_factory: UnitOfWorkFactory, ids: IdSource, home
         await uow.events.append(
             actor="system", kind=PeopleEventKind.TOKEN_CREATED, at=now, subject=token_id, data={"user": user.name}
         )
-        # Before the commit: a file whose token was never stored is replaced at the next start, a stored token that
-        # nobody knows would stay for ever.
+        # Before the commit: a file whose token was never stored is replaced at the next start, but a stored token
+        # without a file would stay for ever.
         _write(path, fresh)
     return AdminToken(path, made=True)
 
@@ -71,7 +71,7 @@ def _read(path: Path) -> str | None:
 
 
 def _write(path: Path, secret: str) -> None:
-    """Put the file in place in one step, private from its first byte on."""
+    """Replace the file in one step, private from its first byte on."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

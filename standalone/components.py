@@ -1,7 +1,7 @@
-"""Running the components side by side, and starting again each that ends.
+"""Run the components side by side, and restart each one that ends.
 
-What goes wrong in one of them ends neither the others nor the process: jobs of hundreds of people hang on it. Only a
-component that can't even start, for its settings or for a mistake in the program, ends the process, which says why.
+A failure of one ends neither the others nor the process, on which the jobs of hundreds of people depend. Only a
+component that can't even start, because of its settings or a programming error, ends the process, which says why.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from reservation_core.runtime.loops.loops import Loop, Loops
 from reservation_core.runtime.settings.error import SettingsError
 
 CAN_NOT_START_S = 1.0
-"""A component that fails within this time of its first start can't start; later it has worked, and is started again."""
+"""A component that fails within this time of its first start can't start; one that fails later is started again."""
 LONGEST_PAUSE_S = 30.0
 _PATIENCE = timedelta(seconds=20)
 _PASSES = (ClusterUnavailableError, DatabaseUnavailableError)
@@ -28,11 +28,11 @@ Start = Callable[[], Awaitable[None]]
 
 
 class ComponentFailedError(Exception):
-    """A component can't start, or ended although nothing had asked it to; the text says why."""
+    """A component can't start, or ended by itself; the text says why."""
 
 
 class _CanNotStartError(Exception):
-    """What ends the process; the component's own error is the cause."""
+    """Ends the process; its cause is the component's own error."""
 
 
 async def run_together(
@@ -40,12 +40,12 @@ async def run_together(
 ) -> None:
     """Run all components until `stop` is set and they have ended; one that ends before is started again.
 
-    They get `patience` for their end and are cancelled after it. Each is a loop of `loops` (see `loop_name`), so that
-    the metrics and `/readyz` tell how often it failed. When one can't start, `stop` is set and all end in order. Raises
-    SettingsError where a setting is the reason, or else ComponentFailedError.
+    Components that have not ended `patience` after `stop` are cancelled. Each is a loop of `loops` (see `loop_name`),
+    so that the metrics and `/readyz` show its failures. If one can't start, `stop` is set and all end in order. Raises
+    SettingsError if a setting is the reason, or else ComponentFailedError.
     """
     tasks = {
-        asyncio.create_task(_kept(name, start, stop, loops[loop_name(name)]), name=name)
+        asyncio.create_task(_keep(name, start, stop, loops[loop_name(name)]), name=name)
         for name, start in components.items()
     }
     try:
@@ -72,12 +72,12 @@ async def run_together(
 
 
 def loop_name(component: str) -> str:
-    """What metrics and `/readyz` call a component: `component_ending_of_pods`."""
+    """The name of a component in metrics and `/readyz`, such as `component_ending_of_pods`."""
     return f"component_{component.lower().replace(' ', '_')}"
 
 
-async def _kept(name: str, start: Start, stop: asyncio.Event, loop: Loop) -> None:
-    """Run a component until `stop`, again and again. Raises _CanNotStartError."""
+async def _keep(name: str, start: Start, stop: asyncio.Event, loop: Loop) -> None:
+    """Run a component until `stop`, and restart it if it ends before. Raises _CanNotStartError."""
     clock = asyncio.get_running_loop().time
     tries = 0
 
@@ -86,7 +86,7 @@ async def _kept(name: str, start: Start, stop: asyncio.Event, loop: Loop) -> Non
         tries += 1
         begun = clock()
         try:
-            await _until(stop, start, name)
+            await _run_until(stop, start, name)
         except Exception as error:
             if tries == 1 and _can_not_start(error, clock() - begun):
                 raise _CanNotStartError from error
@@ -95,7 +95,7 @@ async def _kept(name: str, start: Start, stop: asyncio.Event, loop: Loop) -> Non
     await loop.keep(run, longest_s=LONGEST_PAUSE_S, ends=(_CanNotStartError,), stop=stop)
 
 
-async def _until(stop: asyncio.Event, start: Start, name: str) -> None:
+async def _run_until(stop: asyncio.Event, start: Start, name: str) -> None:
     await start()
     if not stop.is_set():
         raise ComponentFailedError(f"The {name} ended by itself, which it never should.")
@@ -111,7 +111,7 @@ def _can_not_start(error: Exception, after_s: float) -> bool:
 
 
 def _reason(error: BaseException | None) -> BaseException | None:
-    """The component's own error; of several, the setting that is wrong."""
+    """The component's own error; of several, the wrong setting."""
     cause = error.__cause__ if isinstance(error, _CanNotStartError) else error
     return _settings_error(cause) or cause
 

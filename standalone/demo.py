@@ -1,7 +1,7 @@
-"""`python -m standalone.demo`: the whole system at work, on this machine, in a home of its own that is gone afterwards.
+"""`python -m standalone.demo`: the whole system at work on this machine, in a temporary home.
 
-It starts the system as a process of its own and talks to it as any client would: over HTTP, with a token. Everything it
-shows it also checks; it ends with 0 only when all of it was true and nothing was left behind.
+The demo starts the system as a process and calls it like any client: over HTTP, with a token. It checks everything that
+it shows, and exits with 0 only if all checks hold and nothing is left behind.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ fi
 
 
 class DemoFailedError(Exception):
-    """Something was not as it should be; the text says what."""
+    """A check failed; the text names it."""
 
 
 class Demo:
-    """One run against a system that is up. `simulated` says whether the cards exist."""
+    """One run against a system that is up. `simulated`: its GPUs don't exist."""
 
     def __init__(self, http: httpx.Client, home: Path, *, simulated: bool) -> None:
         self._http = http
@@ -101,12 +101,12 @@ class Demo:
             self._submit({"name": "holder", "gpus": count, "duration": 600, "workload": sleep})["id"]
             for count in _per_node(free).values()
         ]
-        self._until(lambda: all(self._job(holder)["status"] == "running" for holder in holders), "they all run")
+        self._wait_until(lambda: all(self._job(holder)["status"] == "running" for holder in holders), "they all run")
         self._check(not self._free_gpus(), "no GPU is free now")
 
         command = ["sh", "-c", _WORKLOAD, "sh", "simulated"]
         waiting = self._submit({"name": "patient", "gpus": 1, "duration": 60, "workload": {"command": command}})["id"]
-        job = self._until(lambda: self._told(waiting), f"{waiting} is told when it will start")
+        job = self._wait_until(lambda: self._planned(waiting), f"{waiting} gets an estimated start")
         _say(f"{waiting} waits: place {job['queue_position']} in line, estimated start {job['estimated_start_at']}")
         _say(f"  because {job['reason']['code']}: {job['reason']['detail']}")
         self._check(job["queue_position"] == 1, "it is first in line")
@@ -117,30 +117,30 @@ class Demo:
         for holder in holders:
             self._http.post(f"/v1/jobs/{holder}/cancel").raise_for_status()
         for holder in holders:
-            ended = self._until(partial(self._ended, holder), f"{holder} ends")
+            ended = self._wait_until(partial(self._ended, holder), f"{holder} ends")
             _say(f"{holder}: {ended['status']}, {ended['reason']['detail']}")
             self._check(ended["status"] == "cancelled", "the cancelled job is cancelled")
-        job = self._until(lambda: self._ended(waiting), f"{waiting} ends")
+        job = self._wait_until(lambda: self._ended(waiting), f"{waiting} ends")
         _say(f"{waiting}: {job['status']}, on GPU {job['allocations'][0]['gpu_indices']} since {job['started_at']}")
         self._check(job["status"] == "succeeded", "the job that waited has run")
 
     def _nothing_left(self, free: int) -> None:
         _title("Afterwards")
-        self._until(lambda: len(self._free_gpus()) == free, f"all {free} GPUs are free again")
+        self._wait_until(lambda: len(self._free_gpus()) == free, f"all {free} GPUs are free again")
         _say(f"{free} of {free} GPUs are free again")
         self._check(not self._http.get("/v1/queue").raise_for_status().json()["items"], "nobody waits")
-        self._until(lambda: not _processes_of(self._submitted), "no process of any job is left")
+        self._wait_until(lambda: not _processes_of(self._submitted), "no process of any job is left")
         _say("no process of any job is left")
-        self._until(lambda: not any(depth for _, depth, _ in self._queue_rows()), "every queue is empty")
+        self._wait_until(lambda: not any(depth for _, depth, _ in self._queue_rows()), "every queue is empty")
         self._queues()
 
     def _end_all(self) -> None:
-        """After a failure: leave no job running on this machine."""
+        """Leave no job running on this machine after a failure."""
         for job in self._submitted:
             with suppress(httpx.HTTPError):
                 self._http.post(f"/v1/jobs/{job}/cancel")
         with suppress(DemoFailedError):
-            self._until(lambda: not _processes_of(self._submitted), "no process of any job is left")
+            self._wait_until(lambda: not _processes_of(self._submitted), "no process of any job is left")
 
     def _submit(self, body: dict[str, Any]) -> dict[str, Any]:
         answer = self._http.post("/v1/jobs", json=body)
@@ -151,18 +151,18 @@ class Demo:
         return job
 
     def _life(self, job_id: str) -> Iterator[dict[str, Any]]:
-        """The job's events as they come; the stream ends with its last."""
+        """The job's events as they come; the stream ends with the last one."""
         with connect_sse(self._http, "GET", f"/v1/jobs/{job_id}/events") as stream:
             for message in stream.iter_sse():
                 event: dict[str, Any] = json.loads(message.data)
                 yield event
 
     def _queues(self) -> None:
-        told = ", ".join(f"{name} {depth} waiting of {total} sent" for name, depth, total in self._queue_rows())
-        _say(f"PGMQ: {told}")
+        rows = self._queue_rows()
+        _say(f"PGMQ: {', '.join(f'{name} {depth} waiting of {total} sent' for name, depth, total in rows)}")
 
     def _queue_rows(self) -> list[tuple[str, int, int]]:
-        """PGMQ's queues, dead letters too, straight from the database: name, messages now, messages ever."""
+        """PGMQ's queues from the database, dead letters included: name, messages now, messages ever."""
         statement = "SELECT queue_name, queue_length, total_messages FROM pgmq.metrics_all() ORDER BY queue_name"
 
         async def rows() -> list[tuple[str, int, int]]:
@@ -182,8 +182,8 @@ class Demo:
         job: dict[str, Any] = self._http.get(f"/v1/jobs/{job_id}").raise_for_status().json()
         return job
 
-    def _told(self, job_id: str) -> dict[str, Any] | None:
-        """The job, once the planner has looked at it."""
+    def _planned(self, job_id: str) -> dict[str, Any] | None:
+        """The job, once the planner has estimated its start."""
         job = self._job(job_id)
         planned = job["reason"]["code"] != "submitted" and job["queue_position"] is not None
         return job if planned and job["estimated_start_at"] is not None else None
@@ -197,8 +197,8 @@ class Demo:
             raise DemoFailedError(f"not true: {what}")
         self.checked += 1
 
-    def _until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Ask until the answer is something; returns it. Raises DemoFailedError when that takes too long."""
+    def _wait_until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Wait for a true answer and return it. Raises DemoFailedError if that takes too long."""
         deadline = time.monotonic() + _PATIENCE_S
         while not (answer := condition()):
             if time.monotonic() > deadline:
@@ -209,7 +209,7 @@ class Demo:
 
 
 def main() -> int:
-    """Run the demonstration; returns 0 when everything was as it should be."""
+    """Run the demo; returns 0 if all checks hold."""
     began = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="gpu-dev-demo-"))
     environment, simulated = _environment(home)
@@ -224,7 +224,7 @@ def main() -> int:
                 demo.run()
             _check_database_gone(home)
         except (DemoFailedError, EmbeddedPostgresError, httpx.HTTPError, asyncpg.PostgresError, OSError) as error:
-            _failed(error, home)
+            _report_failure(error, home)
             return 1
     finally:
         EmbeddedPostgres(home).destroy()
@@ -240,7 +240,7 @@ def _check_database_gone(home: Path) -> None:
 
 
 def _environment(home: Path) -> tuple[dict[str, str], bool]:
-    """The environment for the system, and whether its cards are simulated."""
+    """The environment for the system, and whether its GPUs are simulated."""
     environment = {name: value for name, value in os.environ.items() if name != "GPU_DEV_DATABASE_URL"}
     environment |= {"GPU_DEV_HOME": str(home), "GPU_DEV_CLUSTER": "local", "GPU_DEV_LISTEN": "127.0.0.1:0"}
     environment |= {"GPU_DEV_LOG_JSON": "true", "PYTHONUNBUFFERED": "1"}
@@ -258,7 +258,7 @@ def _environment(home: Path) -> tuple[dict[str, str], bool]:
 
 @contextmanager
 def _system(home: Path, environment: dict[str, str]) -> Iterator[httpx.Client]:
-    """The system in a process of its own, and a client of it; ends it in order. Raises DemoFailedError."""
+    """Run the system in a process of its own; yields a client and ends it in order. Raises DemoFailedError."""
     with (home / "server.log").open("wb") as log:
         server = subprocess.Popen(
             [sys.executable, "-m", "standalone"],
@@ -272,7 +272,7 @@ def _system(home: Path, environment: dict[str, str]) -> Iterator[httpx.Client]:
         url = _address(server)
         token = (home / "admin-token").read_text(encoding="ascii").strip()
         _say(f"{url} is up")
-        # Not through a proxy: it is this machine.
+        # No proxy: the system is on this machine.
         with httpx.Client(
             base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False
         ) as http:
@@ -295,7 +295,7 @@ def _system(home: Path, environment: dict[str, str]) -> Iterator[httpx.Client]:
 
 
 def _address(server: "subprocess.Popen[str]") -> str:
-    """The URL that the system prints once it is up. Raises DemoFailedError when it ends instead."""
+    """Wait for the URL that the system prints once it is up. Raises DemoFailedError if it ends instead."""
     for line in server.stdout or ():
         words = line.split()
         if words[:1] == ["URL"]:
@@ -311,7 +311,7 @@ def _processes_of(jobs: list[str]) -> list[int]:
             if process.environ().get("GPU_DEV_JOB_ID") in jobs and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
         except (psutil.Error, OSError):
-            continue  # gone meanwhile, or another user's: ours would be readable
+            continue  # ended meanwhile, or another user's process: the jobs' are readable
     return found
 
 
@@ -322,11 +322,10 @@ def _per_node(gpus: list[dict[str, Any]]) -> dict[str, int]:
     return counts
 
 
-def _failed(error: Exception, home: Path) -> None:
+def _report_failure(error: Exception, home: Path) -> None:
     sys.stdout.flush()
     log = (home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-    told = "\n".join(["", "The system's last words:", *log, "", f"The demo FAILED: {error}", ""])
-    sys.stderr.write(told)
+    sys.stderr.write("\n".join(["", "The system's last log lines:", *log, "", f"The demo FAILED: {error}", ""]))
 
 
 def _title(text: str) -> None:

@@ -1,4 +1,4 @@
-"""psql on the system's database: the one that comes with the embedded server, or the system's."""
+"""psql on the system's database: the embedded server's psql, or the one on the PATH."""
 
 import os
 import shutil
@@ -16,10 +16,10 @@ from reservation_core.runtime.settings.error import SettingsError
 
 
 def open_psql(arguments: list[str]) -> int:
-    """Run psql with `arguments` on the database that the settings mean; returns psql's exit code.
+    """Run psql with `arguments` on the database of the settings; returns psql's exit code.
 
-    The embedded server is started for the time being when the system isn't up. The password, if any, goes by the
-    environment: never where `ps` shows it.
+    The embedded server runs meanwhile if the system is not up. A password is passed by the environment, where `ps`
+    does not show it.
     """
     program = _program()
     if program is None:
@@ -52,7 +52,7 @@ def connection_variables(url: str) -> dict[str, str]:
 
 
 def _program() -> str | None:
-    """The packaged psql, which is as new as the server; else the system's."""
+    """The packaged psql, which has the server's version; else the one on the PATH."""
     try:
         packaged = packaged_binaries() / "bin" / "psql"
     except EmbeddedPostgresError:

@@ -1,4 +1,4 @@
-"""The system, composed: database, components, timers, the first token, and the words that tell a person it is up."""
+"""The whole system: its database, components, timers and first token, and the greeting once it is up."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ from reservation_processor.process import run as process
 from standalone.administrator import AdminToken, ensure_admin_token
 from standalone.components import LONGEST_PAUSE_S, Start, run_together
 
-_LOOK_AFTER_DATABASE = timedelta(seconds=0.5)
+_DATABASE_CHECK_S = 0.5
 
 _log = structlog.get_logger(__name__)
 
@@ -80,16 +80,16 @@ def _make_home(home: Path) -> None:
 async def _database(
     settings: StandaloneSettings, server: EmbeddedPostgres | None, stop: asyncio.Event
 ) -> AsyncIterator[str]:
-    """The database's URL, with the embedded server running for as long as the block does when there is one.
+    """Yield the database's URL; an embedded server runs for as long as the block.
 
-    Raises StoppedError when `stop` comes before the server is up.
+    Raises StoppedError if `stop` is set before the server is up.
     """
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
     elif server is not None:
-        tell_of_leftovers()
+        warn_of_abandoned_databases()
         try:
-            # On another thread: after a crash it may take minutes, and a signal has to be heard meanwhile.
+            # In a thread: after a crash this may take minutes, and signals must be handled meanwhile.
             await asyncio.to_thread(server.start, stop.is_set)
             yield server.url
         except GivenUpError as error:
@@ -104,19 +104,19 @@ async def _upgrade(url: str, server: EmbeddedPostgres | None, stop: asyncio.Even
     await upgrade(url)
 
 
-def tell_of_leftovers() -> None:
-    """Name the folders of databases whose homes are gone; only a person knows whether one is still wanted."""
+def warn_of_abandoned_databases() -> None:
+    """Log the folders of databases whose homes are gone. Only a person knows whether one is still needed."""
     left = abandoned_databases()
     if left:
         _log.warning(
-            "databases are left whose homes are gone or have another one; remove these folders unless such a home "
+            "databases of homes that are gone or have another one are left; remove these folders unless such a home "
             "still exists (moved elsewhere, or on a disk that is not mounted)",
             folders=[str(folder) for folder in left],
         )
 
 
 async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event) -> None:
-    # Before anything listens: the first job must not be told that there are no GPUs.
+    # Before anything listens: otherwise the first job is refused for want of GPUs.
     await wait_for_start(lambda: take_over(runtime, settings.policy_file), stop=stop)
     await wait_for_start(lambda: update_once(runtime), stop=stop)
     token = await wait_for_start(
@@ -143,11 +143,11 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
     if ends_pods(settings):
         components["ending of pods"] = lambda: end_pods(runtime, settings, stop)
     await run_together(components, stop, runtime.loops)
-    _log.info("ended in order; running jobs go on and are taken up at the next start")
+    _log.info("ended in order; running jobs go on, and the next start takes them over")
 
 
 class Api:
-    """The API as a component: one that is started again listens where it listened before."""
+    """The API as a component. A restarted one listens at the same address."""
 
     def __init__(
         self, runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event, ready: Callable[[str], None]
@@ -160,7 +160,6 @@ class Api:
         self._was_up = False
 
     async def run(self) -> None:
-        """Serve until `stop`."""
         async with open_reads(self._settings, self._runtime, application="gpu-dev-standalone") as reads:
             app = create_app(self._runtime, self._settings, reads=reads)
             await serve(app, self._listen, stop=self._stop, ready=self._listening)
@@ -173,9 +172,9 @@ class Api:
 
 
 async def keep_server(server: EmbeddedPostgres, loop: Loop, stop: asyncio.Event) -> None:
-    """Start the database server again whenever it ends before `stop`."""
+    """Restart the database server whenever it ends before `stop`."""
 
-    async def look() -> None:
+    async def check() -> None:
         if server.alive():
             return
         loop.failed(EmbeddedPostgresError(f"The database server ended by itself; {server.log} may say why."))
@@ -184,13 +183,11 @@ async def keep_server(server: EmbeddedPostgres, loop: Loop, stop: asyncio.Event)
             await asyncio.to_thread(server.start_again, stop.is_set)
             _log.info("the database server is back")
 
-    await loop.repeat(
-        look, rest_s=_LOOK_AFTER_DATABASE.total_seconds(), rests_first=True, longest_s=LONGEST_PAUSE_S, stop=stop
-    )
+    await loop.repeat(check, rest_s=_DATABASE_CHECK_S, rests_first=True, longest_s=LONGEST_PAUSE_S, stop=stop)
 
 
 def greeting(url: str, settings: StandaloneSettings, token: AdminToken, nodes: list[NodeReport]) -> str:
-    """What a person needs to know to use a system that is up at `url`."""
+    """The text that tells a person how to use the system at `url`."""
     url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     command = '["sh", "-c", "echo I was given GPU $CUDA_VISIBLE_DEVICES"]'
     body = f'{{"gpus": 1, "duration": 60, "workload": {{"command": {command}}}}}'
@@ -216,7 +213,7 @@ Ctrl-C ends the server. Jobs that run then go on and are taken up again at the n
 
 
 def _cards(nodes: list[NodeReport], cluster: ClusterKind) -> str:
-    """Which cards there are, and plainly whether they exist."""
+    """The number of GPUs by type, and a warning if they are simulated."""
     counts: dict[str, int] = {}
     for node in nodes:
         for gpu in node.gpus:
@@ -224,10 +221,10 @@ def _cards(nodes: list[NodeReport], cluster: ClusterKind) -> str:
     if not counts:
         details = " ".join(node.detail for node in nodes if node.detail)
         return f"none. {details or _no_cards(cluster)}"
-    told = ", ".join(f"{count} x {gpu_type}" for gpu_type, count in sorted(counts.items()))
+    words = ", ".join(f"{count} x {gpu_type}" for gpu_type, count in sorted(counts.items()))
     if any(SIMULATED_LABEL in node.labels for node in nodes):
-        return f"{told}, SIMULATED (GPU_DEV_LOCAL_GPUS): jobs get card numbers, but there are no such cards"
-    return told
+        return f"{words}, SIMULATED (GPU_DEV_LOCAL_GPUS): jobs get card numbers, but there are no such cards"
+    return words
 
 
 def _no_cards(cluster: ClusterKind) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -24,7 +23,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "_LOOK_AFTER_DATABASE", timedelta(milliseconds=1))
+    monkeypatch.setattr(system, "_DATABASE_CHECK_S", 0.001)
 
 
 class Server:
@@ -104,5 +103,5 @@ def test_databases_that_nobody_leads_to_are_named(tmp_path: Path, monkeypatch: p
     for found in ([], [tmp_path / "home-1", tmp_path / "home-2"]):
         monkeypatch.setattr(system, "abandoned_databases", lambda found=found: found)
         with capture_logs() as lines:
-            system.tell_of_leftovers()
+            system.warn_of_abandoned_databases()
         assert [line["folders"] for line in lines] == ([[str(folder) for folder in found]] if found else [])
