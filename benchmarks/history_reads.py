@@ -58,7 +58,7 @@ BY_THE_ROW = {
     "quota_holdings": "one user had 1,900 bookings in the week that counts, and none without a history",
     "usage_report": "each step that something was in has its lines, and all but the last are empty without a history",
 }
-"""What is asked about the past, and why its answers are longer with one: times are compared for as many rows."""
+"""Reads of the past, and why a history makes them longer: times are compared for as many rows."""
 
 
 def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:

@@ -23,7 +23,7 @@ class Asked:
 
 
 Answer = bytes | Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
-"""What is written; a function may do worse. A connection that it closes is over."""
+"""The bytes to write; a function may do worse. A connection that it closes is over."""
 
 
 @dataclass

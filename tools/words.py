@@ -22,7 +22,6 @@ PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/**/*.md", "tests/*
 # English writes these with a capital only where a sentence begins.
 _OPENING = re.compile(r"\b(Who|Whom|Whoever|Whose|What is)\b(?!')")
 _CODE = re.compile(r"^```.*?^ *```|``.+?``|`[^`\n]*(?:\n[^`\n]+)?`|\"[^\"\n]*\"", re.DOTALL | re.MULTILINE)
-_HAS_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _HAS_TARGET = ast.For | ast.AsyncFor | ast.comprehension
 
 
@@ -41,8 +40,8 @@ def wrong_in_code(source: str) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield from wrong_openings(token.string, token.start[0])
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, _HAS_DOCSTRING) and (text := ast.get_docstring(node, clean=False)):
-            yield from wrong_openings(text, node.body[0].lineno)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from wrong_openings(node.value.value, node.lineno)
         if isinstance(node, _HAS_TARGET):
             for name in ast.walk(node.target):
                 if isinstance(name, ast.Name) and name.id == "each":

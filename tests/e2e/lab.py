@@ -40,7 +40,7 @@ from tests.waiting import eventually
 
 T = TypeVar("T")
 Told = tuple[str, str, str, int]
-"""Who, the kind of notice, the reservation, and the event in the record."""
+"""The user, the kind of notice, the reservation, and the event in the audit log."""
 GPUS = "n1=h100:4;n2=h100:4"
 _PATIENCE_S = 120
 

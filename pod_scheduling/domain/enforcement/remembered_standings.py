@@ -12,7 +12,7 @@ from datetime import datetime
 from pod_scheduling.domain.enforcement.booking_rulings import Standing
 
 _NO_IS_SETTLED_S = 0.5
-"""Who has just booked is not turned away by what was heard before: a `no` older than this is asked about again."""
+"""A `no` older than this is asked about again, so that it does not turn away a user who has just booked."""
 
 
 @dataclass(frozen=True, slots=True)

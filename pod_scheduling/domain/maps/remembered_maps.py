@@ -5,7 +5,7 @@ from collections import OrderedDict
 from pod_scheduling.domain.maps.scheduling_map import SchedulingMap, map_digest, parse_map
 
 MOST_WEIGHT = 50_000
-"""What is kept in all, in entries and devices of entries: about 15 MB."""
+"""The bound of all kept maps, in entries and devices of entries: about 15 MB."""
 
 
 class KnownMaps:

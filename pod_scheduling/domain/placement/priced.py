@@ -20,7 +20,7 @@ _TYPE_PRICE = 0.02
 """What a card is dearer of a type that others can't do without, in parts of a card, if they would take all of them."""
 
 _ASSUMED = Counter({Task(0, 0, 1, WHOLE // parts): 1 for parts in (1, 2, 4, 8)} | {Task(0, 0, n): 1 for n in (2, 4, 8)})
-"""What is thought to come before anything has."""
+"""The pods that are assumed to come until some have come."""
 
 
 class Priced(WorthRanking):

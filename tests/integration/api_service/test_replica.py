@@ -156,7 +156,7 @@ ROUTES: dict[str, str] = {
     "/v1/usage": "allocations",
     "/metrics": "pgmq.metrics_all",
 }
-"""What is read at the replica, and a word that only its statements have."""
+"""A read at the replica, and a word that only its statements have."""
 
 
 async def test_lists_and_heavy_reads_are_done_at_the_replica_and_nothing_else_is(pair: Pair, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def test_sentences_begin_with_a_thing(text: str, lines: list[int]) -> None:
     [
         ('"""A module."""\n\ndef f():\n    """Do it.\n\n    Who waits?\n    """\n', [6]),
         ("x = 1  # Whoever asks\n# Who asks\n", [1, 2]),
+        ('X = 1\n"""Who asks."""\n', [2]),
         ('x = "Who asks is a text that users see."\n', []),
         ("for each in jobs:\n    pass\n", [1]),
         ("async def f():\n    async for a, each in jobs:\n        yield a\n", [2]),

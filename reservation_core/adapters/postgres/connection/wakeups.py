@@ -20,7 +20,7 @@ from reservation_core.ports.wakeups import Channel
 _REST_S = 0.004
 _BEAT_S = 5.0
 _ANSWER_S = 5.0
-"""Whoever does not answer for so long is gone."""
+"""A connection that does not answer for this long is lost."""
 _NOTIFY = "SELECT pg_notify(channel, '') FROM unnest($1::text[]) AS marked (channel)"
 
 
