@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import structlog
 
-from reservation_core.domain.bookings.life import BookingRules
+from reservation_core.domain.bookings.due_changes import BookingRules
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings.components import ClusterKind, ExpirySettings

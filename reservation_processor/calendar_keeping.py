@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import structlog
 
-from reservation_core.domain.bookings.life import BookingRules
+from reservation_core.domain.bookings.due_changes import BookingRules
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping

@@ -20,7 +20,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
-from reservation_core.domain.bookings.life import BookingRules
+from reservation_core.domain.bookings.due_changes import BookingRules
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings

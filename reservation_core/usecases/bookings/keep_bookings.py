@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.bookings.changes import DecidedBookingChange, StartWorkload, WorkloadRefused
-from reservation_core.domain.bookings.life import BookingRules, advance
+from reservation_core.domain.bookings.due_changes import BookingRules, advance
 from reservation_core.domain.bookings.life import decide as decide_booking
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.changes import SYSTEM, BookingOver

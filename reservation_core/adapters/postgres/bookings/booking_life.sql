@@ -5,7 +5,7 @@
 SELECT epoch FROM planner_lease FOR NO KEY UPDATE;
 
 -- name: due_bookings
--- Bookings that may have a due change (domain/bookings/life.due decides). Those that begin after `look_ahead` are not
+-- Bookings that may have a due change (domain/bookings/due_changes.due decides). Those that begin after `look_ahead` are not
 -- read, however many they are.
 SELECT r.id
 FROM (

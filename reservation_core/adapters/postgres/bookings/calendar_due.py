@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
-from reservation_core.domain.bookings.life import BookingRules
+from reservation_core.domain.bookings.due_changes import BookingRules
 from reservation_core.ports.bookings.calendar_due import CalendarWork
 
 _QUESTIONS = ("unsettled_users", "left_over_jobs", "due_bookings", "due_windows", "joined_cards", "somebody_waits")

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts.bookings import BookingCreate
-from reservation_core.domain.bookings.life import BookingRules
+from reservation_core.domain.bookings.due_changes import BookingRules
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal

@@ -31,7 +31,8 @@ from reservation_core.domain.bookings.changes import (
     WaitRanOut,
     WorkloadRefused,
 )
-from reservation_core.domain.bookings.life import BookingFacts, BookingRules, advance, decide, due, transition
+from reservation_core.domain.bookings.due_changes import BookingFacts, BookingRules, advance, due
+from reservation_core.domain.bookings.life import decide, transition
 from reservation_core.domain.bookings.nouns import (
     FINAL_BOOKINGS,
     Booking,
