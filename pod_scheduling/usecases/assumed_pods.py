@@ -5,7 +5,7 @@ answer may still be carried out for some seconds.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Generic, TypeVar
@@ -60,12 +60,15 @@ A = TypeVar("A", bound=AssumedPod)
 
 class AssumedPods(Generic[A]):
     """All that count now, by the pod's uid. One without an answer is unclear for `unclear_s` seconds; one that is not
-    seen on its node for `assumed_s` is looked up. `_freed` is what a subclass does when one counts no more."""
+    seen on its node for `assumed_s` is looked up. `free_gpus` is called for a pod that was not bound."""
 
-    def __init__(self, bindings: PodBindings, unclear_s: float, assumed_s: float) -> None:
+    def __init__(
+        self, bindings: PodBindings, unclear_s: float, assumed_s: float, free_gpus: Callable[[A], None]
+    ) -> None:
         self._bindings = bindings
         self._unclear_s = unclear_s
         self._assumed_s = assumed_s
+        self._free_gpus = free_gpus
         self._by_uid: dict[str, A] = {}
         self._unclear_until_s = -inf
         self.counts = BindCounts()
@@ -81,7 +84,7 @@ class AssumedPods(Generic[A]):
         """Whether no requested bind can still be carried out."""
         return self._now_s() >= self._unclear_until_s and not any(pod.calls for pod in self._by_uid.values())
 
-    def put(self, assumed: A) -> None:
+    def add(self, assumed: A) -> None:
         """Count a pod from now on. The caller assumes its cards."""
         self._by_uid[assumed.pod.uid] = assumed
 
@@ -194,10 +197,7 @@ class AssumedPods(Generic[A]):
     def _give_up(self, assumed: A) -> None:
         if self._by_uid.get(assumed.pod.uid) is assumed:
             del self._by_uid[assumed.pod.uid]
-            self._freed(assumed)
-
-    def _freed(self, assumed: A) -> None:
-        raise NotImplementedError
+            self._free_gpus(assumed)
 
     @staticmethod
     def _now_s() -> float:

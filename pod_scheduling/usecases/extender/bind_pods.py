@@ -88,7 +88,7 @@ class PodBinder:
                 assert_never(decision)
         self._cards.assume(pod, node, decision.footprint if pod.asked.shares else None)
         made = Decision(ref, node, _now_s(), marks)
-        self._decided.put(made)
+        self._decided.add(made)
         return made
 
     async def _carry_out(self, begun: Decision) -> None:

@@ -30,7 +30,9 @@ class DecidedPods(AssumedPods[Decision]):
     """All decisions that count now, by the pod's uid."""
 
     def __init__(self, cluster: CardCluster, cards: CardsInUse, rules: ExtendRules) -> None:
-        super().__init__(cluster, rules.unclear_s, rules.assumed_s)
+        super().__init__(
+            cluster, rules.unclear_s, rules.assumed_s, free_gpus=lambda decision: cards.drop_assumed(decision.pod.uid)
+        )
         self._cluster = cluster
         self._cards = cards
         self._rules = rules
@@ -103,6 +105,3 @@ class DecidedPods(AssumedPods[Decision]):
             assumed.binding_until_s = -inf  # nobody binds what is gone
             return None
         return found.node
-
-    def _freed(self, assumed: Decision) -> None:
-        self._cards.drop_assumed(assumed.pod.uid)

@@ -57,17 +57,6 @@ class _Waiting:
     told_at: float
 
 
-class _BoundSoon(AssumedPods[AssumedPod]):
-    """Pods that are being bound. `freed` is told who was not, as far as is known."""
-
-    def __init__(self, cluster: MapCluster, rules: BindRules, freed: Callable[[str], None]) -> None:
-        super().__init__(cluster, rules.unclear_s, rules.assumed_s)
-        self._tell_freed = freed
-
-    def _freed(self, assumed: AssumedPod) -> None:
-        self._tell_freed(assumed.pod.uid)
-
-
 class MapScheduler:
     """Follows one cluster, and binds while it leads.
 
@@ -82,7 +71,7 @@ class MapScheduler:
         self._board = Board(rules.logical_label)
         self._waiting: dict[str, _Waiting] = {}
         self._for_node: dict[str, set[str]] = {}
-        self._assumed = _BoundSoon(cluster, rules, self._not_bound)
+        self._assumed = AssumedPods[AssumedPod](cluster, rules.unclear_s, rules.assumed_s, self._requeue)
         self._failures: dict[str, int] = {}
         self._to_look_at: deque[str] = deque()
         self._queued: set[str] = set()
@@ -267,7 +256,7 @@ class MapScheduler:
         match decision:
             case Bind():
                 assumed = AssumedPod(waiting.pod, decision.node, asyncio.get_running_loop().time())
-                self._assumed.put(assumed)
+                self._assumed.add(assumed)
                 self._to_tell.pop(uid, None)
                 self._board.take(uid, decision.node, waiting.mapped.burden)
                 return waiting, decision, assumed
@@ -311,8 +300,9 @@ class MapScheduler:
             await asyncio.sleep(pause_s)
             self._assumed.release(assumed)
 
-    def _not_bound(self, uid: str) -> None:
-        """A pod was not bound as far as is known: it waits again. Bound after all, it is seen to be."""
+    def _requeue(self, assumed: AssumedPod) -> None:
+        """Free the cards of a pod that was not bound, as far as is known. If it still waits, look at it again."""
+        uid = assumed.pod.uid
         self._release(uid)
         if uid in self._waiting:
             self._queue(uid)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pod_scheduling.ports.pod_binding import BindRefusedError, PodRef
+from pod_scheduling.ports.pod_binding import BindRefusedError, PodBindings, PodRef
 from pod_scheduling.usecases.assumed_pods import AssumedPod, AssumedPods, BindUnansweredError
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.virtual_time import run_virtually
@@ -26,15 +26,14 @@ class Bindings:
         return None
 
 
-class Kept(AssumedPods[AssumedPod]):
-    def _freed(self, assumed: AssumedPod) -> None:
-        del assumed
+def assumed_pods(bindings: PodBindings, unclear_s: float = 60, assumed_s: float = 60) -> AssumedPods[AssumedPod]:
+    return AssumedPods(bindings, unclear_s, assumed_s, free_gpus=lambda _: None)
 
 
 async def test_after_an_error_that_nobody_expected_a_bind_may_still_be_carried_out() -> None:
-    kept = Kept(Bindings(ValueError("what a library raises")), unclear_s=60, assumed_s=60)
+    kept = assumed_pods(Bindings(ValueError("what a library raises")))
     assumed = AssumedPod(POD, "w0", 0)
-    kept.put(assumed)
+    kept.add(assumed)
     with pytest.raises(BindUnansweredError, match="not known: what a library raises"):
         await kept.bind(assumed, within_s=60)
     kept.release(assumed)
@@ -42,9 +41,9 @@ async def test_after_an_error_that_nobody_expected_a_bind_may_still_be_carried_o
 
 
 async def test_what_is_refused_counts_until_it_is_released() -> None:
-    kept = Kept(Bindings(BindRefusedError("not today")), unclear_s=60, assumed_s=60)
+    kept = assumed_pods(Bindings(BindRefusedError("not today")))
     assumed = AssumedPod(POD, "w0", 0)
-    kept.put(assumed)
+    kept.add(assumed)
     with pytest.raises(BindRefusedError):
         await kept.bind(assumed, within_s=60)
     assert POD.uid in kept
@@ -53,7 +52,7 @@ async def test_what_is_refused_counts_until_it_is_released() -> None:
 
 
 async def test_a_replica_that_does_not_lead_any_more_asks_for_nothing() -> None:
-    kept = Kept(Bindings(AssertionError("asked")), unclear_s=60, assumed_s=60)
+    kept = assumed_pods(Bindings(AssertionError("asked")))
     with pytest.raises(BindRefusedError, match="does not lead"):
         await kept.bind(AssumedPod(POD, "w0", 0), within_s=0)
 
@@ -78,17 +77,17 @@ class LookUps:
         return None
 
 
-async def bound_unseen(kept: Kept, count: int) -> None:
+async def bound_unseen(kept: AssumedPods[AssumedPod], count: int) -> None:
     """Pods whose bind was answered, and of which nothing is seen for as long as they count without a look."""
     for number in range(count):
         assumed = AssumedPod(PodRef("team", f"p-{number}", f"uid-{number}"), "w0", asyncio.get_running_loop().time())
-        kept.put(assumed)
+        kept.add(assumed)
         await kept.bind(assumed, within_s=60)
 
 
 def test_a_bound_pod_that_is_not_seen_counts_for_some_time_and_is_looked_up_then() -> None:
     async def work() -> None:
-        kept = Kept(LookUps(), unclear_s=5, assumed_s=30)
+        kept = assumed_pods(LookUps(), unclear_s=5, assumed_s=30)
         await bound_unseen(kept, 1)
         looking = asyncio.create_task(kept.run())
         await asyncio.sleep(29)
@@ -103,7 +102,7 @@ def test_a_bound_pod_that_is_not_seen_counts_for_some_time_and_is_looked_up_then
 
 def test_a_look_that_hangs_keeps_no_other_waiting() -> None:
     async def work() -> None:
-        kept = Kept(LookUps(hang="uid-0"), unclear_s=5, assumed_s=30)
+        kept = assumed_pods(LookUps(hang="uid-0"), unclear_s=5, assumed_s=30)
         await bound_unseen(kept, 50)
         looking = asyncio.create_task(kept.run())
         await asyncio.sleep(40)
@@ -119,7 +118,7 @@ def test_a_look_that_hangs_keeps_no_other_waiting() -> None:
 def test_looks_that_fail_are_repeated_with_pauses(problem: Exception) -> None:
     async def work() -> None:
         looks = LookUps(problem=problem)
-        kept = Kept(looks, unclear_s=5, assumed_s=30)
+        kept = assumed_pods(looks, unclear_s=5, assumed_s=30)
         await bound_unseen(kept, 1)
         looking = asyncio.create_task(kept.run())
         await asyncio.sleep(30 + 61)
