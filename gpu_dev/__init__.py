@@ -1,1 +1,1 @@
-"""The command line `gpu-dev` and its typed client. Talks HTTP only; knows the wire and the words, nothing else."""
+"""The command line `gpu-dev` and its typed client. It talks HTTP, and knows only the contracts and texts."""

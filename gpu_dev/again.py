@@ -1,4 +1,4 @@
-"""Asking for what a job was asked for once more: its request, with what is given now instead."""
+"""Resubmit a job's request, with changes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,10 @@ from reservation_core.contracts.jobs import JobSpec
 
 
 def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the new request: those of `spec`, and over them what is in `given`.
+    """The fields of the new request: those of `spec`, overridden by `given`.
 
-    Variables are taken over one by one. A booking is for its time, which may be over: it is not taken over. Raises
-    UsageError for variables of somebody else that have no value here.
+    Variables are overridden one by one. The booking is not repeated: its time may be over. Raises UsageError for
+    variables of another user that `given` has no value for.
     """
     workload: dict[str, Any] = spec.workload.model_dump() | dict(given.get("workload", {}))
     workload["env"] = {**spec.workload.env, **given.get("workload", {}).get("env", {})}

@@ -47,7 +47,6 @@ class GpuDevClient(Calls):
         return self._exchange.server
 
     def close(self) -> None:
-        """Let go of the connections."""
         self._exchange.close()
 
     def pause(self, seconds: float) -> None:
@@ -76,63 +75,61 @@ class GpuDevClient(Calls):
 
     @cached_property
     def notices(self) -> NoticeCalls:
-        """Where and of what one is told."""
+        """Targets and preferences of notifications."""
         return NoticeCalls(self._exchange)
 
     # jobs
 
     def submit(self, request: JobSubmit, *, idempotency_key: str | None = None) -> Job:
-        """Ask for GPUs. The key is made here unless given, and is the same for every try of this call."""
+        """Request GPUs. All attempts of this call send the same key, which is made here unless given."""
         return self._post(Job, "/v1/jobs", request, idempotency_key=idempotency_key)
 
     def job(self, job_id: str) -> Job:
-        """One job."""
         return self.job_with_etag(job_id)[0]
 
     def job_with_etag(self, job_id: str) -> tuple[Job, str | None]:
-        """One job, and the ETag to give as `if_match` when a change must not meet somebody else's."""
+        """A job and its ETag, to give as `if_match` when a change must not overwrite another one."""
         response = self._exchange.send("GET", _job_path(job_id))
         return read_answer(Job, response.content), response.headers.get("etag")
 
     def job_spec(self, job_id: str) -> JobSpec:
-        """What a job was asked for; of others' variables (for administrators) the names."""
+        """A job's request; administrators see only the names of another user's variables."""
         return self._get(JobSpec, f"{_job_path(job_id)}/spec")
 
     def jobs(self, statuses: Iterable[JobStatus] = (), *, user: str | None = None) -> Iterator[Job]:
-        """Jobs, newest first; of everybody for administrators, of `user` where given."""
+        """Your jobs, newest first; for administrators the jobs of all users, or of `user`."""
         params: dict[str, Any] = {"status": sorted(status.value for status in statuses)}
         if user is not None:
             params["user"] = user
         return self._items(Page[Job], "/v1/jobs", params)
 
     def cancel(self, job_id: str, *, if_match: str | None = None) -> Job:
-        """End a job, or take it out of the line."""
+        """End a running job, or remove a waiting one from the queue."""
         return self._post(Job, f"{_job_path(job_id)}/cancel", if_match=if_match)
 
     def extend(self, job_id: str, by: timedelta, *, if_match: str | None = None) -> Job:
-        """Make a job last longer."""
         return self._post(Job, f"{_job_path(job_id)}/extend", JobExtend(by=by), if_match=if_match)
 
     def log(self, job_id: str) -> Iterator[bytes]:
-        """What the job has printed so far."""
+        """The job's output so far."""
         return read_log(self._exchange, _job_path(job_id))
 
     def follow_log(self, job_id: str, log: ResumableLog) -> Iterator[bytes]:
-        """What the job prints, from where `log` stands, until the job has ended."""
+        """The job's output after what `log` has passed on, until the job has ended."""
         return follow_log(self._exchange, _job_path(job_id), lambda: self.job(job_id), log)
 
     def events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
-        """The job's events so far, later than the event `after`."""
+        """The job's events so far, after the event `after`."""
         return read_events(self._exchange, _job_path(job_id), after, QUIET_S)
 
     def follow_events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
-        """The job's events later than the event `after`, until its last."""
+        """The job's events after the event `after`, until its last."""
         return follow_events(self._exchange, _job_path(job_id), lambda: self.job(job_id), after)
 
-    # inventory and line
+    # inventory and queue
 
     def gpus(self) -> Iterator[GpuOut]:
-        """Every card, by node and index."""
+        """Every GPU, by node and index."""
         return self._items(Page[GpuOut], "/v1/gpus")
 
     def nodes(self) -> Iterator[NodeOut]:
@@ -140,7 +137,7 @@ class GpuDevClient(Calls):
         return self._items(Page[NodeOut], "/v1/nodes")
 
     def queue(self, limit: int = PAGE) -> QueuePage:
-        """The first `limit` who wait, in line order, with totals over everybody's jobs."""
+        """The first `limit` waiting jobs, in the order of the queue, with totals over all users' jobs."""
         first: QueuePage | None = None
         cursor: str | None = None
         while True:
@@ -171,25 +168,25 @@ class GpuDevClient(Calls):
         return self._post(UserOut, "/v1/users", request)
 
     def disable_user(self, name: str, *, end: bool = False) -> UserDisabled:
-        """Disable a user (administrators only); with `end` everything of theirs ends, else only what waits."""
+        """Disable a user (administrators only); with `end`, end all jobs and bookings, else only waiting ones."""
         params = {"end": "true"} if end else None
         answer = self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}", params=params)
         return read_answer(UserDisabled, answer.content)
 
     def enable_user(self, name: str) -> UserOut:
-        """Let a disabled user in again (administrators only)."""
+        """Enable a disabled user (administrators only)."""
         return read_answer(UserOut, self._exchange.send("POST", f"/v1/users/{quote(name, safe='')}/enable").content)
 
     def tokens(self) -> Iterator[TokenOut]:
-        """One's tokens, or everybody's for administrators."""
+        """Your tokens; for administrators all tokens."""
         return self._items(Page[TokenOut], "/v1/tokens")
 
     def create_token(self, request: TokenCreate) -> TokenCreated:
-        """A new token; its secret is in this answer and nowhere else."""
+        """Make a token; its secret is in this answer and nowhere else."""
         return self._post(TokenCreated, "/v1/tokens", request)
 
     def revoke_token(self, token_id: str) -> TokenOut:
-        """Make a token stop working, and all that were made with it."""
+        """Revoke a token and all tokens that were made with it."""
         return read_answer(TokenOut, self._exchange.send("DELETE", f"/v1/tokens/{quote(token_id, safe='')}").content)
 
     def renew_token(self, secret: str) -> TokenOut:
@@ -197,26 +194,26 @@ class GpuDevClient(Calls):
         return self._post(TokenOut, "/v1/tokens/renew", TokenRenew(token=secret))
 
     def revoke_tokens(self, user: str | None = None) -> TokensRevoked:
-        """Make all tokens of oneself, or (administrators) of another, stop working but for the one in use."""
+        """Revoke all your tokens but the one in use, or (administrators only) all tokens of a user."""
         params = None if user is None else {"user": user}
         return read_answer(TokensRevoked, self._exchange.send("DELETE", "/v1/tokens", params=params).content)
 
     # operators
 
     def fence_node(self, name: str, reason: str | None = None) -> NodeOut:
-        """Say that a node is without power: what runs there ends (administrators only)."""
+        """Fence a node that is without power: its jobs end (administrators only)."""
         return self._post(NodeOut, f"{_node_path(name)}/fence", NodeFence(reason=reason))
 
     def unfence_node(self, name: str) -> NodeOut:
-        """Take a fence back (administrators only)."""
+        """Unfence a node (administrators only)."""
         return self._post(NodeOut, f"{_node_path(name)}/unfence")
 
     def cordon_node(self, name: str, reason: str | None = None) -> NodeOut:
-        """Have nothing new placed on a node; what is there goes on (administrators only)."""
+        """Cordon a node: nothing new is placed there, and its jobs go on (administrators only)."""
         return self._post(NodeOut, f"{_node_path(name)}/cordon", NodeCordon(reason=reason))
 
     def uncordon_node(self, name: str) -> NodeOut:
-        """Take a cordon back (administrators only)."""
+        """Uncordon a node (administrators only)."""
         return self._post(NodeOut, f"{_node_path(name)}/uncordon")
 
     def unknown_pods(self) -> Iterator[UnknownPodOut]:
@@ -224,17 +221,17 @@ class GpuDevClient(Calls):
         return self._items(Page[UnknownPodOut], "/v1/pods/unknown")
 
     def end_unknown_pod(self, name: str) -> UnknownPodOut:
-        """Have such a pod ended (administrators only)."""
+        """End an unknown pod (administrators only)."""
         return self._post(UnknownPodOut, f"/v1/pods/unknown/{quote(name, safe='')}/end")
 
     def dead_letters(self, queue: str, limit: int = PAGE) -> list[DeadLetterOut]:
-        """The oldest messages of a queue that could not be handled (administrators only)."""
+        """The oldest dead letters of a queue (administrators only)."""
         params = {"queue": queue, "limit": limit}
         answer = self._exchange.send("GET", "/v1/dead-letters", params=params)
         return read_answer(Page[DeadLetterOut], answer.content).items
 
     def redrive(self, queue: str, ids: list[int] | None) -> Redriven:
-        """Send dead letters of a queue (all when `ids` is None) to it again (administrators only)."""
+        """Send dead letters to their queue again, all if `ids` is None (administrators only)."""
         return self._post(Redriven, f"/v1/dead-letters/{quote(queue, safe='')}/redrive", Redrive(ids=ids))
 
 

@@ -1,4 +1,4 @@
-"""Following a job: what it waits for, on stderr, until it starts; its output; and how it ended, as an exit code."""
+"""Follow a job: on stderr why it waits, until it starts; then its exit code."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _MAX_CODE = 255
 
 
 def waiting_line(job: Job) -> str:
-    """What a job is doing now, in one line."""
+    """The present state of a job in one line."""
     match job.status:
         case JobStatus.QUEUED:
             if job.queue_position is None:
@@ -43,7 +43,7 @@ def waiting_line(job: Job) -> str:
 
 
 def exit_code_of(job: Job) -> int:
-    """The exit code for a job that has ended: its own where it has one (128 + n when signal n killed it)."""
+    """The exit code for an ended job: its own if it has one (128 + n after signal n)."""
     match job.status:
         case JobStatus.SUCCEEDED:
             return ExitCode.OK
@@ -70,11 +70,9 @@ def wait_until(
     timeout: timedelta | None = None,
     told: str = "",
 ) -> Job:
-    """Ask again and again until `done` says so, telling on stderr whenever something changes; returns the job then.
+    """Poll a job until `done`, and print changes of its state to stderr; returns the job then.
 
-    `told` is what was said of the job before, so that it is not said twice.
-
-    Raises WaitTimeoutError when `timeout` has passed; the job goes on.
+    `told` is the state that was printed last. Raises WaitTimeoutError after `timeout`; the job goes on.
     """
     limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
     pause = _FIRST_PAUSE_S

@@ -1,4 +1,4 @@
-"""What reaches the terminal: the answer on stdout, everything said to the person on stderr."""
+"""Output to the terminal: the answer on stdout, messages to the person on stderr."""
 
 import re
 import sys
@@ -10,35 +10,35 @@ def clean(text: str) -> str:
 
 
 class Rendered(str):
-    """Text whose control characters are ours, such as colours. What it is joined with makes plain text of it."""
+    """Text whose control characters are ours, such as colours. Joined with other text it becomes plain text."""
 
 
 def harmless(text: str) -> str:
-    """Text that was not made for a terminal with control characters made visible, but for line breaks."""
+    """Text with all control characters made visible but line breaks, for text not made for a terminal."""
     return "\n".join(line if line.isprintable() else clean(line) for line in text.split("\n"))
 
 
 _DRAWING = re.compile(rb"\x1b\[(?:\?25[hl]|[0-9;]*[ABCDGHJKm])")
-"""What programs draw with: colours, the cursor and its moves. Nothing that a terminal answers, keeps or sends on."""
+"""Sequences for drawing: colours, the cursor and its moves. None makes a terminal answer, store or forward anything."""
 _CUT = re.compile(rb"\x1b(?:\[[?0-9;]{0,30})?\Z|\xc2\Z")
 _STEERING = re.compile(rb"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 
 class ProgramOutput:
-    """What a program has printed, for a terminal: colours and moves pass, and all else that steers is made visible."""
+    """A program's output for a terminal: colours and moves pass, and other control sequences are made visible."""
 
     def __init__(self) -> None:
         self._kept = b""
 
     def take(self, chunk: bytes) -> bytes:
-        """What can be shown by now; the beginning of a sequence waits for its end."""
+        """The output that can be shown by now; the beginning of a sequence waits for its end."""
         text = self._kept + chunk
         cut = _CUT.search(text)
         self._kept = text[cut.start() :] if cut else b""
         return self._shown(text[: cut.start()] if cut else text)
 
     def rest(self) -> bytes:
-        """What has waited for an end that did not come."""
+        """The beginning of a sequence whose end did not come."""
         kept, self._kept = self._kept, b""
         return self._shown(kept)
 
@@ -55,12 +55,12 @@ def _visible(found: re.Match[bytes]) -> bytes:
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something that is not the answer: on stderr, one line unless rendered."""
+    """Print a message to the person, on stderr: one line unless rendered."""
     sys.stderr.write(f"{text if isinstance(text, Rendered) else clean(text)}\n")
     sys.stderr.flush()
 
 
 def put(text: str) -> None:
-    """Write (part of) the answer: on stdout. The author of its contents can't steer a terminal by it."""
+    """Write (part of) the answer to stdout. Its contents can't steer a terminal."""
     sys.stdout.write(text if isinstance(text, Rendered) else harmless(text))
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`--watch`: the same answer again and again, until it can't change any more or somebody stops it."""
+"""`--watch`: repeat an answer until it can't change any more, or until Ctrl-C."""
 
 import sys
 from collections.abc import Callable
@@ -11,9 +11,9 @@ _CLEAR = Rendered("\x1b[H\x1b[2J\x1b[3J")
 
 
 def watch(client: GpuDevClient, render: Callable[[], tuple[str, bool]], *, again: bool) -> None:
-    """Show what `render` returns (text, and whether it is the last); with `again` every 2 s until that or Ctrl-C.
+    """Show what `render` returns: a text, and whether it is the last. With `again`, every 2 s until then or Ctrl-C.
 
-    On a terminal the text replaces the one before; elsewhere it is written again only when it has changed.
+    On a terminal the text replaces the one before; elsewhere it is written again only if it has changed.
     """
     text, last = render()
     on_terminal = again and sys.stdout.isatty()

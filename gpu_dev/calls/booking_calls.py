@@ -1,4 +1,4 @@
-"""Bookings over REST: book, look, change, cancel; free slots and availability; the waitlist; the calendar's address."""
+"""Bookings over REST: book, read, change, cancel; free slots and availability; the waitlist; the calendar's address."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -29,27 +29,27 @@ Reach = Literal["this", "following", "all"]
 
 
 class BookingCalls(Calls):
-    """Everything about bookings."""
+    """Bookings, free slots and availability."""
 
     def book(self, request: BookingCreate) -> BookingOut | BookingSeries:
-        """Book a slot, or with a recurrence all of a series; on the waitlist where the request waits."""
+        """Book a slot, or all slots of a series; a request that may wait goes on the waitlist if nothing is free."""
         if request.recurrence is not None:
             return self._post(BookingSeries, _PATH, request)
         return self._post(BookingOut, _PATH, request)
 
     def would_book(self, request: BookingCreate) -> BookingVerdict | SeriesVerdict:
-        """What `book` would answer at this moment; nothing is booked."""
+        """The answer that `book` would get now; nothing is booked."""
         answer = self._exchange.send("POST", _PATH, body=request, params=_DRY).content
         if request.recurrence is not None:
             return read_answer(SeriesVerdict, answer)
         return read_answer(BookingVerdict, answer)
 
     def get(self, booking_id: str) -> BookingOut:
-        """One of one's bookings."""
+        """One of your bookings."""
         return self._get(BookingOut, _path(booking_id))
 
     def get_with_etag(self, booking_id: str) -> tuple[BookingOut, str | None]:
-        """One booking, and the ETag to give as `if_match` when a change must not meet another."""
+        """A booking and its ETag, to give as `if_match` when a change must not overwrite another one."""
         response = self._exchange.send("GET", _path(booking_id))
         return read_answer(BookingOut, response.content), response.headers.get("etag")
 
@@ -62,7 +62,7 @@ class BookingCalls(Calls):
         user: str | None = None,
         mine: bool = False,
     ) -> Iterator[BookingOut]:
-        """The calendar by start: what ends after `start` (by default now) and begins before `end`."""
+        """The bookings that end after `start` (by default now) and begin before `end`, by start."""
         params = given(from_=_time(start), to=_time(end), user=user)
         params["status"] = sorted(status.value for status in statuses)
         params["mine"] = str(mine).lower()
@@ -73,21 +73,21 @@ class BookingCalls(Calls):
         return self._change("PATCH", BookingOut, _path(booking_id), change, if_match=if_match)
 
     def would_change(self, booking_id: str, change: BookingChange, *, if_match: str | None = None) -> BookingVerdict:
-        """What `change` would answer at this moment; nothing is changed."""
+        """The answer that `change` would get now; nothing is changed."""
         return self._change("PATCH", BookingVerdict, _path(booking_id), change, if_match=if_match, **_DRY)
 
     def cancel(self, booking_id: str, *, series: Reach = "this") -> list[BookingOut]:
-        """Give back what is left of a booking, or of its series."""
+        """Cancel a booking or its series, and release the rest of the time."""
         response = self._exchange.send("DELETE", _path(booking_id), params={"series": series})
         answer = _CANCELLED.validate_json(response.content, extra="ignore")
         return answer.items if isinstance(answer, BookingSeries) else [answer]
 
     def accept(self, booking_id: str) -> BookingOut:
-        """Take what the waitlist offers."""
+        """Accept an offer of the waitlist."""
         return self._post(BookingOut, f"{_path(booking_id)}/accept")
 
     def decline(self, booking_id: str) -> BookingOut:
-        """Let an offer go."""
+        """Decline an offer of the waitlist."""
         return self._post(BookingOut, f"{_path(booking_id)}/decline")
 
     def slots(
@@ -110,16 +110,15 @@ class BookingCalls(Calls):
     def availability(
         self, *, start: datetime | None = None, end: datetime | None = None, step: timedelta | None = None
     ) -> Availability:
-        """Free cards per type over time."""
+        """Free GPUs by type over time."""
         seconds = None if step is None else int(step.total_seconds())
         return self._get(Availability, "/v1/availability", given(from_=_time(start), to=_time(end), step=seconds))
 
     def make_feed(self) -> FeedCreated:
-        """A new private address of one's calendar; the last one stops working."""
+        """Make a private address of your calendar; the one before stops working."""
         return self._post(FeedCreated, f"{_PATH}/feed")
 
     def drop_feed(self) -> None:
-        """The private address stops working."""
         self._exchange.send("DELETE", f"{_PATH}/feed")
 
 

@@ -1,4 +1,4 @@
-"""What every group of calls is made of: one request and its answer in the contracts' models, lists page by page."""
+"""The base of all groups of calls: requests and answers in the contracts' models, and lists page by page."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,6 @@ PAGE = 500
 
 
 class Calls:
-    """Calls over one exchange."""
-
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
 
@@ -46,22 +44,22 @@ class Calls:
         if_match: str | None = None,
         **more: Any,
     ) -> M:
-        """PUT, PATCH or DELETE; `more` goes into the address."""
+        """PUT, PATCH or DELETE; `more` are query parameters."""
         response = self._exchange.send(method, path, body=body, params=more, headers=_if_match(if_match))
         return read_answer(model, response.content)
 
     def _items(self, model: type[Page[W]], path: str, params: Mapping[str, Any] | None = None) -> Iterator[W]:
-        asked: dict[str, Any] = {**(params or {}), "limit": PAGE}
+        query: dict[str, Any] = {**(params or {}), "limit": PAGE}
         while True:
-            page = read_answer(model, self._exchange.send("GET", path, params=asked).content)
+            page = read_answer(model, self._exchange.send("GET", path, params=query).content)
             yield from page.items
             if page.next_cursor is None:
                 return
-            asked["cursor"] = page.next_cursor
+            query["cursor"] = page.next_cursor
 
 
 def given(**params: Any) -> dict[str, Any]:
-    """Parameters of an address without those that were not given."""
+    """Query parameters without those that are None."""
     return {name.rstrip("_"): value for name, value in params.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""The record over REST."""
+"""The audit log over REST."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -20,7 +20,7 @@ class EventCalls(Calls):
         start: datetime | None = None,
         end: datetime | None = None,
     ) -> Iterator[EventOut]:
-        """The record, newest first; for others than administrators only what is about a `subject` of theirs."""
+        """Events, newest first; users who are no administrators must name a `subject` of their own."""
         params = given(
             actor=actor,
             subject=subject,
@@ -31,7 +31,7 @@ class EventCalls(Calls):
         return self._items(Page[EventOut], "/v1/events", params)
 
     def chain(self, *, start: datetime | None = None, end: datetime | None = None) -> Iterator[ChainLineOut]:
-        """The audit log in the order of its chain, oldest first: what was chained in [start, end)."""
+        """The events chained in [start, end), in the order of the chain, oldest first."""
         params = given(
             from_=None if start is None else rfc3339(start),
             to=None if end is None else rfc3339(end),
@@ -39,5 +39,5 @@ class EventCalls(Calls):
         return self._items(Page[ChainLineOut], "/v1/events/chain", params)
 
     def chain_head(self) -> ChainHeadOut:
-        """Where the chain stands."""
+        """The newest link of the chain."""
         return self._get(ChainHeadOut, "/v1/events/chain/head")

@@ -11,16 +11,16 @@ _PATH = "/v1/maintenance"
 
 
 class MaintenanceCalls(Calls):
-    """Windows in which nobody has certain cards (administrators only, but for looking)."""
+    """Windows in which GPUs are out of use. Changes are for administrators only."""
 
     def plan(self, request: MaintenanceCreate) -> MaintenanceOut:
-        """Plan a window, or with `dry_run` only hear whom it would affect."""
+        """Plan a window, or with `dry_run` only preview its effects."""
         return self._post(MaintenanceOut, _PATH, request)
 
     def windows(self) -> Iterator[MaintenanceOut]:
-        """Those planned and under way."""
+        """The planned and open windows."""
         return self._items(Page[MaintenanceOut], _PATH)
 
     def cancel(self, window_id: str) -> MaintenanceOut:
-        """Call a window off, or end it early."""
+        """Cancel a window, or end it early."""
         return self._change("DELETE", MaintenanceOut, f"{_PATH}/{quote(window_id, safe='')}")

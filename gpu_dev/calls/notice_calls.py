@@ -1,4 +1,4 @@
-"""Notices over REST: where one is told, and of what."""
+"""Notifications over REST: targets and preferences."""
 
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -19,39 +19,39 @@ _PATH = "/v1/notifications"
 
 
 class NoticeCalls(Calls):
-    """Targets and preferences."""
+    """Your targets and preferences of notifications."""
 
     def targets(self) -> Iterator[NoticeTargetOut]:
-        """One's targets, and how the last notice to each went."""
+        """Your targets, with the result of the last notification to each."""
         return self._items(Page[NoticeTargetOut], f"{_PATH}/targets")
 
     def add(self, request: NoticeTargetCreate) -> NoticeTargetCreated:
-        """A new target; a webhook's secret is in this answer and nowhere else."""
+        """Add a target; a webhook's secret is in this answer and nowhere else."""
         return self._post(NoticeTargetCreated, f"{_PATH}/targets", request)
 
     def verify(self, target_id: str, code: str) -> NoticeTargetOut:
-        """Confirm an e-mail address with the code that was mailed there."""
+        """Confirm an e-mail address with the code that was mailed to it."""
         return self._post(NoticeTargetOut, f"{_target(target_id)}/verify", NoticeTargetVerify(code=code))
 
     def test(self, target_id: str) -> NoticeQueued:
-        """Send a test there."""
+        """Send a test to a target."""
         return self._post(NoticeQueued, f"{_target(target_id)}/test")
 
     def remove(self, target_id: str) -> NoticeTargetOut:
-        """Nothing more is sent there."""
+        """Remove a target."""
         return self._change("DELETE", NoticeTargetOut, _target(target_id))
 
     def preferences(self) -> NoticePreferences:
-        """Every kind, and by which channels one hears of it."""
+        """Every kind of notification with its channels."""
         return self.preferences_with_etag()[0]
 
     def preferences_with_etag(self) -> tuple[NoticePreferences, str | None]:
-        """The same, and the ETag to give when they are changed."""
+        """The preferences, and the ETag to give when they are changed."""
         response = self._exchange.send("GET", f"{_PATH}/preferences")
         return read_answer(NoticePreferences, response.content), response.headers.get("etag")
 
     def put_preferences(self, preferences: NoticePreferences, *, if_match: str | None = None) -> NoticePreferences:
-        """Replace what one said before; kinds left out have their default."""
+        """Replace the preferences; kinds left out get their default."""
         return self._change("PUT", NoticePreferences, f"{_PATH}/preferences", preferences, if_match=if_match)
 
 

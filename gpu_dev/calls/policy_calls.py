@@ -1,4 +1,4 @@
-"""The policy over REST: rules by scope, projects, what holds for a request, and usage."""
+"""The policy over REST: rules by scope, projects, explanations of requests, and usage."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -29,16 +29,16 @@ class PolicyCalls(Calls):
         return self._post(Explanation, "/v1/policy/explain", request)
 
     def rules(self) -> Iterator[RuleOut]:
-        """The rules that bear on one; for administrators all."""
+        """The rules that apply to you; for administrators all."""
         return self._items(Page[RuleOut], "/v1/policy")
 
     def rule_with_etag(self, scope: str) -> tuple[RuleOut, str | None]:
-        """One scope's rules, and the ETag to give when they are changed."""
+        """The rules of a scope, and the ETag to give when they are changed."""
         response = self._exchange.send("GET", _scope_path(scope))
         return read_answer(RuleOut, response.content), response.headers.get("etag")
 
     def put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> RuleOut:
-        """Set what a scope says (administrators only)."""
+        """Replace the rules of a scope (administrators only)."""
         return self._change("PUT", RuleOut, _scope_path(scope), rules, if_match=if_match)
 
     def would_put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> PolicyVerdict:
@@ -46,27 +46,27 @@ class PolicyCalls(Calls):
         return self._change("PUT", PolicyVerdict, _scope_path(scope), rules, if_match=if_match, dry_run="true")
 
     def delete_rules(self, scope: str) -> RuleOut:
-        """A scope says nothing any more (administrators only)."""
+        """Delete all rules of a scope (administrators only)."""
         return self._change("DELETE", RuleOut, _scope_path(scope))
 
     def projects(self) -> Iterator[ProjectOut]:
-        """One's projects; for administrators all."""
+        """Your projects; for administrators all."""
         return self._items(Page[ProjectOut], "/v1/projects")
 
     def create_project(self, request: ProjectCreate) -> ProjectOut:
-        """A new project (administrators only)."""
+        """Create a project (administrators only)."""
         return self._post(ProjectOut, "/v1/projects", request)
 
     def end_project(self, name: str) -> ProjectOut:
-        """Nothing new is booked for it (administrators only)."""
+        """End a project: nothing new is booked for it (administrators only)."""
         return self._change("DELETE", ProjectOut, _project_path(name))
 
     def add_member(self, project: str, user: str) -> ProjectOut:
-        """Take somebody in (administrators only)."""
+        """Add a user to a project (administrators only)."""
         return self._change("PUT", ProjectOut, f"{_project_path(project)}/members/{quote(user, safe='')}")
 
     def remove_member(self, project: str, user: str) -> ProjectOut:
-        """Take somebody out (administrators only)."""
+        """Remove a user from a project (administrators only)."""
         return self._change("DELETE", ProjectOut, f"{_project_path(project)}/members/{quote(user, safe='')}")
 
     def usage(self, by: UsageBy, *, start: datetime | None = None, end: datetime | None = None) -> UsageOut:
@@ -82,13 +82,13 @@ class PolicyCalls(Calls):
             if page.next_cursor is None:
                 whole.next_cursor = None
                 return whole
-            # Without `to` each page would end at its own now.
+            # Without `to`, each page would end at the time of its request.
             params |= {"cursor": page.next_cursor, "from": rfc3339(page.start), "to": rfc3339(page.end)}
 
     def usage_series(
         self, by: UsageBy, step: timedelta, *, start: datetime | None = None, end: datetime | None = None
     ) -> UsageSeriesOut:
-        """GPU-hours held, used and wasted, for each step of a time; every line."""
+        """GPU-hours held, used and wasted in each step of a period; every line."""
         params = _usage_params(by, start, end) | {"limit": 500, "step": int(step.total_seconds())}
         whole: UsageSeriesOut | None = None
         while True:
@@ -103,7 +103,7 @@ class PolicyCalls(Calls):
             params |= {"cursor": page.next_cursor, "from": rfc3339(page.start), "to": rfc3339(page.end)}
 
     def usage_csv(self, by: UsageBy, *, start: datetime | None = None, end: datetime | None = None) -> str:
-        """The same as CSV, as the server writes it."""
+        """The usage as the server's CSV."""
         params = _usage_params(by, start, end) | {"format": "csv"}
         return self._exchange.send("GET", "/v1/usage", params=params).text
 

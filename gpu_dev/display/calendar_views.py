@@ -1,4 +1,4 @@
-"""What bookings, slots, rules, usage, windows and notices look like in a table."""
+"""Tables of bookings, slots, rules, usage, maintenance windows and notification targets."""
 
 from datetime import datetime
 
@@ -12,17 +12,17 @@ from reservation_core.contracts.policy import LimitOut, Named, PolicyVerdict, Pr
 
 
 def minute(moment: datetime | None) -> str:
-    """A time in the reader's own zone, to the minute; empty when there is none."""
+    """A time in the reader's zone, to the minute; empty for None."""
     return "" if moment is None else moment.astimezone().strftime("%a %Y-%m-%d %H:%M")
 
 
 def booked_on(booking: BookingOut | BookingVerdict) -> str:
-    """Where it is: `n1:0,1 n2:4`."""
+    """A booking's GPUs, as `n1:0,1 n2:4`."""
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in booking.allocations)
 
 
 def places(window: MaintenanceOut) -> str:
-    """Cards as `n1:0,1 n2:4`."""
+    """A window's GPUs, as `n1:0,1 n2:4`."""
     by_node: dict[str, list[int]] = {}
     for card in window.gpus:
         by_node.setdefault(card.node, []).append(card.index)
@@ -30,7 +30,7 @@ def places(window: MaintenanceOut) -> str:
 
 
 def becomes(affected: AffectedOut) -> str:
-    """What a window does to it: `goes on at 2030-01-11 21:00 as bkg-7f3k9q2m`."""
+    """A window's effect on a reservation: `goes on at 2030-01-11 21:00 as bkg-7f3k9q2m`."""
     at = "" if affected.resumes_at is None else f" at {local_time(affected.resumes_at)}"
     booking = "" if affected.goes_on_as is None else f" as {affected.goes_on_as}"
     return affected.fate.value.replace("_", " ") + at + booking
@@ -116,8 +116,8 @@ LIMIT = View[LimitOut](
 )
 
 
-def said(rules: RulesIn) -> str:
-    """What rules say, in one line."""
+def format_rules(rules: RulesIn) -> str:
+    """Rules in one line."""
     words = rules.model_dump(mode="json", exclude_none=True)
     return ", ".join(f"{name}={value}" for name, value in words.items())
 
@@ -126,7 +126,7 @@ RULE = View[RuleOut](
     name=lambda rule: rule.scope,
     columns=(
         Column("SCOPE", lambda rule: rule.scope),
-        Column("SAYS", lambda rule: said(rule.rules)),
+        Column("SAYS", lambda rule: format_rules(rule.rules)),
         Column("CHANGED", lambda rule: local_time(rule.changed_at)),
         Column("BY", lambda rule: rule.changed_by),
         Column("FROM FILE", lambda rule: "yes" if rule.from_file else "no", wide=True),
@@ -144,7 +144,7 @@ POLICY_VERDICT = View[PolicyVerdict](
     name=lambda verdict: verdict.scope,
     columns=(
         Column("SCOPE", lambda verdict: verdict.scope),
-        Column("WOULD SAY", lambda verdict: said(verdict.rules)),
+        Column("WOULD SAY", lambda verdict: format_rules(verdict.rules)),
         Column("USERS AFFECTED", lambda verdict: _named(verdict.users)),
         Column("PROJECTS AFFECTED", lambda verdict: _named(verdict.projects)),
         Column("STAY, AND COULD NOT RUN ANEW", lambda verdict: _named(verdict.running)),

@@ -1,4 +1,4 @@
-"""`gpu-dev explain`: why a job is as it is, and what would help. Pure: it reads the job and the cards, and says."""
+"""`gpu-dev explain`: the reasons for a job's state, and advice. Pure: decided from the job and the counted GPUs."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -11,7 +11,7 @@ from reservation_core.domain.model import JobStatus, ReasonCode
 
 
 class JobExplanation(Wire):
-    """What `explain` says, for programs: the job, one sentence each for what is so, and for what would help."""
+    """The answer of `explain` for programs: the job, with a sentence for each reason and each advice."""
 
     job: Job
     facts: list[str]
@@ -19,7 +19,7 @@ class JobExplanation(Wire):
 
 
 def explain(job: Job, types: Sequence[TypeSummary]) -> JobExplanation:
-    """Say why a job is as it is, given the cards counted by type."""
+    """Explain a job's state, given the GPUs counted by type."""
     return JobExplanation(job=job, facts=_facts(job), what_would_help=_help(job, types))
 
 
@@ -115,9 +115,9 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
 
 
 def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:
-    """Advice for a job that waits its turn: another type, fewer cards, or a gap that it fits into."""
+    """Advice for a job that waits its turn: another type, fewer GPUs, or a gap that it fits into."""
     if job.booking_id is not None:
-        # It gets no cards but the booking's, whatever is free beside them.
+        # It gets only the booking's GPUs, even if others are free.
         return [
             f"When the booking is, and what runs in it: gpu-dev book show {job.booking_id}",
             "Fewer --gpus or a shorter --for may fit beside what runs in it.",

@@ -1,4 +1,4 @@
-"""How answers are shown: `-o table|wide|json|yaml|name`.
+"""Formats of answers: `-o table|wide|json|yaml|name`.
 
 Tables are for people: local times, short durations, colour on a terminal only (and none with NO_COLOR). JSON and YAML
 are for programs: the wire's own fields, RFC 3339 UTC, ISO 8601 durations; lists are `{items, next_cursor}`.
@@ -40,7 +40,7 @@ _STYLES = {
 
 
 class Format(StrEnum):
-    """How to show an answer."""
+    """The format of an answer."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -62,7 +62,7 @@ class Column(Generic[T]):
 
 @dataclass(frozen=True)
 class View(Generic[T]):
-    """How one kind of thing is shown: its columns, its name, and what to say when there is none."""
+    """The view of one kind of thing: its columns, its name, and the text for an empty list."""
 
     name: Callable[[T], str]
     columns: tuple[Column[T], ...]
@@ -94,7 +94,7 @@ def show_list(
 
 
 def show_one(item: T, view: View[T], form: Format) -> Rendered:
-    """One thing as text that ends with a line break: its fields below each other, or its data."""
+    """A single thing as text that ends with a line break: its fields below each other, or its data."""
     match form:
         case Format.TABLE | Format.WIDE:
             table = _table(header=False)
@@ -114,17 +114,17 @@ def show_one(item: T, view: View[T], form: Format) -> Rendered:
 
 
 def local_time(moment: datetime | None) -> str:
-    """A time in the reader's own zone, to the second; empty when there is none."""
+    """A time in the reader's zone, to the second; empty for None."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def memory(size_bytes: int | None) -> str:
-    """A card's memory in GiB; empty when unknown."""
+    """A GPU's memory in GiB; empty when unknown."""
     return "" if size_bytes is None else f"{size_bytes / 2**30:.0f} GiB"
 
 
 def as_json(plain: Any, *, indent: int | None = None) -> Rendered:
-    """As JSON with a line break, in which what can steer a terminal is escaped; what JSON reads stays the same."""
+    """JSON with a line break. Characters that steer a terminal are escaped, which JSON reads as the same."""
     text = json.dumps(plain, indent=indent, ensure_ascii=False, separators=None if indent else (",", ":"))
     lines = (line if line.isprintable() else _escaped(line) for line in text.split("\n"))
     return Rendered("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""Free cards over time as a picture in the terminal: a row for each type, a column for each stretch of time. Pure."""
+"""Free GPUs over time, drawn in the terminal: a row for each type, a column for each stretch of time. Pure."""
 
 from datetime import datetime, timedelta
 
@@ -10,18 +10,18 @@ _DAYS = timedelta(days=1)
 
 
 def steps_in_a_cell(steps: int, width: int) -> int:
-    """How many steps a column stands for, where there is room for `width` columns."""
+    """The number of steps in a column, if there is room for `width` columns."""
     return -(-steps // max(1, width))
 
 
 def cells(free: list[int], width: int) -> list[int]:
-    """The least free of each of at most `width` stretches of steps: what is free in all of a stretch."""
+    """For at most `width` stretches of steps, how many GPUs are free in the whole stretch."""
     per_cell = steps_in_a_cell(len(free), width)
     return [min(free[at : at + per_cell]) for at in range(0, len(free), per_cell)]
 
 
 def timeline(found: Availability, width: int) -> str:
-    """The picture, `width` characters wide; ends with a line break. Times are in the reader's own zone.
+    """The timeline, `width` characters wide; ends with a line break. Times are in the reader's zone.
 
     A cell says how many cards of the type are free in all of its time: a digit, `+` for ten or more, `.` for none.
     """
@@ -46,7 +46,7 @@ def _cell(free: int) -> str:
 
 
 def _scale(start: datetime, span: timedelta, count: int) -> str:
-    """Times above the columns, each where its column is, as many as have room."""
+    """The times above their columns, as many as have room."""
     line = ""
     for column in range(count):
         if len(line) > column:

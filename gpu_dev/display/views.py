@@ -1,4 +1,4 @@
-"""What each kind of thing looks like in a table."""
+"""Tables of jobs, GPUs, nodes, events, tokens and users."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -19,7 +19,7 @@ from reservation_core.domain.people.token_scopes import TokenScope
 
 
 class TypeSummary(BaseModel):
-    """The cards of one type counted; `next_free_at` is null when one is free now or no time is known."""
+    """The counted GPUs of one type; `next_free_at` is null when one is free now or no time is known."""
 
     gpu_type: str
     total: int
@@ -31,7 +31,7 @@ class TypeSummary(BaseModel):
 
 
 def summarise(cards: Iterable[GpuOut]) -> list[TypeSummary]:
-    """Count cards by type, in the order of the types' names."""
+    """Count GPUs by type, in the order of the types' names."""
     by_type = groupby(sorted(cards, key=lambda card: (card.gpu_type, card.node)), key=lambda card: card.gpu_type)
     return [_summary(gpu_type, list(group)) for gpu_type, group in by_type]
 
@@ -53,13 +53,13 @@ def _summary(gpu_type: str, cards: list[GpuOut]) -> TypeSummary:
 
 
 def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
-    """A request in words: `2 h100`, `4 x 8 h100` (nodes x cards), `1 any`."""
+    """A request in words: `2 h100`, `4 x 8 h100` (nodes x GPUs), `1 any`."""
     cards = f"{gpus} {gpu_type or 'any'}"
     return cards if nodes == 1 else f"{nodes} x {cards}"
 
 
 def placed(allocations: Iterable[AllocationOut]) -> str:
-    """Where a job runs: `n1:0,1 n2:4`."""
+    """The GPUs of a job, as `n1:0,1 n2:4`."""
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in allocations)
 
 
@@ -74,7 +74,7 @@ def _holder(holder: Holder | None) -> str:
 
 
 def _until(job: Job) -> datetime | None:
-    """The time that matters next: the estimated start of what waits, the end of everything else."""
+    """The next time of a job: the estimated start while it waits, else its end."""
     if job.status is JobStatus.QUEUED:
         return job.estimated_start_at
     return job.finished_at or job.ends_at
@@ -160,7 +160,7 @@ GPU = View[GpuOut](
 
 
 def _takes_new(node: NodeOut) -> bool:
-    """Whether anything new is started there. Kubernetes calls a node schedulable that has fallen silent."""
+    """Whether new jobs start on the node. Kubernetes calls a silent node schedulable, too."""
     return node.ready and node.schedulable and node.fenced_at is None and node.cordoned_at is None
 
 
@@ -243,7 +243,7 @@ def _scopes(scopes: Sequence[TokenScope]) -> str:
 
 
 def _budget(budget: TokenBudgetOut | None) -> str:
-    """How much of it is used, and until when it is one."""
+    """The used and total GPU-hours of a budget, and its end."""
     if budget is None:
         return ""
     until = "" if budget.until is None else f" until {local_time(budget.until)}"

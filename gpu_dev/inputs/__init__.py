@@ -1,1 +1,1 @@
-"""What people type: durations, times, ids, answers."""
+"""Reading what people type: durations, times, ids, answers."""

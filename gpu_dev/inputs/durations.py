@@ -27,5 +27,5 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """Show a duration the short way: `2d`, `1h30m`, `45s`; what `parse_duration` reads back."""
+    """Show a duration the short way: `2d`, `1h30m`, `45s`. `parse_duration` reads it back."""
     return written(duration)

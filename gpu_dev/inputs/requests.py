@@ -1,4 +1,4 @@
-"""From what was typed to a request: the contract checks it here already, and its complaints become usage errors."""
+"""Requests from typed options: the contract's checks are made here already, and become usage errors."""
 
 import os
 import sys
@@ -50,7 +50,7 @@ def read_submit(path: str) -> JobSubmit:
 
 
 def read_env(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables from `NAME=value`, or `NAME` to take the value from here (so that it isn't on the command line).
+    """Variables from `NAME=value`, or `NAME` for the value in `environ` (so that it isn't on the command line).
 
     Raises UsageError.
     """
@@ -64,7 +64,7 @@ def read_env(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]
 
 
 def read_working_dir(text: str | None) -> str | None:
-    """An absolute path; a relative one is taken from the folder one is in."""
+    """An absolute path; a relative one starts at the current folder."""
     return None if text is None else os.path.normpath(Path.cwd() / text)
 
 

@@ -22,7 +22,7 @@ def signed_request(server_id: str, region: str | None) -> AwsProof:
     Raises UsageError where the library is missing, NotLoggedInError where no credentials are found.
     """
     try:
-        # An extra: most people need no AWS.
+        # An optional dependency: most users need no AWS.
         from awscrt import auth, http  # noqa: PLC0415
         from awscrt.exceptions import AwsCrtError  # noqa: PLC0415
     except ImportError as error:

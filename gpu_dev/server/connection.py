@@ -1,8 +1,8 @@
-"""Which server to talk to, and with which token.
+"""The server to call, and the token for it.
 
-The first of these that says something counts. Server: `--server`, `GPU_DEV_SERVER`, the login file, the server of
-`make up`. Token: `--token-file`, `GPU_DEV_TOKEN`, the login file's entry for that very server, and, for a server on
-this machine only, `$GPU_DEV_HOME/admin-token`. A stored token is never sent to a server it was not stored for.
+The first source that is set counts. Server: `--server`, `GPU_DEV_SERVER`, the login file, the server of `make up`.
+Token: `--token-file`, `GPU_DEV_TOKEN`, the login file's entry for that very server, and, for a server on this machine
+only, `$GPU_DEV_HOME/admin-token`. A stored token is never sent to a server it was not stored for.
 """
 
 import json
@@ -25,7 +25,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 class Connection:
     """A server's base URL (no slash at its end) and the token for it.
 
-    `source` says where the token is from, and `way` how to get another.
+    `source` names the origin of the token, and `way` the way to get another.
     """
 
     server: str
@@ -40,7 +40,7 @@ def is_loopback(server: str) -> bool:
 
 
 def normal_server(text: str) -> str:
-    """A server's URL in its one form. Raises UsageError for what is no http(s) URL, or carries credentials."""
+    """A server's URL in its normal form. Raises UsageError unless it is an http(s) URL without credentials."""
     url = urlsplit(text if "://" in text else f"http://{text}")
     if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
         raise UsageError(f"{text!r} is not a server's address. Write it as http://host:port or https://host.")
@@ -50,15 +50,15 @@ def normal_server(text: str) -> str:
 
 
 def login_file(environ: Mapping[str, str]) -> Path:
-    """Where `gpu-dev login` keeps tokens: `$XDG_CONFIG_HOME/gpu-dev/login.json`."""
+    """The file in which `gpu-dev login` keeps tokens: `$XDG_CONFIG_HOME/gpu-dev/login.json`."""
     base = environ.get("XDG_CONFIG_HOME") or ""
-    # The XDG rules: a relative path there is to be ignored.
+    # By the XDG rules, a relative path is ignored.
     folder = Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
     return folder / "gpu-dev" / "login.json"
 
 
 def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, str]) -> Connection:
-    """Find server and token; the token is None when there is none.
+    """Find server and token; None for no token.
 
     Raises UsageError for a bad address or token file, NotLoggedInError for a login file that others can read.
     """
@@ -79,7 +79,7 @@ def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, s
 
 
 def read_token(path: Path) -> str:
-    """The token in a file. Raises UsageError when there is none."""
+    """The token in a file. Raises UsageError without one."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -88,7 +88,7 @@ def read_token(path: Path) -> str:
 
 
 def checked_token(text: str, source: str) -> str:
-    """A token without the white space around it. Raises UsageError, without showing it, when it can't be one."""
+    """A token without surrounding white space. Raises UsageError, which does not show it, for an impossible one."""
     token = text.strip()
     if not token or not token.isascii() or any(character <= " " for character in token):
         raise UsageError(f"{source} holds no token: a token is one line of printable characters without spaces.")
@@ -110,7 +110,7 @@ def store_login(path: Path, server: str, token: str, *, way: Way | None = None, 
 
 
 def forget_login(path: Path, server: str) -> bool:
-    """Forget a server's token; false when none was stored."""
+    """Delete a server's stored token; false if there was none."""
     logins = _read_logins(path)
     tokens = dict(logins.get("tokens", {}))
     if tokens.pop(server, None) is None:
@@ -161,5 +161,5 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong with a file, without anything of what it holds."""
+    """The cause of a file's error, without any of the file's contents."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__

@@ -1,7 +1,7 @@
-"""One request and its answer over HTTP: authorisation, patience with broken connections, typed errors.
+"""One request and its answer over HTTP: authorisation, retries after broken connections, typed errors.
 
 Every call may be repeated: GET and DELETE by their nature, POST by the Idempotency-Key that is made once for the call
-and sent with every try. So a connection that breaks after the server acted never makes it act twice.
+and sent with every attempt. So a connection that breaks after the server acted never makes it act twice.
 """
 
 import threading
@@ -25,9 +25,9 @@ from reservation_core.domain.network.environment_proxies import proxy_for
 M = TypeVar("M", bound=BaseModel)
 
 BRIEF_S = (0.2, 0.5)
-"""Pauses between tries while this server has never answered: it is probably not there."""
+"""Pauses between attempts while the server has never answered: it probably does not run."""
 PATIENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
-"""Pauses between tries once it has answered: it is probably being restarted."""
+"""Pauses between attempts once the server has answered: it is probably restarting."""
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 # Streams may be silent for long: keep-alive probes of the connection tell a dead peer from a quiet one.
 _LINUX_KEEPALIVE = {4: 30, 5: 10, 6: 3}  # TCP_KEEPIDLE, TCP_KEEPINTVL (seconds), TCP_KEEPCNT
@@ -66,7 +66,6 @@ class Exchange:
         self._answered = False
 
     def close(self) -> None:
-        """Let go of the connections."""
         self._http.close()
 
     def send(
@@ -79,7 +78,7 @@ class Exchange:
         headers: Mapping[str, str] | None = None,
         anonymous: bool = False,
     ) -> httpx.Response:
-        """Send until there is an answer, and return it when it is a 2xx. `anonymous` requests carry no token.
+        """Send until there is an answer, and return a 2xx. `anonymous` requests carry no token.
 
         Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token.
         """
@@ -147,7 +146,7 @@ class Exchange:
                 raise failure
 
     def unreachable(self, error: Exception) -> UnreachableError:
-        """The error to raise when the server stays silent."""
+        """The error for a server that does not answer."""
         return UnreachableError(
             f"{self.server} does not answer ({_in_words(error)}). Is it running, and is the address right?",
             next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",
@@ -159,7 +158,7 @@ class Exchange:
         return self._token
 
     def _renewed(self, refused: str | None) -> bool:
-        """Whether there is another token than the one that was refused; got once for all threads that need it."""
+        """Whether there is another token than the refused one. A new one is got once for all threads that need it."""
         if self._renew is None:
             return False
         with self._renewing:
@@ -169,7 +168,7 @@ class Exchange:
 
 
 def read_answer(model: type[M], content: bytes | str) -> M:
-    """Read an answer. Fields that this client doesn't know yet are passed over.
+    """Read an answer. Fields that this client doesn't know are ignored.
 
     Raises UnexpectedAnswerError when it isn't what the contract says.
     """
@@ -184,12 +183,12 @@ def read_answer(model: type[M], content: bytes | str) -> M:
 
 
 def problem_error(response: httpx.Response) -> ApiError:
-    """The error for a read answer that isn't a success, whether or not it carries problem details."""
+    """The error for an answer that isn't a success, with or without problem details. The answer has been read."""
     if "problem+json" in response.headers.get("content-type", ""):
         try:
             return ApiError(read_answer(Problem, response.content))
         except UnexpectedAnswerError:
-            # A problem in a shape we don't know is still a refusal: its status and text say what can be said.
+            # A problem in an unknown shape is still a refusal: its status and text are shown.
             pass
     detail = " ".join(response.text.split())[:_SHOWN_CHARACTERS] or "no explanation was given"
     title = response.reason_phrase or "Refused"
@@ -204,13 +203,13 @@ def problem_error(response: httpx.Response) -> ApiError:
 
 
 def _asked_to_wait(response: httpx.Response) -> float:
-    """The seconds of a `Retry-After`, as far as anybody would wait for them here."""
+    """The seconds of a `Retry-After`, up to the longest wait."""
     said = response.headers.get("retry-after", "")
     return float(min(int(said), _LONGEST_WAIT_S)) if said.isascii() and said.isdecimal() and len(said) < 9 else 0.0
 
 
 def _transport(server: str) -> httpx.HTTPTransport:
-    """A transport that honours the environment's proxies for far servers, and never uses one for this machine's own."""
+    """A transport that uses the environment's proxies, but never for a server on this machine."""
     url = urlsplit(server)
     host = url.hostname or ""
     proxy = (

@@ -1,4 +1,4 @@
-"""From a way of signing in to a proof: signed, read from a file, said by a command, or asked of Google's metadata."""
+"""Proofs of identity: signed here, read from a file, printed by a command, or fetched from Google's metadata server."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ _PATIENCE_S = 120
 
 
 def proof_of(way: Way, server: str) -> AnyProof:
-    """A fresh proof for `server`, which is never asked what it wants to be called: it could name another.
+    """A fresh proof for `server`. The name in the proof never comes from the server, which could name another one.
 
     Raises UsageError, NotLoggedInError.
     """
@@ -34,9 +34,9 @@ def proof_of(way: Way, server: str) -> AnyProof:
         case WayKind.OIDC_FILE:
             return _id_token(_read(way.where or ""), way.where or "")
         case WayKind.OIDC_COMMAND:
-            return _id_token(_said_by(way.where or ""), "The command")
+            return _id_token(_read_output(way.where or ""), "The command")
         case WayKind.GCP:
-            return _id_token(_of_google(way.server_id or server), "Google's metadata server")
+            return _id_token(_fetch_from_google(way.server_id or server), "Google's metadata server")
         case WayKind.KUBERNETES:
             path = way.where or DEFAULT_SERVICE_ACCOUNT_TOKEN
             return _checked(KubernetesProof, {"method": SignInMethod.KUBERNETES, "token": _read(path)}, path)
@@ -52,7 +52,7 @@ def _checked(model: type[T], fields: dict[str, object], source: str) -> T:
     try:
         return model.model_validate(fields)
     except ValidationError:
-        # Without the complaint's own words: they are about a secret.
+        # Without the validator's message, which would show parts of a secret.
         raise UsageError(f"{source} holds no token that can be shown: it must be one JSON web token.") from None
 
 
@@ -66,8 +66,8 @@ def _read(path: str) -> str:
         raise UsageError(f"The token file {path} holds no token.") from error
 
 
-def _said_by(command: str) -> str:
-    """What a command writes; without a shell, and what it says to people goes to the terminal."""
+def _read_output(command: str) -> str:
+    """Run a command without a shell and read its stdout; its stderr goes to the terminal."""
     try:
         words = shlex.split(command)
         done = subprocess.run(words, stdout=subprocess.PIPE, timeout=_PATIENCE_S, check=False)
@@ -80,9 +80,9 @@ def _said_by(command: str) -> str:
     return done.stdout[:_LARGEST].decode("ascii", "replace").strip()
 
 
-def _of_google(audience: str) -> str:
-    """The ID token of the machine's or pod's own service account."""
-    # Google's own libraries look at this variable, too.
+def _fetch_from_google(audience: str) -> str:
+    """The ID token of the machine's or pod's service account."""
+    # Google's libraries read this variable, too.
     address = _METADATA.format(host=os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
     params = {"audience": audience, "format": "full"}
     try:

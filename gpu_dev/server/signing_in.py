@@ -1,4 +1,4 @@
-"""Signing in to a server, and again when the token has expired."""
+"""Sign in to a server, and again when the token has expired."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def sign_in(exchange: Exchange, way: Way) -> SignedIn:
     try:
         return _sign_in(exchange, way)
     except ApiError as error:
-        # A signature is good once: where the answer was lost on its way, the same one is refused and a new one is not.
+        # A signature is good once: after a lost answer the same one is refused, and a new one is accepted.
         if way.kind is not WayKind.AWS or error.problem.status != _UNAUTHORIZED:
             raise
         return _sign_in(exchange, way)
@@ -30,7 +30,7 @@ def _sign_in(exchange: Exchange, way: Way) -> SignedIn:
 
 
 def renewal_of(connection: Connection) -> Callable[[], str] | None:
-    """What gets and stores a new token when the one of a connection has expired; None where nobody knows how."""
+    """A function that gets and stores a new token for a connection; None if its way is not known."""
     way = connection.way
     if way is None:
         return None

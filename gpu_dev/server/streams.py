@@ -1,8 +1,7 @@
 """A job's events and its log as streams that survive a broken connection.
 
-Events resume by `Last-Event-ID`. A log is always sent from its beginning, so after a reconnection what was seen already
-is left out: by bytes for one pod, by lines of each rank (`[rank] `) for a gang, whose ranks interleave differently
-every time.
+Events resume by `Last-Event-ID`. A log is always sent from its beginning, so a reconnection skips what was passed on:
+by bytes for one pod, by lines of each rank (`[rank] `) for a gang, whose ranks interleave differently every time.
 """
 
 import re
@@ -17,7 +16,7 @@ from reservation_core.contracts.jobs import Job, JobEvent
 from reservation_core.domain.model import FINAL_STATUSES
 
 EVENT_SILENCE_S = 45.0
-"""The server says something on an event stream every 15 s; three times that means the connection is dead."""
+"""The server sends something on an event stream every 15 s; after three times that the connection is dead."""
 _RANK = re.compile(rb"\[(\d+)\] ")
 _FINAL = frozenset(status.value for status in FINAL_STATUSES)
 _SERVER_ERROR = 500
@@ -32,11 +31,11 @@ class Patience:
         self._failures = 0
 
     def reward(self) -> None:
-        """Something arrived."""
+        """Start anew with short pauses, because something arrived."""
         self._failures = 0
 
     def spend(self, error: Exception | None = None) -> None:
-        """Pause before the next try. Raises UnreachableError when tries run out after errors."""
+        """Pause before the next attempt. Raises UnreachableError when the attempts after errors run out."""
         if error is not None and self._failures == len(PATIENT_S):
             raise self._exchange.unreachable(error) from error
         self._exchange.sleep(PATIENT_S[min(self._failures, len(PATIENT_S) - 1)])
@@ -44,7 +43,7 @@ class Patience:
 
 
 class ResumableLog:
-    """Remembers how much of a log was passed on, so that reading it again from the start repeats nothing."""
+    """Remembers how much of a log was passed on, so that a new read from its start repeats nothing."""
 
     def __init__(self, pods: int) -> None:
         self._by_rank = pods > 1
@@ -55,7 +54,7 @@ class ResumableLog:
         self._partial = b""
 
     def restart(self) -> None:
-        """The log is about to be sent from its beginning again."""
+        """Prepare for the log's beginning."""
         self._seen_bytes = 0
         self._seen_lines = {}
         self._partial = b""
@@ -71,7 +70,7 @@ class ResumableLog:
         return chunk[skip:]
 
     def finish(self) -> bytes:
-        """The rest when the log has ended: a last line without its end."""
+        """The rest of an ended log: a last line without a line break."""
         rest, self._partial = self._partial, b""
         return self._new_line(rest) if rest else b""
 
@@ -109,7 +108,7 @@ def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: Resum
             if error.problem.status < _SERVER_ERROR:
                 raise
             broken = error
-        # An orderly end is the log's end only when the job has ended: a server that shuts down ends streams as well.
+        # An orderly end is the log's end only if the job has ended: a server that shuts down ends streams as well.
         if broken is None and job().status in FINAL_STATUSES:
             yield log.finish()
             return
@@ -117,7 +116,7 @@ def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: Resum
 
 
 def read_log(exchange: Exchange, path: str) -> Iterator[bytes]:
-    """What a job has printed so far. Raises UnreachableError when the connection breaks in the middle."""
+    """A job's output so far. Raises UnreachableError if the connection breaks in the middle."""
     try:
         with exchange.stream(f"{path}/logs", params={"follow": "false"}, headers=_TEXT) as response:
             yield from response.iter_bytes()
@@ -130,7 +129,7 @@ def follow_events(exchange: Exchange, path: str, job: Callable[[], Job], after: 
     patience = Patience(exchange)
     while True:
         broken: Exception | None = None
-        # As with the log: a stream that ends although the job had ended before it was opened was complete.
+        # As with the log: if the job had ended before the stream was opened, the stream was complete.
         ended = job().status in FINAL_STATUSES
         try:
             for event in _events(exchange, path, after, EVENT_SILENCE_S):
@@ -153,7 +152,7 @@ def follow_events(exchange: Exchange, path: str, job: Callable[[], Job], after: 
 
 
 def read_events(exchange: Exchange, path: str, after: int, quiet_s: float) -> Iterator[JobEvent]:
-    """The events so far: the stream's beginning, until it says nothing for `quiet_s` seconds."""
+    """The events so far: the stream's beginning, until it is silent for `quiet_s` seconds."""
     try:
         yield from _events(exchange, path, after, quiet_s)
     except httpx.ReadTimeout:

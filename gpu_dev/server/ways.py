@@ -1,6 +1,6 @@
-"""How somebody signs in to a server without a token that was given to them; remembered, so that it can be done again.
+"""Ways to sign in to a server without a given token; the login file remembers one, to sign in again.
 
-The remembered way says where to look, and is no secret itself.
+A remembered way names the source of the proof, and is no secret itself.
 """
 
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-DEFAULT_SERVICE_ACCOUNT_TOKEN = "/var/run/secrets/gpu-dev/token"  # noqa: S105 - where it is, not what
+DEFAULT_SERVICE_ACCOUNT_TOKEN = "/var/run/secrets/gpu-dev/token"  # noqa: S105 - a path, not a token
 
 
 class WayKind(StrEnum):
-    """Where the proof comes from."""
+    """The source of the proof."""
 
     AWS = "aws"
     OIDC_FILE = "oidc-file"
@@ -23,8 +23,8 @@ class WayKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way. `where` is AWS's region (none: its global endpoint), a file, a command; `server_id` is what the server
-    calls itself where that is not its address.
+    """A way to sign in. `where` is AWS's region (None: its global endpoint), a file or a command; `server_id` is the
+    server's name for itself, if that is not its address.
     """
 
     kind: WayKind
@@ -32,12 +32,12 @@ class Way:
     server_id: str | None = None
 
     def remembered(self) -> dict[str, Any]:
-        """As it is kept in the login file."""
+        """The entry for the login file."""
         return asdict(self)
 
 
 def way_of(remembered: object) -> Way | None:
-    """What the login file says; None for what this program does not know."""
+    """Read an entry of the login file; None for an unknown way."""
     if not isinstance(remembered, Mapping) or set(remembered) != {field.name for field in fields(Way)}:
         return None
     where, server_id = remembered["where"], remembered["server_id"]
