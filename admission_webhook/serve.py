@@ -88,7 +88,7 @@ async def serve(
 
     shown, key, client_authority = files
     certificate = ServingCertificate(shown, key, taken, client_authority)
-    certificate.look()
+    certificate.reload()
     chosen = settings.webhook
     limits = BodyLimits(chosen.max_body_bytes, chosen.max_bytes_in_flight, patience_s=chosen.body_s)
     app = create_app(reviewers, condition, metrics, limits, clients_are_known=client_authority is not None)

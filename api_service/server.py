@@ -99,7 +99,7 @@ def _certificate(settings: ApiSettings, services: Services) -> ServingCertificat
         raise SettingsError("GPU_DEV_TLS_CERT and GPU_DEV_TLS_KEY belong together: set both, or neither.")
     ends = services.metrics.http.set_certificate_end
     certificate = ServingCertificate(settings.tls_cert, settings.tls_key, lambda at: ends(at.timestamp()))
-    certificate.look()
+    certificate.reload()
     if not certificate.loaded:
         raise SettingsError(
             f"The server can't show the certificate of {settings.tls_cert} (GPU_DEV_TLS_CERT) with the key of"

@@ -17,7 +17,7 @@ async def main(settings: UpdaterSettings) -> None:
         await run_once(runtime)
 
 
-async def tell_of_this_node(settings: NodeAgentSettings, *, once: bool) -> None:
+async def annotate_node(settings: NodeAgentSettings, *, once: bool) -> None:
     """Write this node's cards into its Node object."""
     from reservation_core.runtime.pods.node_agent import run_node_agent  # noqa: PLC0415 -- loads the Kubernetes client
 
@@ -44,7 +44,7 @@ def start(arguments: list[str]) -> int:
         "Writes which cards this Kubernetes node (NODE_NAME) has into its Node object, again whenever that changes;"
         " with --once a single time.",
         NodeAgentSettings,
-        partial(tell_of_this_node, once=once),
+        partial(annotate_node, once=once),
         [argument for argument in others if argument != "--once"],
     )
 

@@ -66,7 +66,7 @@ async def answer(
             certificate = ServingCertificate(
                 rules.tls_cert, rules.tls_key, lambda ends_at: metrics.certificate_ends(_seconds(ends_at))
             )
-            certificate.look()
+            certificate.reload()
             secured = certificate.shown()
             looking = Loops().keep("certificate", partial(certificate.watch, rules.certificate_look_s))
             await closing.enter_async_context(beside(looking, name="certificate"))

@@ -13,7 +13,7 @@ from reservation_core.usecases.keep_calendar import keep_calendar
 from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
 from reservation_core.usecases.spend_budgets import sum_up_refunds
 
-LOOK_EVERY_S = 1.0
+CALENDAR_EVERY_S = 1.0
 SERVE_AT_MOST_S = 0.25
 SUM_UP_EVERY_S = 30.0
 
@@ -25,7 +25,7 @@ def waitlist_of(runtime: Runtime, settings: ProcessorSettings) -> Waitlist:
     return Waitlist(runtime.uow, runtime.ids, settings.offer, SERVE_AT_MOST_S)
 
 
-async def look(runtime: Runtime, settings: ProcessorSettings, waitlist: Waitlist) -> None:
+async def keep_once(runtime: Runtime, settings: ProcessorSettings, waitlist: Waitlist) -> None:
     """Begin and end once what is due in the calendar."""
     keeping = BookingKeeping(BookingRules(settings.starting_soon_s, settings.ending_soon_s), settings.no_show_grace)
     report = await keep_calendar(runtime.uow, runtime.ids, keeping, waitlist, settings.turnaround)

@@ -25,7 +25,7 @@ from reservation_core.usecases.policy.usage import share_ranks
 from reservation_core.usecases.running.resync import Resync, ResyncReport, ResyncRules
 from reservation_processor.audit_chaining import keep_chaining
 from reservation_processor.belts import BELT
-from reservation_processor.calendar_keeping import LOOK_EVERY_S, SUM_UP_EVERY_S, look, sum_up, waitlist_of
+from reservation_processor.calendar_keeping import CALENDAR_EVERY_S, SUM_UP_EVERY_S, keep_once, sum_up, waitlist_of
 from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
 
@@ -73,8 +73,8 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
     def follow_pods() -> Awaitable[None]:
         return follow(runtime, settings.max_starts, settings.turnaround)
 
-    def look_at_calendar() -> Awaitable[None]:
-        return look(runtime, settings, waitlist)
+    def keep_calendar() -> Awaitable[None]:
+        return keep_once(runtime, settings, waitlist)
 
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -84,7 +84,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
             group.create_task(loops["ends"].repeat(lambda: end_on_time(runtime, settings)), name="ends"),
             group.create_task(loops["repair"].repeat(lambda: repair(runtime, settings, asked)), name="repair"),
             group.create_task(
-                loops["calendar"].repeat(look_at_calendar, rest_s=LOOK_EVERY_S, ends=_END), name="calendar"
+                loops["calendar"].repeat(keep_calendar, rest_s=CALENDAR_EVERY_S, ends=_END), name="calendar"
             ),
             group.create_task(loops["usage_sums"].repeat(lambda: sum_up(runtime), rest_s=SUM_UP_EVERY_S), name="sums"),
             group.create_task(keep_chaining(runtime), name="audit chain"),
@@ -204,16 +204,16 @@ async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Res
 
         async def once() -> None:
             if not accounted.is_set():
-                tell(await comparison.account())
+                log_differences(await comparison.account())
                 accounted.set()
-            tell(await comparison.once())
+            log_differences(await comparison.once())
             loop.note_success()
             await subscription.wait(settings.resync_every)
 
         await loop.repeat(once, ends=_END)
 
 
-def tell(report: ResyncReport) -> None:
+def log_differences(report: ResyncReport) -> None:
     """Log the differences that a resync found, if any."""
     if report.unknown:
         _log.warning("there are pods that the ledger does not know; see `gpu-dev pods`", pods=report.unknown)

@@ -19,7 +19,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.running.create_pods_together import create_together
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from reservation_processor.belts import BELT
-from reservation_processor.leading import lead, resync_of, tell
+from reservation_processor.leading import lead, log_differences, resync_of
 from reservation_processor.notifying import notify
 
 
@@ -45,7 +45,7 @@ async def _accounted(runtime: Runtime, settings: ProcessorSettings, stop: asynci
 
     async def once() -> None:
         nonlocal seen
-        tell(await comparison.account())
+        log_differences(await comparison.account())
         seen = True
 
     await runtime.loops["first_look"].keep(once, stop=stop)

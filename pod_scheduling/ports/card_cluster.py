@@ -94,14 +94,14 @@ class CardCluster(PodBindings, Protocol):
         or gone."""
         ...
 
-    async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
+    async def read_pod(self, pod: PodRef) -> CardPodSeen | PodGone:
         """Read a pod from the API server."""
         ...
 
-    def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
+    def add_pod_event(self, pod: PodRef, reason: str, message: str) -> None:
         """Queue a warning Event about a pod."""
         ...
 
-    def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
+    def add_quota_event(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
         """Queue an Event about the ConfigMap of quotas."""
         ...

@@ -49,13 +49,13 @@ class MapCluster(PodBindings, Protocol):
         """Have `follow` begin with everything again, as it is after this call, and with `listed` when that was all."""
         ...
 
-    async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
+    async def report_waiting(self, pod: PodRef, reason: str, message: str) -> None:
         """Write on the pod why it waits. A pod that is gone, or another of its name, is left alone.
 
         Raises PodChangedError for one that is not as it was seen: it may have been bound meanwhile.
         """
         ...
 
-    def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+    def add_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
         """Queue an Event about a pod."""
         ...

@@ -69,7 +69,7 @@ async def run_map_scheduler(settings: SchedulerSettings) -> AsyncIterator[Runnin
             lambda: lease.left_s() if promised is None or promised.known() else 0.0,
         )
         if promised is not None:
-            reading = promised.keep(loops["promised_cards"], scheduler.reserve, scheduler.look_again)
+            reading = promised.keep(loops["promised_cards"], scheduler.reserve, scheduler.requeue_all)
             await closing.enter_async_context(beside(reading, name="promised cards"))
         await closing.enter_async_context(beside(loops.keep("events", events.run), name="events"))
         keeping = loops.keep("lease", partial(lease.keep, scheduler.lead, lambda: scheduler.settled))
@@ -103,4 +103,4 @@ async def _open_ledger(settings: SchedulerSettings) -> "AsyncIterator[PromisedCa
 async def _sweep(scheduler: MapScheduler, every_s: float) -> None:
     while True:
         await asyncio.sleep(every_s)
-        scheduler.look_again()
+        scheduler.requeue_all()

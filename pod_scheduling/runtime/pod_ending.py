@@ -46,8 +46,8 @@ async def end_pods_once(uow: UnitOfWorkFactory, settings: ExpirySettings) -> Pod
         pods = _pods(transport, settings, _events(transport, settings))
         ender = PodEnder(uow, pods, _rules(settings))
         await ender.begin()
-        report = _told(await ender.run(await pods.look()))
-        await pods.tell_all()
+        report = _told(await ender.run(await pods.list_pods()))
+        await pods.write_events()
     finally:
         await transport.close()
     return report

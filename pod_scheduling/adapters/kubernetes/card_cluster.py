@@ -128,7 +128,7 @@ class KubernetesCardCluster(KubernetesPodBindings):
                 raise PodChangedError(f"{pod} has changed: {problem.message}") from problem
             raise ClusterUnavailableError(f"The annotations of {pod} could not be written: {problem}") from problem
 
-    async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
+    async def read_pod(self, pod: PodRef) -> CardPodSeen | PodGone:
         """Read a pod from the API server. Raises ClusterUnavailableError."""
         found = await self.find(pod)
         if found is None:
@@ -138,11 +138,11 @@ class KubernetesCardCluster(KubernetesPodBindings):
         )
         return seen if isinstance(seen, CardPodSeen) else PodGone(pod.uid)
 
-    def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
+    def add_pod_event(self, pod: PodRef, reason: str, message: str) -> None:
         """Queue a warning Event about a pod."""
-        self._events.tell(Regarding(pod.namespace, pod.name, pod.uid), reason, message, action="Binding", warning=True)
+        self._events.add(Regarding(pod.namespace, pod.name, pod.uid), reason, message, action="Binding", warning=True)
 
-    def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
+    def add_quota_event(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
         """Queue an Event about the ConfigMap of quotas."""
         about = Regarding(self._quota_namespace, self._rules.quota_name, uid, kind="ConfigMap")
-        self._events.tell(about, reason, message, action="Reading", warning=warning)
+        self._events.add(about, reason, message, action="Reading", warning=warning)

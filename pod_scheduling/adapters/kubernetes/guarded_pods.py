@@ -68,7 +68,7 @@ class KubernetesGuardedPods:
         self._rules = rules
         self._events = events
 
-    async def look(self) -> dict[str, GuardedPod]:
+    async def list_pods(self) -> dict[str, GuardedPod]:
         """List all pods, by uid."""
         with explained("list", "namespaces"):
             enforced, _ = await list_all(self._transport, _NAMESPACES, _name, self._labelled())
@@ -156,11 +156,11 @@ class KubernetesGuardedPods:
         except ApiServerError as problem:
             raise EndRefusedError(f"Pod {pod} could not be deleted: {problem}") from problem
 
-    def tell(self, pod: GuardedPod, reason: str, note: str) -> None:
+    def add_event(self, pod: GuardedPod, reason: str, note: str) -> None:
         """Queue an Event."""
-        self._events.tell(Regarding(pod.namespace, pod.name, pod.uid), reason, note, action="Ending", warning=True)
+        self._events.add(Regarding(pod.namespace, pod.name, pod.uid), reason, note, action="Ending", warning=True)
 
-    async def tell_all(self) -> None:
+    async def write_events(self) -> None:
         """Write the queued Events."""
         await self._events.write_all()
 

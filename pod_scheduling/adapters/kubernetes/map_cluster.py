@@ -62,7 +62,7 @@ class KubernetesMapCluster(KubernetesPodBindings):
     def _followed(self, watch: ObjectWatch, read: Read) -> FollowedKind[Sight]:
         return FollowedKind(watch, lambda seen: read(seen, self._rules))
 
-    async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
+    async def report_waiting(self, pod: PodRef, reason: str, message: str) -> None:
         """Write the condition PodScheduled=False on the pod as it was seen; one that is gone or another is left alone.
 
         Raises PodChangedError for one that has changed, and ClusterUnavailableError.
@@ -88,7 +88,7 @@ class KubernetesMapCluster(KubernetesPodBindings):
                 return
             raise ClusterUnavailableError(f"The status of pod {pod} could not be written: {problem}") from problem
 
-    def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+    def add_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
         """Queue an Event."""
         regarding = Regarding(pod.namespace, pod.name, pod.uid)
-        self._events.tell(regarding, reason, message, action="Binding", warning=warning)
+        self._events.add(regarding, reason, message, action="Binding", warning=warning)

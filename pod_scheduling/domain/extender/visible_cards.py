@@ -12,7 +12,7 @@ from typing import Any, Final
 from pod_scheduling.domain.extender.asked_cards import CardResources, asked_cards
 from pod_scheduling.domain.extender.card_marks import INDEX_OF
 from reservation_core.domain.pods import map_marks
-from reservation_core.domain.pods.enforced_variables import VariableOwner, WantedVariable, tell
+from reservation_core.domain.pods.enforced_variables import VariableOwner, WantedVariable, set_env
 from reservation_core.domain.pods.pod_changes import PodChanges
 from reservation_core.domain.pods.pod_containers import RefusedPodError, container_named, containers_of
 from reservation_core.domain.pods.reviews import (
@@ -70,7 +70,7 @@ def _told(pod: Mapping[str, Any], spec: Mapping[str, Any], rules: VisibleCardsRu
         elif asked.plugin:
             warnings.append(f"{name} is not told its card: a device plugin gives it others beside")
         else:
-            warnings += tell(changes, path, container, _variables(int(path[2])), by)
+            warnings += set_env(changes, path, container, _variables(int(path[2])), by)
             names.append(name)
     if not names:
         warnings.append(f"{_TOLD} does nothing: no container asks for {rules.resources.share} alone")

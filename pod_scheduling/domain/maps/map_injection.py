@@ -27,7 +27,7 @@ from reservation_core.domain.pods.cards_in_containers import (
     cuda_devices,
     node_devices,
 )
-from reservation_core.domain.pods.enforced_variables import VariableOwner, WantedVariable, tell
+from reservation_core.domain.pods.enforced_variables import VariableOwner, WantedVariable, set_env
 from reservation_core.domain.pods.gpu_resources import is_gpu_resource
 from reservation_core.domain.pods.pod_changes import PodChanges
 from reservation_core.domain.pods.pod_containers import (
@@ -108,7 +108,7 @@ def _created(review: PodReview, rules: InjectionRules, read_map: Callable[[str],
     _refuse_other_node(spec, entry)
     warnings, by = list[str](), _teller(rules)
     for path, container in containers_of(spec, "initContainers", "containers"):
-        warnings += tell(changes, path, container, _variables(container, entry.cuda_visible_devices, rules), by)
+        warnings += set_env(changes, path, container, _variables(container, entry.cuda_visible_devices, rules), by)
     changes.annotate(
         {
             map_marks.MAP_INDEX: str(entry.index),
@@ -149,7 +149,7 @@ def _debugged(pod: Mapping[str, Any], old: Mapping[str, Any], rules: InjectionRu
     changes, warnings, names, by = PodChanges(pod), list[str](), list[str](), _teller(rules)
     for path, container in containers_of(spec, EPHEMERAL):
         if str(container.get("name")) not in earlier:
-            warnings += tell(changes, path, container, _variables(container, devices, rules), by)
+            warnings += set_env(changes, path, container, _variables(container, devices, rules), by)
             names.append(container_named(path, container))
     if not changes.operations:
         return Untouched(tuple(warnings))

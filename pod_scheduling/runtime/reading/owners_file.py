@@ -69,9 +69,9 @@ class OwnersFile:
         """Check the file for changes repeatedly."""
         while True:
             await asyncio.sleep(every_s)
-            self.look()
+            self.reload()
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Take over a changed file."""
         seen: bytes | str | None = None
         try:

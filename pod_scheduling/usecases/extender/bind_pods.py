@@ -111,7 +111,7 @@ class PodBinder:
             self._require_on(ref, self._cards.node_of(ref.uid), node)
             return None
         try:
-            found = await self._cluster.look_at(ref)
+            found = await self._cluster.read_pod(ref)
         except ClusterUnavailableError as problem:
             raise BindRefusedError(f"{ref} could not be looked up: {problem}") from problem
         match found:

@@ -100,7 +100,7 @@ class DecidedPods(AssumedPods[Decision]):
             raise BindRefusedError(f"Whether {ref} is bound to {former.node} is not known yet; ask again.")
 
     async def _node_of(self, assumed: Decision) -> str | None:
-        found = await self._cluster.look_at(assumed.pod)
+        found = await self._cluster.read_pod(assumed.pod)
         if isinstance(found, PodGone):
             assumed.binding_until_s = -inf  # nobody binds what is gone
             return None

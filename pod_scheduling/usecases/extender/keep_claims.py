@@ -81,7 +81,7 @@ class ClaimKeeper:
         pod = passed.pod
         ref = PodRef(pod.namespace, pod.name, uid)
         try:
-            found = await self._cluster.look_at(ref)
+            found = await self._cluster.read_pod(ref)
         except ClusterUnavailableError as problem:
             _log.warning("whether a pod is bound is not known; it goes on counting", pod=str(ref), why=str(problem))
             self._claim(pod, self._cards.usage.claimed_by(uid))

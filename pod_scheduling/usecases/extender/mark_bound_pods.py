@@ -73,7 +73,7 @@ class BoundPodMarker:
         if placed is None:
             self.without_room += 1
             what = f"No GPU of {seen.node} has room for {ref}: it was bound beside gpu-admission, or two were at once."
-            self._cluster.tell_of_pod(ref, "NoCards", what)
+            self._cluster.add_pod_event(ref, "NoCards", what)
             return
         await self._cluster.mark(ref, seen.version, marks_of(placed, seen.node, self._clock.now()))
         self.marked += 1
@@ -94,7 +94,7 @@ class BoundPodMarker:
     async def _newer(self, seen: CardPodSeen) -> CardPodSeen | None:
         """Read the pod again; None where there is nothing to write any more."""
         try:
-            found = await self._cluster.look_at(_ref(seen))
+            found = await self._cluster.read_pod(_ref(seen))
         except ClusterUnavailableError:
             return seen
         return found if isinstance(found, CardPodSeen) and not found.marked else None

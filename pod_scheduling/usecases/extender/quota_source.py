@@ -59,7 +59,7 @@ class QuotaSource:
         self._take(quotas)
         _log.info("gpu quotas read", namespaces=len(quotas.namespaces))
         if mended:
-            self._cluster.tell_of_quotas(uid, "QuotasRead", "The quotas can be read again, and count.", warning=False)
+            self._cluster.add_quota_event(uid, "QuotasRead", "The quotas can be read again, and count.", warning=False)
 
     def _take(self, quotas: ModelQuotas) -> None:
         before, self._usage.quotas = self._usage.quotas, quotas
@@ -72,7 +72,7 @@ class QuotaSource:
         self.rejected += 1
         kept = "the last ones that could be read go on" if self.known else "nothing is scheduled until they can be read"
         _log.error("the gpu quotas can't be read", why=problem, kept=kept)
-        self._cluster.tell_of_quotas(uid, "BadQuotas", f"The quotas can't be read: {problem}; {kept}.", warning=True)
+        self._cluster.add_quota_event(uid, "BadQuotas", f"The quotas can't be read: {problem}; {kept}.", warning=True)
 
     @staticmethod
     def _read(sight: QuotasSeen) -> ModelQuotas:

@@ -105,7 +105,7 @@ class MapScheduler:
             group.create_task(keep("assumed_pods", self._assumed.run), name="assumed pods")
             group.create_task(keep("decide", lambda: self._decide(group)), name="decide")
             for _ in range(self._rules.tellers):
-                group.create_task(keep("tell", self._tell_who_waits), name="tell")
+                group.create_task(keep("tell", self._report_waiting_pods), name="tell")
 
     async def _follow(self) -> None:
         try:
@@ -135,7 +135,7 @@ class MapScheduler:
         match sight:
             case NamespaceSeen(name, enforced):
                 if self._board.enforce(name, enforced=enforced):
-                    self.look_again()
+                    self.requeue_all()
             case NodeSeen(node):
                 if self._board.knows(node):
                     return  # as most of what is told of nodes: that they live
@@ -170,7 +170,7 @@ class MapScheduler:
             if before.get(node) != reserved.get(node):
                 self._wake(self._board.names_of(node))
 
-    def look_again(self) -> None:
+    def requeue_all(self) -> None:
         """Look at all waiting pods again."""
         for uid in self._waiting:
             self._queue(uid)
@@ -178,7 +178,7 @@ class MapScheduler:
     def _all_seen(self) -> None:
         self._fresh = True
         self._listed.set()
-        self.look_again()
+        self.requeue_all()
 
     def _arrive(self, sight: PodWaiting) -> None:
         uid = sight.pod.uid
@@ -261,7 +261,7 @@ class MapScheduler:
                 self._board.take(uid, decision.node, waiting.mapped.burden)
                 return waiting, decision, assumed
             case Wait():
-                self._is_to_be_told(uid, waiting, decision)
+                self._note_decision(uid, waiting, decision)
                 return None
             case _:
                 assert_never(decision)
@@ -280,16 +280,16 @@ class MapScheduler:
         self._failures.pop(pod.uid, None)
         _log.info("bound", pod=str(pod), node=decision.node)
         message = f"Successfully assigned {pod} to {decision.node}"
-        self._cluster.tell_event(pod, "Scheduled", message, warning=False)
+        self._cluster.add_event(pod, "Scheduled", message, warning=False)
         if decision.warning is not None:
-            self._cluster.tell_event(pod, "DeviceShared", decision.warning, warning=True)
+            self._cluster.add_event(pod, "DeviceShared", decision.warning, warning=True)
 
     async def _has_failed(self, assumed: AssumedPod, problem: Exception) -> None:
         """A pod was not bound, or nobody knows: it is tried again."""
         pod = assumed.pod
         _log.warning("a pod could not be bound; trying again", pod=str(pod), why=str(problem))
         if isinstance(problem, BindRefusedError):
-            self._cluster.tell_event(pod, "FailedScheduling", str(problem), warning=True)
+            self._cluster.add_event(pod, "FailedScheduling", str(problem), warning=True)
         failures = self._failures.get(pod.uid, 0) + 1
         if pod.uid in self._assumed:  # else it was seen bound or gone meanwhile
             self._failures[pod.uid] = failures
@@ -309,8 +309,11 @@ class MapScheduler:
         else:
             self._failures.pop(uid, None)
 
-    def _is_to_be_told(self, uid: str, waiting: _Waiting, decision: Wait) -> None:
-        """Unless it knows, or was just told much the same: among many, each change changes what all wait for."""
+    def _note_decision(self, uid: str, waiting: _Waiting, decision: Wait) -> None:
+        """Queue a report of why a pod waits, unless the last one says so or is recent and much the same.
+
+        Among many pods, each change changes what all wait for.
+        """
         if f"{decision.obstacle}: {decision.message}" == waiting.told:
             self._to_tell.pop(uid, None)
             return
@@ -320,32 +323,32 @@ class MapScheduler:
         self._to_tell[uid] = decision
         self._untold.set()
 
-    async def _tell_who_waits(self) -> None:
+    async def _report_waiting_pods(self) -> None:
         while True:
             await self._untold.wait()
             while self._to_tell:
                 uid = next(iter(self._to_tell))
                 decision = self._to_tell.pop(uid)
                 if self._leads_for_s() > 0 and not self._ending:
-                    await self._tell(self._waiting[uid], decision)
+                    await self._report(self._waiting[uid], decision)
             self._untold.clear()
 
-    async def _tell(self, waiting: _Waiting, decision: Wait) -> None:
+    async def _report(self, waiting: _Waiting, decision: Wait) -> None:
         waiting.told = f"{decision.obstacle}: {decision.message}"
         waiting.told_at = asyncio.get_running_loop().time()
         self.told += 1
         try:
-            await self._cluster.tell_waiting(waiting.pod, decision.obstacle, decision.message)
+            await self._cluster.report_waiting(waiting.pod, decision.obstacle, decision.message)
         except PodChangedError:
             self._has_changed(waiting)
         except ClusterUnavailableError as problem:
             _log.warning("a pod could not be told why it waits", pod=str(waiting.pod), why=str(problem))
-            waiting.told = None  # the next look tells again
+            waiting.told = None  # the next decision reports it again
         except Exception:
             waiting.told = None
             raise
         else:
-            self._cluster.tell_event(waiting.pod, "FailedScheduling", decision.message, warning=True)
+            self._cluster.add_event(waiting.pod, "FailedScheduling", decision.message, warning=True)
 
     def _has_changed(self, waiting: _Waiting) -> None:
         """A pod was not told, as it is not what was seen: it is looked at again as it is, which may be known by now."""

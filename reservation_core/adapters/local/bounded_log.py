@@ -60,7 +60,7 @@ class BoundedLog:
                 self._printed += len(data)
                 return
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Append a line of our own."""
         begin = "" if self._ends_line else "\n"
         self.write(f"{begin}gpu-dev: {text}\n".encode("utf-8", "replace"))

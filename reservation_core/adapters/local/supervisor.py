@@ -127,7 +127,7 @@ def supervise(pod: PodProcess, ending: EndRequest, umask: int, ready: int) -> No
         pod.kill_everything()
         pod.empty_output()
         problem = f"The pod did not start: {refused[1]}. Correct the job and submit it again."
-        pod.log.say(problem)
+        pod.log.write_line(problem)
         finish(pod, refused[0], "start_failed", problem)
         return
     why = pod.hold(ending)

@@ -65,7 +65,7 @@ class WaitlistPass:
         """The calendar, with the served requests booked."""
         return self._free.cards or self._cards
 
-    def look(self) -> Turn | None:
+    def try_next(self) -> Turn | None:
         """Try the next request; returns its turn if the calendar can serve it. Not to be called when `over`."""
         request = self._left.pop()
         # GPUs only become fewer in a pass: what failed once fails for an equal request.

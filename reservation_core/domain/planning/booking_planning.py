@@ -66,7 +66,7 @@ class BookingPool:
         if now >= self._look_again_at:
             self.forget()
 
-    def look(
+    def take_picture(
         self, nodes: Iterable[Node], own: Sequence[tuple[int, Row]], holds: Iterable[tuple[int, Row]], now: datetime
     ) -> Picture | None:
         """The picture of it: `own` are the booking's rows by GPU, `holds` those of others whose pods may be there.

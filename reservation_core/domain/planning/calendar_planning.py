@@ -122,13 +122,13 @@ class CalendarPicture:
         for pool in list(self._bookings.values()):
             pool.note_time(to_micros(now))
             if len(starts) < limit and pool.changed and pool.waiting:
-                within = pool.plan_starts(self._look(pool, now), now, limit - len(starts))
+                within = pool.plan_starts(self._picture_of(pool, now), now, limit - len(starts))
                 for start in within:
                     self.common.set_reservation(start.id, None, pool.rows[start.id])
                 starts += within
         return starts
 
-    def _look(self, pool: BookingPool, now: datetime) -> Picture | None:
+    def _picture_of(self, pool: BookingPool, now: datetime) -> Picture | None:
         ledger = self.common.ledger
         own = ledger.by_reservation.get(pool.booking_id, ())
         holds: list[tuple[int, Row]] = [
@@ -137,7 +137,7 @@ class CalendarPicture:
             for row in ledger.calendar(gpu_id).rows
             if row[2] and row[3] != pool.booking_id
         ]
-        return pool.look(self.common.pools.nodes, own, holds, now)
+        return pool.take_picture(self.common.pools.nodes, own, holds, now)
 
     def plan_slots(
         self, now: datetime, promises: int, limit: int, enough: Callable[[], bool] = lambda: False
@@ -156,14 +156,14 @@ class CalendarPicture:
                     more = True
                     break
                 looked_at += 1
-                slots += pool.plan_slots(self._look(pool, now), now, limit)
+                slots += pool.plan_slots(self._picture_of(pool, now), now, limit)
         return SlotPlan(slots, more)
 
     def late_starts(self, now: datetime) -> list[LateStart]:
         """Jobs that can't start although their slot has come, and the jobs in their way."""
         late = late_starts(self.common, now)
         for pool in self._bookings.values():
-            picture = self._look(pool, now) if pool.waiting else None
+            picture = self._picture_of(pool, now) if pool.waiting else None
             if picture is not None:
                 late += late_starts(picture, now)
         return late
@@ -173,5 +173,5 @@ class CalendarPicture:
         estimates = estimate_waits(self.common, now, limit)
         for pool in self._bookings.values():
             if pool.waiting:
-                estimates += pool.estimate_waits(self._look(pool, now), now)
+                estimates += pool.estimate_waits(self._picture_of(pool, now), now)
         return estimates

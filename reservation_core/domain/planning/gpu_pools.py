@@ -125,8 +125,8 @@ class GpuPools:
                 if freed:
                     self.freed.add(pool.gpu_type)
 
-    def set_aside(self, gpu_ids: Iterable[int], at: int) -> None:
-        """Look again at these GPUs, whose rows are put aside or back with nothing decided yet."""
+    def refresh_gpus(self, gpu_ids: Iterable[int], at: int) -> None:
+        """Bring these GPUs up to date after their rows were taken out or put back, with nothing decided yet."""
         for gpu_id in gpu_ids:
             place = self._places.get(gpu_id)
             if place is not None:

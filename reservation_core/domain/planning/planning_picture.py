@@ -67,7 +67,7 @@ class Picture:
     def claim(self, job: Waiting, gpu_type: str, start: int, end: int) -> Asker | None:
         """Note in the quotas what a job has from now on; returns the asker if any quota bounds it."""
         asker = job.asker(gpu_type)
-        freed = self.quotas.put_for(job.id, asker, Amount(job.all_gpus, start, end))
+        freed = self.quotas.claim(job.id, asker, Amount(job.all_gpus, start, end))
         if not self.quotas.binds(asker):
             return None
         if freed:
@@ -81,7 +81,7 @@ class Picture:
             self.claim(job, gpu_type, *self.ledger.slots[job_id])
 
     def _drop_claim(self, reservation_id: str) -> None:
-        if self.quotas.put(reservation_id, ()):
+        if self.quotas.set_claims(reservation_id, ()):
             self.pools.walk_again()
 
     def within_quotas(self, job: Waiting, gpu_type: str, start: int, length: int) -> bool:
@@ -140,7 +140,7 @@ class Picture:
         self.queue.hold_back(job)
         self.heads.drop(job)
 
-    def give_back(self, job_id: str) -> None:
+    def clear_slot_rows(self, job_id: str) -> None:
         """Take a waiting job's slot out of the calendar."""
         self.pools.mark_changed(self.ledger.set_rows(job_id, (), planned=False), freed=True)
 
@@ -154,7 +154,7 @@ class Picture:
     def drop_slot(self, job_id: str) -> None:
         """Take a waiting job's slot out of the calendar, and what it has out of the quotas."""
         self._drop_claim(job_id)
-        self.give_back(job_id)
+        self.clear_slot_rows(job_id)
 
     def needs_refill(self, low_water: int) -> list[tuple[str | None, Key | None]]:
         """Requested types whose part of the queue in memory is short and goes on in the database.

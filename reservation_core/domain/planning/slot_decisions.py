@@ -55,12 +55,12 @@ def plan_slots(
         walk.begin(pools.take_freed())
     last: Entry | None = None
     over = True
-    for looked_at, entry in enumerate(_to_look_at(picture, promises)):
-        if looked_at == limit or (looked_at and enough()) or not search.is_ready(entry[3], enough):
+    for planned, entry in enumerate(_jobs_to_plan(picture, promises)):
+        if planned == limit or (planned and enough()) or not search.is_ready(entry[3], enough):
             over = False
             break
         last = entry
-        slot = search.look_at(entry[3])
+        slot = search.plan_slot(entry[3])
         if slot is not None:
             decided.append(slot)
     for slot in decided:
@@ -112,7 +112,7 @@ def _give_up_slots(picture: Picture, at: int) -> list[tuple[Waiting, str]]:
     return given_up
 
 
-def _to_look_at(picture: Picture, promises: int) -> Iterator[Entry]:
+def _jobs_to_plan(picture: Picture, promises: int) -> Iterator[Entry]:
     """Jobs without a slot, and as far as something was given back jobs with one, in queue order."""
     walk, reach = picture.walk, picture.pools.reach
     queues = picture.queue.all_shapes()
@@ -159,7 +159,7 @@ class _SlotSearch:
                     return False
         return True
 
-    def look_at(self, job: Waiting) -> PlannedSlot | None:
+    def plan_slot(self, job: Waiting) -> PlannedSlot | None:
         """A slot for a job in the queue, or an earlier one; None where there is none."""
         slot = self._picture.ledger.slots.get(job.id)
         if slot is not None:
@@ -185,7 +185,7 @@ class _SlotSearch:
         if best is None:
             return None
         # What it leaves behind is had by those after it in this walk, and by those before it in the next.
-        self._picture.give_back(job.id)
+        self._picture.clear_slot_rows(job.id)
         return self._write(job, *best, None)
 
     def _best_fit(self, job: Waiting, before: int, own: Pool | None) -> tuple[Pool, Fit] | None:

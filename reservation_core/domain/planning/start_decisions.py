@@ -183,11 +183,11 @@ class _Decisions:
         return False
 
     def _set_slot_rows(self, job: Waiting, rows: tuple[tuple[int, Row], ...]) -> None:
-        """Put a slot aside, or back, with nothing else decided."""
-        self._pools.set_aside(self._ledger.set_rows(job.id, rows, planned=bool(rows)), self._at)
+        """Take a slot out of the calendar, or put it back, with nothing else decided."""
+        self._pools.refresh_gpus(self._ledger.set_rows(job.id, rows, planned=bool(rows)), self._at)
 
     def _refresh(self) -> None:
-        """Have jobs ahead of it in the queue looked at again, since GPUs were given back."""
+        """Bring the pools up to date. GPUs were given back, so jobs ahead in the queue are considered again."""
         self._given_back.update(self._pools.refresh(self._at))
 
     def _start_in_slot(self, job: Waiting) -> bool:
@@ -216,7 +216,7 @@ class _Decisions:
     def _start(self, job: Waiting, pool: Pool, spots: Spots, end: int) -> None:
         """Write a start into the picture."""
         if job.id in self._ledger.slots:
-            self._picture.give_back(job.id)
+            self._picture.clear_slot_rows(job.id)
             self._refresh()
         row = (self._at, end, True, job.id)
         placed = pool.occupy(spots, row)

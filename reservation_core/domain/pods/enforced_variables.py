@@ -53,7 +53,7 @@ class VariableOwner:
     override: bool = False
 
 
-def tell(
+def set_env(
     changes: PodChanges, path: Path, container: Mapping[str, Any], wanted: Sequence[WantedVariable], by: VariableOwner
 ) -> list[str]:
     """Set a container's variables; returns warnings about overwritten values. Raises RefusedPodError."""

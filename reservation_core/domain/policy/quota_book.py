@@ -91,7 +91,7 @@ class QuotaBook:
             ]
         return Reason(ReasonCode.QUOTA_REACHED, " ".join(broken)) if broken else None
 
-    def put(self, reservation_id: str, claims: tuple[QuotaClaim, ...]) -> bool:
+    def set_claims(self, reservation_id: str, claims: tuple[QuotaClaim, ...]) -> bool:
         """Set what a reservation has from now on; true when others may have more than before."""
         before = self._claims.get(reservation_id, ())
         if before == claims:
@@ -112,11 +112,11 @@ class QuotaBook:
             del self._claims[reservation_id]
         return not all(any(_covers(after, claim) for after in claims) for claim in before)
 
-    def put_for(self, reservation_id: str, asker: Asker, amount: Amount) -> bool:
-        """The same for a job that waits or starts."""
+    def claim(self, reservation_id: str, asker: Asker, amount: Amount) -> bool:
+        """Set what a job that waits or starts has; true when others may have more than before."""
         user = self._names.get(asker.owner)
         claims = () if user is None else (QuotaClaim(user, asker.project, asker.gpu_type, amount),)
-        return self.put(reservation_id, claims)
+        return self.set_claims(reservation_id, claims)
 
     def note_held(self, holdings: Iterable[Holding], waiting: Collection[str] = ()) -> bool:
         """Note all that is held and booked, and this week's returned time; true when others may have more than before.
@@ -128,10 +128,10 @@ class QuotaBook:
             claims.setdefault(holding.reservation_id, []).append(_claim(holding))
         freed = False
         for gone in [claim for claim in self._claims if claim not in claims and claim not in waiting]:
-            freed |= self.put(gone, ())
+            freed |= self.set_claims(gone, ())
         for reservation_id, held in claims.items():
             if reservation_id not in waiting:
-                freed |= self.put(reservation_id, tuple(sorted(held, key=_claim_order)))
+                freed |= self.set_claims(reservation_id, tuple(sorted(held, key=_claim_order)))
         return freed
 
     def _bounds_of(self, asker: Asker) -> tuple[_Bound, ...]:

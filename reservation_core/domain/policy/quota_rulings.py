@@ -82,7 +82,7 @@ class QuotaRuling:
 
     def _count(self, placed: Start | PlannedSlot, asker: Asker) -> None:
         amount = Amount(len(placed.gpus), to_micros(placed.start), to_micros(placed.end))
-        self._book.put_for(placed.id, asker, amount)
+        self._book.claim(placed.id, asker, amount)
 
 
 def _is_before(made_at: datetime | None, given: datetime | None) -> bool:

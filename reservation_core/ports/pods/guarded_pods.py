@@ -16,9 +16,9 @@ class EndRefusedError(Exception):
 
 
 class GuardedPods(Protocol):
-    """Pods that use GPUs or are marked. Every method but `tell` raises ClusterUnavailableError."""
+    """Pods that use GPUs or are marked. Every method but `add_event` raises ClusterUnavailableError."""
 
-    async def look(self) -> Mapping[str, GuardedPod]:
+    async def list_pods(self) -> Mapping[str, GuardedPod]:
         """All of them as they are now, by uid."""
 
     async def follow(self, show: Callable[[Mapping[str, GuardedPod]], None]) -> None:
@@ -33,8 +33,8 @@ class GuardedPods(Protocol):
     async def delete(self, pod: GuardedPod, grace_s: int) -> None:
         """Delete the pod, ignoring budgets. Raises EndRefusedError."""
 
-    def tell(self, pod: GuardedPod, reason: str, note: str) -> None:
+    def add_event(self, pod: GuardedPod, reason: str, note: str) -> None:
         """Queue an Event about the pod."""
 
-    async def tell_all(self) -> None:
+    async def write_events(self) -> None:
         """Write the queued Events."""

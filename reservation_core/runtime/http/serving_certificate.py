@@ -46,7 +46,7 @@ class ServingCertificate:
         """uvicorn's settings for a server with this certificate."""
         return {"ssl_context_factory": lambda _config, _default: self.context}
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Load the files if they have changed since the last check."""
         try:
             content = self._certificate.read_bytes()
@@ -70,7 +70,7 @@ class ServingCertificate:
         """Check the files regularly."""
         while True:
             await asyncio.sleep(every_s)
-            self.look()
+            self.reload()
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
         """Choose the current certificate in every handshake, with or without a host name."""

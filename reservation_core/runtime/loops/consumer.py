@@ -162,15 +162,15 @@ class Consumer:
             _log.warning(
                 "a message failed; trying again", queue=self._queue.value, message=message.id, reason=str(error)
             )
-            await self._set_aside(message, str(error), error.after)
+            await self._retry_or_bury(message, str(error), error.after)
         except Exception as error:  # noqa: BLE001 - logged, and kept with the message
             _log.exception("a message's handler crashed; trying again", queue=self._queue.value, message=message.id)
             pause = timedelta(seconds=min(60, 2 ** (message.read_count - 1)))
-            await self._set_aside(message, f"{type(error).__name__}: {error}", pause)
+            await self._retry_or_bury(message, f"{type(error).__name__}: {error}", pause)
         else:
             self._messages.handled([message.id])
 
-    async def _set_aside(self, message: QueuedMessage, error: str, pause: timedelta) -> None:
+    async def _retry_or_bury(self, message: QueuedMessage, error: str, pause: timedelta) -> None:
         if message.read_count >= self._rules.max_reads:
             await self._messages.bury(message, error)
         else:

@@ -25,7 +25,7 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
         try:
             agent = NodeAgent(transport, settings.node_name, inventory)
             if once:
-                await agent.look()
+                await agent.update()
             else:
                 await keep_node_annotations(agent, stop_on_signals(), settings.look_every_s)
         finally:
@@ -37,6 +37,6 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
 
 async def keep_node_annotations(agent: NodeAgent, stop: asyncio.Event, every_s: float) -> None:
     """Update the annotations every `every_s` seconds until `stop`. Raises errors of the first update alone."""
-    await agent.look()
+    await agent.update()
     loop = Loops()["node_cards"]
-    await loop.repeat(agent.look_again, rest_s=every_s, rests_first=True, longest_s=every_s, stop=stop)
+    await loop.repeat(agent.update_again, rest_s=every_s, rests_first=True, longest_s=every_s, stop=stop)

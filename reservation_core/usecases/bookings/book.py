@@ -58,7 +58,7 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
         new = NewBooking(accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
         if await uow.bookings.add([new], None):
             await spend(uow, principal, [booking_ask(new.booking)], now)
-            told(uow)
+            wake_listeners(uow)
             return await stored(uow, new.booking.id)
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
 
@@ -92,7 +92,7 @@ async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBr
     return NotBookableError(f"{reasons} {following}", broken, nearest)
 
 
-def told(uow: UnitOfWork) -> None:
+def wake_listeners(uow: UnitOfWork) -> None:
     """Wake the planner and the followers of the audit log after commit."""
     uow.wake(Channel.GPU_JOBS)
     uow.wake(Channel.EVENTS)

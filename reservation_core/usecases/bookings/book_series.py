@@ -30,7 +30,7 @@ from reservation_core.usecases.bookings.book import (
     TRIES,
     accepted,
     booking_ask,
-    told,
+    wake_listeners,
     wanted_by_request,
 )
 from reservation_core.usecases.bookings.read_booking_rules import calling_booker, judge_for
@@ -81,7 +81,7 @@ async def book_series(
         series = NewSeries(series_id, who.user_id, recurrence.rrule, zone_name(request.series_zone), now)
         if await uow.bookings.add(plan.new, series):
             await spend(uow, principal, [booking_ask(booking.booking) for booking in plan.new], now)
-            told(uow)
+            wake_listeners(uow)
             booked = [await uow.bookings.view(booking.booking.id) for booking in plan.new]
             return SeriesOutcome(series_id, tuple(booking for booking in booked if booking is not None), tuple(skipped))
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")

@@ -10,7 +10,7 @@ from reservation_core.domain.changes import BookingOver
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.bookings.book import told
+from reservation_core.usecases.bookings.book import wake_listeners
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 from reservation_core.usecases.carry_out import carry_out
 
@@ -44,7 +44,7 @@ async def cancel_booking(
     changes = [decide(job, _over(job, principal.user), now) for job in jobs.values() if job.booking_id in over]
     await carry_out(uow, [change for change in changes if change is not None])
     await uow.bookings.cancel(open_ones, after, principal.user, now)
-    told(uow)
+    wake_listeners(uow)
     cancelled = await uow.bookings.lock([booking.id for booking in open_ones])
     return sorted(cancelled.values(), key=lambda booking: (booking.span.start, booking.id))
 

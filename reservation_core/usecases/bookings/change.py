@@ -30,7 +30,7 @@ from reservation_core.usecases.bookings.book import (
     cards_around,
     refusal,
     stored,
-    told,
+    wake_listeners,
 )
 from reservation_core.usecases.bookings.read_booking_rules import booker, judge_for
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
@@ -65,7 +65,7 @@ async def change_booking(
             await uow.bookings.change(
                 ChangedBooking(before, after, kept, keeps_cards=True), principal.user, BookingEventKind.CHANGED, now
             )
-            told(uow)
+            wake_listeners(uow)
         return await stored(uow, booking_id)
     return await _move(uow, principal, who, before, after)
 
@@ -130,7 +130,7 @@ async def _move(uow: UnitOfWork, principal: Principal, who: Booker, before: Book
         if await uow.bookings.change(changed, principal.user, BookingEventKind.MOVED, now):
             if after.span.length > before.span.length:
                 await spend(uow, principal, [booking_ask(after, before.span.length)], now)
-            told(uow)
+            wake_listeners(uow)
             return await stored(uow, before.id)
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
 

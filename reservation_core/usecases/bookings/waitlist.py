@@ -86,7 +86,7 @@ class Waitlist:
         served = 0
         rest_at = loop.time() + _SLICE_S
         while not self._turns.over and loop.time() < until:
-            turn = self._turns.look()
+            turn = self._turns.try_next()
             if turn is not None:
                 served += await self._serve(turn, self._turns)
             elif loop.time() >= rest_at:

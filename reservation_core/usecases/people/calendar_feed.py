@@ -47,7 +47,7 @@ async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> Mad
     secret = ids.new_secret()
     now = await uow.now()
     maker, reach = await maker_of(uow, principal, now)
-    await uow.calendar_feeds.put(principal.user_id, ids.digest(secret), now, maker)
+    await uow.calendar_feeds.replace(principal.user_id, ids.digest(secret), now, maker)
     await uow.events.append(
         actor=principal.user, kind=PeopleEventKind.CALENDAR_FEED_MADE, at=now, subject=f"user:{principal.user}"
     )

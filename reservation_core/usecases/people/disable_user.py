@@ -19,7 +19,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.people.belongings import Belonging
 from reservation_core.ports.people.identities import Principal, UserRecord
-from reservation_core.usecases.bookings.book import told
+from reservation_core.usecases.bookings.book import wake_listeners
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.people.users import require_admin, unknown_user
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
@@ -133,5 +133,5 @@ async def _cancel(uow: UnitOfWork, belongings: list[Belonging], why: str, actor:
     after = [transition(booking, Cancelled(actor, by_admin=True, why=why), now)[0] for booking in before]
     if before:
         await uow.bookings.cancel(before, after, actor, now)
-        told(uow)
+        wake_listeners(uow)
     return len(done) + len(before)

@@ -190,7 +190,7 @@ class Planner:
         inbox = _sort(messages)
         self._cadence.full_reads = self._cadence.full_reads + 1 if len(messages) == self._rules.messages else 0
         picture = await self._refreshed(inbox, now)
-        quotas_changed = await self._quota.look(picture.common, now)
+        quotas_changed = await self._quota.update(picture.common, now)
         starts = picture.plan_starts(self._clock.now(), self._rules.batch)
         if quotas_changed or messages or starts:
             self._note_change()
@@ -357,10 +357,10 @@ class Planner:
                 picture.set_reservation(start.id, None, ())
         await self._read_refused(picture)
         if inbox.broken:
-            await self._set_aside(inbox.broken)
+            await self._postpone_broken(inbox.broken)
         return len(outcome.started)
 
-    async def _set_aside(self, broken: list[tuple[QueuedMessage, str]]) -> None:
+    async def _postpone_broken(self, broken: list[tuple[QueuedMessage, str]]) -> None:
         """Postpone messages that can't be read, and after enough tries move them to the dead letters."""
         async with self._uow() as uow:
             for message, error in broken:

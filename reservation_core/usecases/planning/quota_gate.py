@@ -55,7 +55,7 @@ class QuotaGate:
         self._refused.clear()
         return refused
 
-    async def look(self, picture: Picture, now: datetime) -> bool:
+    async def update(self, picture: Picture, now: datetime) -> bool:
         """Bring the picture's quotas up to date; true when that may change the estimates of waiting jobs."""
         changed = False
         if self._read_at is None or now - self._read_at >= self._every:

@@ -194,12 +194,12 @@ class PodEnder:
         end = due.ending
         if end.warn and end.end is not None:
             note = f"This pod will be ended at {end.end:%Y-%m-%d %H:%M} UTC: {end.why} Save your work."
-            self._pods.tell(due.pod, "EndingSoon", f"{note} A longer booking lets it stay longer.")
+            self._pods.add_event(due.pod, "EndingSoon", f"{note} A longer booking lets it stay longer.")
         if end.asks:
-            self._pods.tell(due.pod, "Ending", f"This pod is ended. {end.why}")
+            self._pods.add_event(due.pod, "Ending", f"This pod is ended. {end.why}")
         if end.tells_refusal:
             what = "it is deleted" if end.step is EndingStep.DELETE else "it keeps cards that are not its own"
-            self._pods.tell(due.pod, "EndingRefused", f"A PodDisruptionBudget keeps this pod: {what}. {end.why}")
+            self._pods.add_event(due.pod, "EndingRefused", f"A PodDisruptionBudget keeps this pod: {what}. {end.why}")
             _log.warning("a disruption budget keeps a pod past its end", pod=str(due.pod), why=end.why)
 
     async def _mark(self, of_namespace: Sequence[_Due], gate: asyncio.Semaphore) -> tuple[list[Memory], int]:

@@ -169,12 +169,12 @@ async def end_pods(this: Installation) -> None:
         following = asyncio.create_task(pods.follow(lambda found: shown.append(bool(found))))
         keeping = asyncio.create_task(lease.keep(lambda: None, lambda: True))
         try:
-            [booked] = [guarded_pod for guarded_pod in (await pods.look()).values() if guarded_pod.name == "booked"]
+            [booked] = [listed for listed in (await pods.list_pods()).values() if listed.name == "booked"]
             await eventually(lambda: shown and shown[-1])
             await eventually(lease.holds)
             await pods.mark_end(booked, datetime.now(UTC))
-            pods.tell(booked, "Ending", "This pod is ended.")
-            await pods.tell_all()
+            pods.add_event(booked, "Ending", "This pod is ended.")
+            await pods.write_events()
             await pods.evict(booked, 1)
         finally:
             for task in (following, keeping):
@@ -185,7 +185,7 @@ async def end_pods(this: Installation) -> None:
 
 async def tell_of_a_node(this: Installation) -> None:
     """What the node agent asks, as far as roles go: without the policy beside them."""
-    await NodeAgent(this.transport, "node-a", LocalInventory("h100:4", "node-a")).look()
+    await NodeAgent(this.transport, "node-a", LocalInventory("h100:4", "node-a")).update()
 
 
 WORK: dict[str, Callable[[Installation], Awaitable[None]]] = {

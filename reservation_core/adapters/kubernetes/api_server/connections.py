@@ -68,7 +68,7 @@ class PooledClient:
     def authenticate_with(self, token: str | None) -> None:
         """Authenticate later requests with `token` (with its scheme). Raises ValueError for one of several lines."""
         headers = common_headers(token)
-        self._heads.say(headers)
+        self._heads.set_headers(headers)
         self._headers = headers
 
     async def ask(self, request: ApiRequest) -> ApiServerAnswer:

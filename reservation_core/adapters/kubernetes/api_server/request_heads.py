@@ -21,9 +21,9 @@ class RequestHeads:
         self._url = url
         self._prefix = url.raw_path.rstrip("/")
         self._common_headers = ""
-        self.say(common_headers(None))
+        self.set_headers(common_headers(None))
 
-    def say(self, headers: Mapping[str, str]) -> None:
+    def set_headers(self, headers: Mapping[str, str]) -> None:
         """Set the headers of all later requests. Raises ValueError for a value of more than one line."""
         if any(_LINE_ENDS.search(value) for value in headers.values()):
             raise ValueError("A header of a request to the API server has more than a line.")

@@ -53,6 +53,6 @@ class PodEvents:
             await asyncio.gather(self._writing, return_exceptions=True)
 
     def _write(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
-        self._writer.tell(about, reason, note, action=action, warning=warning)
+        self._writer.add(about, reason, note, action=action, warning=warning)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._writer.write_all())

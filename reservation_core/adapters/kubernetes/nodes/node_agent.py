@@ -58,7 +58,7 @@ class NodeAgent:
         self._path = f"/api/v1/nodes/{node}"
         self._inventory = inventory
 
-    async def look(self) -> bool:
+    async def update(self) -> bool:
         """Update the annotations once; whether they had to be written.
 
         Raises NodeAgentError without GPUs or a permission, ClusterUnavailableError when the driver or the API server
@@ -86,13 +86,13 @@ class NodeAgent:
         _log.info("wrote the node's GPUs", node=self._node)
         return True
 
-    async def look_again(self) -> None:
+    async def update_again(self) -> None:
         """Update the annotations, with NodeAgentError as a passing failure: ClusterUnavailableError.
 
         The annotations stay as they were, and the node's state says whether it is usable.
         """
         try:
-            await self.look()
+            await self.update()
         except NodeAgentError as problem:
             raise ClusterUnavailableError(
                 f"The cards of node {self._node} could not be written: {problem}"

@@ -50,7 +50,7 @@ class EventWriter:
         self._more = asyncio.Event()
         self.left_out = 0
 
-    def tell(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
+    def add(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
         """Queue an Event. `reason` and `action` are in CamelCase."""
         if len(self._waiting) == _MOST_WAITING:
             self.left_out += 1

@@ -9,7 +9,7 @@ from reservation_core.ports.bookings.bookings import FeedOwner
 class CalendarFeeds(StatementRunner):
     """The private addresses of users' calendars."""
 
-    async def put(self, user_id: int, digest: bytes, now: datetime, made_with: str) -> None:
+    async def replace(self, user_id: int, digest: bytes, now: datetime, made_with: str) -> None:
         """Create or replace a user's feed. It ends with the token `made_with`."""
         values = {"user_id": user_id, "digest": digest, "now": now, "made_with": made_with}
         await self._run("put_feed", **values)

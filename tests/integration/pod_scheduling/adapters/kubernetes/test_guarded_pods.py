@@ -91,11 +91,11 @@ async def test_what_is_read_of_a_pod(
     await make(api_server, namespace, mapped, marked, pod("plain"), typed)
 
     async def begun() -> bool:
-        seen = of(await guarded.look(), namespace)
+        seen = of(await guarded.list_pods(), namespace)
         return all(seen[name].began is not None for name in ("mapped", "marked"))
 
     await eventually(begun)
-    seen = of(await guarded.look(), namespace)
+    seen = of(await guarded.list_pods(), namespace)
     assert sorted(seen) == ["mapped", "marked", "typed"]
     assert (seen["mapped"].gpus, seen["mapped"].cards, seen["mapped"].preemptible) == (2, (0, 2), True)
     one = seen["marked"]
@@ -114,7 +114,7 @@ async def test_only_labelled_namespaces_are_enforced_and_that_may_change(
         await eventually(lambda: shown and "p" in shown[-1] and shown[-1]["p"].enforced)
         await label(api_server, namespace, None)
         await eventually(lambda: not shown[-1]["p"].enforced)
-        assert not of(await guarded.look(), namespace)["p"].enforced
+        assert not of(await guarded.list_pods(), namespace)["p"].enforced
         await label(api_server, namespace)
         await eventually(lambda: shown[-1]["p"].enforced)
         [one] = shown[-1].values()
@@ -129,16 +129,16 @@ async def test_an_end_is_marked_on_this_pod_and_no_other_of_its_name(
     guarded: KubernetesGuardedPods, api_server: ApiServer, namespace: str, kubelet: Kubelet
 ) -> None:
     await make(api_server, namespace, pod("p", annotations=MARKED))
-    one = of(await guarded.look(), namespace)["p"]
+    one = of(await guarded.list_pods(), namespace)["p"]
     await guarded.mark_end(one, END)
-    assert of(await guarded.look(), namespace)["p"].marked_end == END
+    assert of(await guarded.list_pods(), namespace)["p"].marked_end == END
     async with api_server.client() as client:
         await client.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/p", {"gracePeriodSeconds": 0})
     await guarded.mark_end(one, END)
     await guarded.evict(one, 1)
     await make(api_server, namespace, pod("p", annotations=MARKED))
     await guarded.mark_end(one, END + timedelta(hours=9))
-    assert of(await guarded.look(), namespace)["p"].marked_end == END - timedelta(minutes=30)
+    assert of(await guarded.list_pods(), namespace)["p"].marked_end == END - timedelta(minutes=30)
     await guarded.evict(one, 1)
     await guarded.delete(one, 1)
     still = await found(api_server, namespace, "p")
@@ -156,14 +156,14 @@ async def test_an_evicted_pod_gets_its_grace_and_no_more_than_is_allowed(
         pod("short", annotations=MARKED, terminationGracePeriodSeconds=3),
         pod("forged", annotations={"gpu-dev/owner": "al\x00ice", "gpu-dev/booking": "b" * 300}),
     )
-    forged = of(await guarded.look(), namespace)["forged"]
+    forged = of(await guarded.list_pods(), namespace)["forged"]
     assert (forged.owner, forged.booking_id) == (None, None)
     await guarded.evict(forged, 1)
     async with api_server.client() as client:
         for name in ("long", "short"):  # what holds them makes the grace be seen
             held: JsonObject = {"metadata": {"finalizers": ["test.example/hold"]}}
             await client.call("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", held, content_type=MERGE)
-    for listed_pod in of(await guarded.look(), namespace).values():
+    for listed_pod in of(await guarded.list_pods(), namespace).values():
         await guarded.evict(listed_pod, 30)
     graces = {}
     for name in ("long", "short"):
@@ -171,7 +171,7 @@ async def test_an_evicted_pod_gets_its_grace_and_no_more_than_is_allowed(
         assert left is not None
         graces[name] = left["metadata"]["deletionGracePeriodSeconds"]
     assert all(
-        listed_pod.leaving for listed_pod in of(await guarded.look(), namespace).values() if listed_pod.name != "forged"
+        listed.leaving for listed in of(await guarded.list_pods(), namespace).values() if listed.name != "forged"
     )
     assert graces["long"] <= 30
     assert graces["short"] <= 3
@@ -185,8 +185,8 @@ async def test_events_are_written_about_the_pod(
     guarded: KubernetesGuardedPods, api_server: ApiServer, namespace: str, kubelet: Kubelet
 ) -> None:
     await make(api_server, namespace, pod("p", annotations=MARKED))
-    guarded.tell(of(await guarded.look(), namespace)["p"], "EndingSoon", "It ends at noon.")
-    await guarded.tell_all()
+    guarded.add_event(of(await guarded.list_pods(), namespace)["p"], "EndingSoon", "It ends at noon.")
+    await guarded.write_events()
     async with api_server.client() as client:
         [event] = [
             event
@@ -202,7 +202,7 @@ async def test_a_server_in_trouble_is_no_budget(
     await label(api_server, namespace)
     await make(api_server, namespace, pod("p", annotations=MARKED))
     async with guarding(fault_proxy.kubeconfig(api_server.admin_token, "guard-proxied")) as guarded:
-        one = of(await guarded.look(), namespace)["p"]
+        one = of(await guarded.list_pods(), namespace)["p"]
         for status, expected in (
             (429, ClusterUnavailableError),
             (500, ClusterUnavailableError),
@@ -232,7 +232,7 @@ async def test_a_disruption_budget_keeps_a_pod(
                 return bool(status.get("currentHealthy") == 1)
 
             await eventually(counted)
-            one = of(await guarded.look(), namespace)["p"]
+            one = of(await guarded.list_pods(), namespace)["p"]
             with pytest.raises(BudgetRefusedError, match="disruption budget"):
                 await guarded.evict(one, 1)
             await client.call("POST", path, {**budget, "metadata": {"name": "second"}})

@@ -29,10 +29,10 @@ async def test_why_a_pod_waits_is_told_to_that_pod_alone(
         conditions = (await transport.request("GET", f"{path}/pod-0"))["status"].get("conditions") or []
         return [condition["message"] for condition in conditions if condition["type"] == "PodScheduled"]
 
-    await cluster.tell_waiting(PodRef(namespace, "pod-0", "another-uid"), "NoSuchNode", "There is none.")
-    await cluster.tell_waiting(PodRef(namespace, "gone-0", "another-uid"), "NoSuchNode", "There is none.")
+    await cluster.report_waiting(PodRef(namespace, "pod-0", "another-uid"), "NoSuchNode", "There is none.")
+    await cluster.report_waiting(PodRef(namespace, "gone-0", "another-uid"), "NoSuchNode", "There is none.")
     assert await told() == []
-    await cluster.tell_waiting(PodRef(namespace, "pod-0", uid), "NoSuchNode", "There is none.")
+    await cluster.report_waiting(PodRef(namespace, "pod-0", uid), "NoSuchNode", "There is none.")
     assert await told() == ["NoSuchNode: There is none."]
 
 
@@ -46,7 +46,7 @@ async def test_a_pod_that_was_bound_meanwhile_is_not_told_that_it_waits(
     seen = PodRef(namespace, "pod-0", made["uid"], made["resourceVersion"])
     await cluster.bind(seen, "node1")
     with pytest.raises(PodChangedError):
-        await cluster.tell_waiting(seen, "NoSuchNode", "There is none.")
+        await cluster.report_waiting(seen, "NoSuchNode", "There is none.")
     now = await transport.request("GET", f"{path}/pod-0")
     assert now["spec"]["nodeName"] == "node1"
     conditions = now["status"].get("conditions") or []

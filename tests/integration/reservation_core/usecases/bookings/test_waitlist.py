@@ -254,9 +254,9 @@ async def test_what_comes_free_during_a_pass_is_for_who_was_before(bookings: Boo
     waitlist = Waitlist(bookings.world.uow, bookings.ids, OFFER)
     await cancelled(bookings, first_half.id)
     waitlist._turns = await waitlist._begin(0)
-    assert waitlist._turns.look() is None
+    assert waitlist._turns.try_next() is None
     await cancelled(bookings, second_half.id)
-    turn = waitlist._turns.look()
+    turn = waitlist._turns.try_next()
     assert turn is not None
     assert turn.request.id == small.id
     assert {card.gpu_id for card in (await bookings.booking(large.id)).cards} == set()

@@ -28,7 +28,7 @@ class ScriptedPods:
     def put(self, *pods: GuardedPod) -> None:
         self.pods |= {pod.uid: pod for pod in pods}
 
-    async def look(self) -> Mapping[str, GuardedPod]:
+    async def list_pods(self) -> Mapping[str, GuardedPod]:
         return dict(self.pods)
 
     async def follow(self, show: Callable[[Mapping[str, GuardedPod]], None]) -> None:
@@ -48,10 +48,10 @@ class ScriptedPods:
         self.asked.append(("delete", pod.uid, grace_s))
         self.put(replace(pod, leaving=True))
 
-    def tell(self, pod: GuardedPod, reason: str, note: str) -> None:
+    def add_event(self, pod: GuardedPod, reason: str, note: str) -> None:
         self.told.append((pod.name, reason, note))
 
-    async def tell_all(self) -> None:
+    async def write_events(self) -> None:
         """Nothing waits."""
 
 
@@ -71,7 +71,7 @@ class Lab:
     async def look(self) -> PodEndReport:
         """As one run does."""
         await self.ender.begin()
-        return await self.ender.run(await self.pods.look())
+        return await self.ender.run(await self.pods.list_pods())
 
     async def at(self, when: datetime) -> PodEndReport:
         await self.bookings.at(when)

@@ -62,12 +62,12 @@ async def test_a_pod_that_was_made_after_somebody_else_listed_is_not_gone(lab: L
     made = await lab.bookings.booked(NINE, 4 * HOUR)
     await lab.at(NINE)
     await lab.ender.begin()
-    listed = await lab.pods.look()
+    listed = await lab.pods.list_pods()
     lab.pods.put(replace(POD, booking_id=made.id))
     other = PodEnder(lab.bookings.world.uow, lab.pods, PodEndRules())
     await lab.bookings.time.set(NINE + MINUTE)
     await other.begin()
-    await other.run(await lab.pods.look())
+    await other.run(await lab.pods.list_pods())
     await lab.ender.run(listed)
     assert (await lab.uses())[0][3] is None
 
@@ -150,7 +150,7 @@ async def test_many_at_once_note_it_once(lab: Lab) -> None:
     lab.pods.put(*(replace(POD, uid=f"u-{n}", name=f"p-{n}", marked_end=NINE) for n in range(4)))
     await lab.bookings.at(NINE)
     enders = [PodEnder(lab.bookings.world.uow, lab.pods, PodEndRules()) for _ in range(4)]
-    pods = await lab.pods.look()
+    pods = await lab.pods.list_pods()
     reports = await asyncio.gather(*(ender.run(pods) for ender in enders))
     assert sum(report.asked for report in reports) == 4
     assert len(await lab.records("pod_end_asked")) == 4

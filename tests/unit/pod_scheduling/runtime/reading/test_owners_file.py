@@ -62,7 +62,7 @@ def test_it_is_taken_over_when_it_changes_and_a_broken_one_is_told_once(tmp_path
         file.load()
     path.write_bytes(YAML)
     file.load()
-    file.look()
+    file.reload()
     assert (file.rules(), told) == (RULES, [True])
     for broken in (b"users: [", None):
         if broken is None:
@@ -70,14 +70,14 @@ def test_it_is_taken_over_when_it_changes_and_a_broken_one_is_told_once(tmp_path
         else:
             path.write_bytes(broken)
         for _ in range(3):
-            file.look()
+            file.reload()
         assert (file.rules(), told[-1]) == (RULES, False)
     assert told == [True, False, False]
     path.write_bytes(YAML)  # as it was before
-    file.look()
+    file.reload()
     assert (file.rules(), told) == (RULES, [True, False, False, True])
     path.write_bytes(b"namespaces: {lab: bob}")
-    file.look()
+    file.reload()
     assert file.rules() == OwnerRules(namespaces={"lab": "bob"})
 
 

@@ -272,15 +272,15 @@ class View:
             raise ClusterUnavailableError("no answer")
         self.truth.mark(pod.uid, version, marks)
 
-    async def look_at(self, pod: PodRef) -> CardPodSeen | PodGone:
+    async def read_pod(self, pod: PodRef) -> CardPodSeen | PodGone:
         await asyncio.sleep(self.chance.uniform(0, 0.1))
         if self.chance.random() < self.harm:
             raise ClusterUnavailableError("no answer")
         found = self.truth.pods.get(pod.uid)
         return PodGone(pod.uid) if found is None else sight(found)
 
-    def tell_of_pod(self, pod: PodRef, reason: str, message: str) -> None:
+    def add_pod_event(self, pod: PodRef, reason: str, message: str) -> None:
         self.told.append(f"{pod} {reason} {message}")
 
-    def tell_of_quotas(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
+    def add_quota_event(self, uid: str, reason: str, message: str, *, warning: bool) -> None:
         self.told.append(f"{uid} {reason} {message} {warning}")

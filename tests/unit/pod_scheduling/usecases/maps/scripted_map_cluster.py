@@ -211,7 +211,7 @@ class View:
         found = self.truth.pods.get(pod.uid)
         return None if found is None else found.node
 
-    async def tell_waiting(self, pod: PodRef, reason: str, message: str) -> None:
+    async def report_waiting(self, pod: PodRef, reason: str, message: str) -> None:
         if not self.leads():
             self.truth.breaches.append(f"{pod} was told by one who does not lead")
         await asyncio.sleep(self.chance.uniform(0, 0.1))
@@ -219,6 +219,6 @@ class View:
             raise ClusterUnavailableError("no answer")
         self.told.append((pod.uid, f"{reason}: {message}"))
 
-    def tell_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
+    def add_event(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
         del message, warning
         self.events.append((pod.uid, reason))

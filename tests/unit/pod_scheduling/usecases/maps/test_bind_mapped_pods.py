@@ -64,7 +64,7 @@ async def running(*candidates: Candidate) -> AsyncIterator[None]:
     async def sweep(scheduler: MapScheduler) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            scheduler.look_again()
+            scheduler.requeue_all()
 
     tasks = [asyncio.create_task(candidate.scheduler.run()) for candidate in candidates]
     tasks += [asyncio.create_task(sweep(candidate.scheduler)) for candidate in candidates]
@@ -190,7 +190,7 @@ def test_what_is_told_does_not_keep_anybody_from_being_bound() -> None:
             del ref, reason, message
             await asyncio.sleep(60)
 
-        view.tell_waiting = slow  # type: ignore[method-assign]
+        view.report_waiting = slow  # type: ignore[method-assign]
         truth.put_node(node("w1", "node1"))
         truth.add_pod(pod(1001, "node1"))
         task = asyncio.create_task(scheduler.run())
@@ -207,14 +207,14 @@ def test_who_has_changed_is_told_as_it_is_then_and_nobody_who_was_bound() -> Non
         truth = Truth()
         view = View(truth, random.Random(1))
         scheduler = MapScheduler(view, RULES, lambda: 1000.0)
-        tell, changing = view.tell_waiting, [True]
+        tell, changing = view.report_waiting, [True]
 
         async def tell_as_seen(ref: PodRef, reason: str, message: str) -> None:
             if changing[0]:
                 raise PodChangedError("it is another state")
             await tell(ref, reason, message)
 
-        view.tell_waiting = tell_as_seen  # type: ignore[method-assign]
+        view.report_waiting = tell_as_seen  # type: ignore[method-assign]
         one, other = pod(0, "nowhere"), pod(1, "nowhere")
         truth.add_pod(one)
         truth.add_pod(other)

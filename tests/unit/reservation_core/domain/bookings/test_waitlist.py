@@ -39,7 +39,7 @@ def served_in(turns: WaitlistPass, not_allowed: frozenset[str] = frozenset()) ->
     """A whole pass: who has something after it."""
     found = []
     while not turns.over:
-        turn = turns.look()
+        turn = turns.try_next()
         if turn is None:
             continue
         if turn.request.id in not_allowed:

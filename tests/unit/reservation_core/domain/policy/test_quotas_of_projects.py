@@ -87,7 +87,7 @@ def test_who_is_in_stays_within_the_quotas_of_projects_and_only_then(jobs: list[
         assert (reason is None) == allowed(held, asked), (job, reason)
         if reason is None:
             held = [*held, asked]
-            quotas.put_for(job.id, asker, Amount(job.gpus, now, now + length))
+            quotas.claim(job.id, asker, Amount(job.gpus, now, now + length))
             # What it has itself does not count.
             assert quotas.earliest(asker, job.gpus, length, now, job.id) == now
         else:

@@ -48,7 +48,7 @@ def agent(transport: Transport, node: str, gpus: str | None = "h100:2") -> NodeA
 
 
 async def test_what_it_writes_is_what_nodes_are_read_from(transport: Transport, node: str) -> None:
-    assert await agent(transport, node).look()
+    assert await agent(transport, node).update()
     thing = await read(transport, node)
     (report,) = read_nodes([thing], [], NodeRules(attach=GpuAttach.UUID))
     assert [(gpu.index, gpu.gpu_type, gpu.uuid) for gpu in report.gpus] == [
@@ -59,11 +59,11 @@ async def test_what_it_writes_is_what_nodes_are_read_from(transport: Transport, 
 
 
 async def test_what_is_right_is_not_written_again(transport: Transport, node: str) -> None:
-    assert await agent(transport, node).look()
+    assert await agent(transport, node).update()
     version = (await read(transport, node))["metadata"]["resourceVersion"]
-    assert not await agent(transport, node).look()
+    assert not await agent(transport, node).update()
     assert (await read(transport, node))["metadata"]["resourceVersion"] == version
-    assert await agent(transport, node, "h100:1").look()
+    assert await agent(transport, node, "h100:1").update()
 
 
 async def test_in_its_loop_it_corrects_what_others_write(transport: Transport, node: str) -> None:
@@ -97,15 +97,15 @@ class Joined(LocalInventory):
 async def test_how_cards_are_joined_is_written_as_it_is_read(transport: Transport, node: str) -> None:
     inventory = Joined("h100:2", node)
     its_agent = NodeAgent(transport, node, inventory)
-    assert await its_agent.look()
-    assert not await its_agent.look()
+    assert await its_agent.update()
+    assert not await its_agent.update()
     thing = await read(transport, node)
     assert thing["metadata"]["annotations"][LINKS] == JOINED
     (report,) = read_nodes([thing], [], NodeRules())
     assert report.links == read_links(JOINED)
     body = {"metadata": {"annotations": {LINKS: "0 1"}}}
     await transport.request("PATCH", f"/api/v1/nodes/{node}", body=body, content_type=MERGE_PATCH)
-    assert await its_agent.look()
+    assert await its_agent.update()
     assert (await read(transport, node))["metadata"]["annotations"][LINKS] == JOINED
 
 
@@ -114,7 +114,7 @@ async def test_what_an_administrator_says_of_links_stays_where_the_driver_says_n
 ) -> None:
     body = {"metadata": {"annotations": {LINKS: "0-1"}}}
     await transport.request("PATCH", f"/api/v1/nodes/{node}", body=body, content_type=MERGE_PATCH)
-    assert await agent(transport, node).look()
+    assert await agent(transport, node).update()
     assert (await read(transport, node))["metadata"]["annotations"][LINKS] == "0-1"
 
 
@@ -150,14 +150,14 @@ async def test_without_a_driver_it_says_where_to_run(
 
     monkeypatch.setattr(pynvml, "nvmlInit", no_library)
     with pytest.raises(NodeAgentError, match="on GPU nodes only"):
-        await agent(transport, node, gpus=None).look()
+        await agent(transport, node, gpus=None).update()
     assert GPUS not in (await read(transport, node))["metadata"].get("annotations", {})
 
 
 async def test_a_server_that_does_not_answer_is_no_news_of_the_node(transport: Transport, node: str) -> None:
     await transport.close()
     with pytest.raises(ClusterUnavailableError):
-        await agent(transport, node).look()
+        await agent(transport, node).update()
 
 
 async def test_as_a_program(api_server: ApiServer, transport: Transport, node: str, tmp_path: Path) -> None:

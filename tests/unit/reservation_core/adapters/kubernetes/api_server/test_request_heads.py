@@ -39,7 +39,7 @@ class Read:
 
 def written(server: str, request: ApiRequest, token: str | None = None) -> Read:
     heads = RequestHeads(URL(server))
-    heads.say(common_headers(token))
+    heads.set_headers(common_headers(token))
     return Read(heads.of(request))
 
 
@@ -93,7 +93,7 @@ def test_no_body_is_announced_where_one_is_looked_for(method: str, length: str |
 @pytest.mark.parametrize("token", ["Bearer a\r\nX-Other: b", "Bearer a\nb", "Bearer a\rb", "Bearer \0"])
 def test_a_token_of_several_lines_is_not_sent(token: str) -> None:
     with pytest.raises(ValueError, match="more than a line"):
-        RequestHeads(URL(SERVERS[0])).say(common_headers(token))
+        RequestHeads(URL(SERVERS[0])).set_headers(common_headers(token))
 
 
 def test_a_body_with_half_a_character_is_told_escaped() -> None:

@@ -42,7 +42,7 @@ def written(notes: list[str], for_s: float, name: str = "p-0") -> tuple[list[Map
         api = Api()
         writer = EventWriter(cast("Any", api), SettableClock(), "gpu-scheduler", "i" * 500, per_s=10)
         for note in notes:
-            writer.tell(Regarding("ns", name, "uid"), "FailedScheduling", note, action="Binding", warning=True)
+            writer.add(Regarding("ns", name, "uid"), "FailedScheduling", note, action="Binding", warning=True)
         task = asyncio.create_task(writer.run())
         await asyncio.sleep(for_s)
         task.cancel()
