@@ -116,11 +116,11 @@ async def _verdict(question: ReviewQuestion, reviewers: Sequence[PodReviewer]) -
     verdict = await review_pod(question.review, reviewers)
     match verdict:
         case Denied():
-            _log.info("pod_denied", reason=verdict.reason, **_told(question.review))
+            _log.info("pod_denied", reason=verdict.reason, **_review_fields(question.review))
             return verdict, "denied"
         case Patched():
             for sentence in verdict.log:
-                _log.info(sentence, **_told(question.review))
+                _log.info(sentence, **_review_fields(question.review))
             return verdict, "patched"
         case Untouched():
             return verdict, "untouched"
@@ -128,7 +128,7 @@ async def _verdict(question: ReviewQuestion, reviewers: Sequence[PodReviewer]) -
             assert_never(verdict)
 
 
-def _told(review: PodReview) -> dict[str, object]:
+def _review_fields(review: PodReview) -> dict[str, object]:
     about: dict[str, object] = {"namespace": review.namespace}
     return about | {"dry_run": True} if review.dry_run else about
 

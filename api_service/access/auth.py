@@ -112,11 +112,11 @@ class Authenticator:
         if looking is None:
             looking = asyncio.create_task(self._look_up(digest, now))
             self._looking[digest] = looking
-            looking.add_done_callback(lambda task: self._looked_up(digest, task))
+            looking.add_done_callback(lambda task: self._end_look_up(digest, task))
         # Shielded: a caller that leaves must not fail the others.
         return await asyncio.shield(looking)
 
-    def _looked_up(self, digest: bytes, task: "asyncio.Task[Principal | None]") -> None:
+    def _end_look_up(self, digest: bytes, task: "asyncio.Task[Principal | None]") -> None:
         if self._looking.get(digest) is task:
             del self._looking[digest]
         if not task.cancelled() and task.exception() is not None:

@@ -46,7 +46,7 @@ async def end_pods_once(uow: UnitOfWorkFactory, settings: ExpirySettings) -> Pod
         pods = _pods(transport, settings, _events(transport, settings))
         ender = PodEnder(uow, pods, _rules(settings))
         await ender.begin()
-        report = _told(await ender.run(await pods.list_pods()))
+        report = _log_report(await ender.run(await pods.list_pods()))
         await pods.write_events()
     finally:
         await transport.close()
@@ -67,7 +67,7 @@ async def keep_ending_pods(uow: UnitOfWorkFactory, settings: ExpirySettings, sto
         )  # fmt: skip
         watching = _Watching(PodEnder(uow, pods, _rules(settings)), lease, rules.look_s, loops["ending_pods"])
         await closing.enter_async_context(beside(loops.keep("events", events.run), name="events"))
-        keeping = loops.keep("pod_ending_lease", partial(lease.keep, watching.look_soon, lambda: True))
+        keeping = loops.keep("pod_ending_lease", partial(lease.keep, watching.wake, lambda: True))
         await closing.enter_async_context(beside(keeping, name="lease"))
         await closing.enter_async_context(beside(watching.run(pods), name="ending pods"))
         await stop.wait()
@@ -84,26 +84,26 @@ class _Watching:
         self._soon = asyncio.Event()
         self._pods: Mapping[str, GuardedPod] | None = None
 
-    def look_soon(self) -> None:
+    def wake(self) -> None:
         self._soon.set()
 
     async def run(self, pods: KubernetesGuardedPods) -> None:
         """Until cancelled. A new lease holder lists everything anew: pods gone before must be missed."""
 
         async def once() -> None:
-            await self._next_look()
+            await self._rest()
             if not self._lease.holds():
                 return
             await self._ender.begin()
             self._pods = None
             async with beside(pods.follow(self._show), name="following pods"):
                 while self._lease.holds():
-                    await self._look()
-                    await self._next_look()
+                    await self._end_due_pods()
+                    await self._rest()
 
         await self._loop.repeat(once)
 
-    async def _next_look(self) -> None:
+    async def _rest(self) -> None:
         await asyncio.sleep(_SHORTEST_S)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._soon.wait(), self._look_s)
@@ -113,18 +113,18 @@ class _Watching:
         self._pods = pods
         self._soon.set()
 
-    async def _look(self) -> None:
+    async def _end_due_pods(self) -> None:
         if self._pods is None:
             return
         try:
-            _told(await self._ender.run(dict(self._pods)))
+            _log_report(await self._ender.run(dict(self._pods)))
         except Exception as error:  # noqa: BLE001 - the next look tries again, on pods that are followed on
             self._loop.failed(error)
         else:
             self._loop.note_success()
 
 
-def _told(report: PodEndReport) -> PodEndReport:
+def _log_report(report: PodEndReport) -> PodEndReport:
     if report != PodEndReport():
         _log.info("pods ended", **asdict(report))
     return report

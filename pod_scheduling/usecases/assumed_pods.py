@@ -137,7 +137,7 @@ class AssumedPods(Generic[A]):
 
         async def look_up(assumed: A) -> None:
             try:
-                await self._found_out(assumed)
+                await self._find_out(assumed)
             finally:
                 looked_up.discard(assumed.pod.uid)
 
@@ -153,7 +153,7 @@ class AssumedPods(Generic[A]):
         over_s = assumed.since_s + self._assumed_s * assumed.answered
         return not assumed.calls and max(assumed.unclear_until_s, assumed.again_s, over_s) <= self._now_s()
 
-    async def _found_out(self, assumed: A) -> bool:
+    async def _find_out(self, assumed: A) -> bool:
         """Look up a pod whose bind is over; whether the API server answered.
 
         One that could not be looked up is looked up again after `unclear_s`.

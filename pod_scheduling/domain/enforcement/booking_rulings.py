@@ -102,7 +102,7 @@ def enforcement(
     changes = PodChanges(review.pod)
     if need.gpus == 0:
         changes.remove_annotations(marks.ENFORCEMENT_MARKS)
-        return _told(changes, (), ())
+        return _verdict(changes, (), ())
     if owner is None:
         return Denied(
             f"nobody has said whose pods {review.requester.username or 'this requester'} makes in namespace"
@@ -140,7 +140,7 @@ def _allowed(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing,
     _mark(changes, wanted)
     end = f" until {wanted[marks.TERMINATE_AT]}" if marks.TERMINATE_AT in wanted else ""
     warnings = (f"the pod will be ended at {wanted[marks.TERMINATE_AT]}, the end of the booking",) if end else ()
-    return _told(changes, (f"Admitting a pod of {owner}{end}",), warnings)
+    return _verdict(changes, (f"Admitting a pod of {owner}{end}",), warnings)
 
 
 def _unknown(changes: PodChanges, owner: str, silence: Silence) -> Verdict:
@@ -151,7 +151,7 @@ def _unknown(changes: PodChanges, owner: str, silence: Silence) -> Verdict:
         )
     _mark(changes, {marks.OWNER: owner})
     warning = "nobody could say whether you have booked GPUs; the pod was let by, and may be ended when it is known"
-    return _told(changes, (f"Admitting a pod of {owner} unasked: the schedulability service is silent",), (warning,))
+    return _verdict(changes, (f"Admitting a pod of {owner} unasked: the schedulability service is silent",), (warning,))
 
 
 def _unbooked(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing, rules: EnforcementRules) -> Verdict:
@@ -161,14 +161,14 @@ def _unbooked(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing
         case Unbooked.PREEMPTIBLE:
             _mark(changes, {marks.OWNER: owner, marks.PREEMPTIBLE: "true"})
             warning = f"the pod may be ended when a booking needs its cards: {standing.reason}"
-            return _told(changes, (f"Admitting a preemptible pod of {owner}",), (warning,))
+            return _verdict(changes, (f"Admitting a preemptible pod of {owner}",), (warning,))
         case Unbooked.WITHOUT_GPUS:
             if need.by_map:
                 return Denied(f"{_why_not(need, standing)} (a pod with a scheduling map can't go without its cards)")
             _mark(changes, {})  # as of any pod without GPUs, which it is when it is reviewed again
             _take_gpus(changes, rules.gpu_resources)
             warning = f"the pod goes without GPUs: {standing.reason}"
-            return _told(changes, (f"Admitting a pod of {owner} without GPUs",), (warning,))
+            return _verdict(changes, (f"Admitting a pod of {owner} without GPUs",), (warning,))
         case _:
             assert_never(rules.unbooked)
 
@@ -221,7 +221,7 @@ def _hide_gpus(changes: PodChanges, path: Path, env: object) -> None:
         changes.add((*path, "env", len(env)), hidden)
 
 
-def _told(changes: PodChanges, log: tuple[str, ...], warnings: tuple[str, ...]) -> Verdict:
+def _verdict(changes: PodChanges, log: tuple[str, ...], warnings: tuple[str, ...]) -> Verdict:
     if not changes.operations:
         return Untouched(warnings)
     return Patched(changes.pod, changes.operations, log, warnings)

@@ -52,12 +52,12 @@ def visible_cards(review: PodReview, rules: VisibleCardsRules) -> Verdict:
     if spec.get("schedulerName") == rules.map_scheduler:
         return Untouched()  # the map says its cards
     try:
-        return _told(pod, spec, rules)
+        return _enforce(pod, spec, rules)
     except RefusedPodError as refusal:
         return Denied(str(refusal))
 
 
-def _told(pod: Mapping[str, Any], spec: Mapping[str, Any], rules: VisibleCardsRules) -> Verdict:
+def _enforce(pod: Mapping[str, Any], spec: Mapping[str, Any], rules: VisibleCardsRules) -> Verdict:
     changes, warnings, names = PodChanges(pod), list[str](), list[str]()
     by = VariableOwner(_TOLD, "the label", override=rules.override_devices)
     for path, container in containers_of(spec, "initContainers", "containers"):

@@ -106,7 +106,7 @@ def _created(review: PodReview, rules: InjectionRules, read_map: Callable[[str],
     entry = found.entry(index_of(identity_of(pod)))
     _refuse_gpus(spec, rules)
     _refuse_other_node(spec, entry)
-    warnings, by = list[str](), _teller(rules)
+    warnings, by = list[str](), _variable_owner(rules)
     for path, container in containers_of(spec, "initContainers", "containers"):
         warnings += set_env(changes, path, container, _variables(container, entry.cuda_visible_devices, rules), by)
     changes.annotate(
@@ -146,7 +146,7 @@ def _debugged(pod: Mapping[str, Any], old: Mapping[str, Any], rules: InjectionRu
     spec, old_spec = members(pod.get("spec")), members(old.get("spec"))
     devices = _devices_of(old_spec)
     earlier = {str(container.get("name")) for _, container in containers_of(old_spec, EPHEMERAL)}
-    changes, warnings, names, by = PodChanges(pod), list[str](), list[str](), _teller(rules)
+    changes, warnings, names, by = PodChanges(pod), list[str](), list[str](), _variable_owner(rules)
     for path, container in containers_of(spec, EPHEMERAL):
         if str(container.get("name")) not in earlier:
             warnings += set_env(changes, path, container, _variables(container, devices, rules), by)
@@ -181,7 +181,7 @@ def _written(rules: InjectionRules) -> str:
     return NVIDIA_VISIBLE_DEVICES if rules.own_cards else map_marks.CUDA_VISIBLE_DEVICES
 
 
-def _teller(rules: InjectionRules) -> VariableOwner:
+def _variable_owner(rules: InjectionRules) -> VariableOwner:
     return VariableOwner("the map", "change the map", override=rules.override_devices)
 
 

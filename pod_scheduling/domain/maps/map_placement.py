@@ -122,7 +122,7 @@ class Wait:
 Found = tuple[BindObstacle, str]
 _OF_UNREADY = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 _OF_CORDONED = "node.kubernetes.io/unschedulable"
-_MOST_TOLD = 8
+_MOST_SENTENCES = 8
 """Sentences in a message: an entry may have a thousand cards."""
 
 
@@ -208,7 +208,7 @@ class Board:
             *self._ports(pod, node),
         ]
         if obstacles:
-            return Wait(obstacles[0][0], _told([text for _, text in obstacles]))
+            return Wait(obstacles[0][0], _join_first([text for _, text in obstacles]))
         return Bind(node.name, shared if shared and overlap is Overlap.WARN else None)
 
     def _find(self, word: str) -> MapNode | Wait:
@@ -286,9 +286,9 @@ class Board:
                 del self._called[called]
 
 
-def _told(sentences: list[str]) -> str:
-    more = len(sentences) - _MOST_TOLD
-    return " ".join(sentences[:_MOST_TOLD]) + (f" And {more} more." if more > 0 else "")
+def _join_first(sentences: list[str]) -> str:
+    more = len(sentences) - _MOST_SENTENCES
+    return " ".join(sentences[:_MOST_SENTENCES]) + (f" And {more} more." if more > 0 else "")
 
 
 def _closed(node: MapNode, terms: Terms) -> Iterable[Found]:

@@ -56,7 +56,7 @@ class PodBinder:
         """See pod_scheduling.ports.extender.Extender; after waiting `require_sync` raises where nothing can be said any
         more."""
         ref = PodRef(binding.namespace, binding.name, binding.uid)
-        pod = self._waiting.get(ref.uid) or await self._looked_up(ref, binding.node)
+        pod = self._waiting.get(ref.uid) or await self._look_up(ref, binding.node)
         if pod is None:
             return None
         if not pod.asked.none:
@@ -102,7 +102,7 @@ class PodBinder:
             self.under_way.end()
         _log.debug("bound", pod=str(begun.pod), node=begun.node, cards=begun.marks)
 
-    async def _looked_up(self, ref: PodRef, node: str) -> CardPod | None:
+    async def _look_up(self, ref: PodRef, node: str) -> CardPod | None:
         """A pod that was not seen waiting; None for one that is on this node already. Raises BindRefusedError.
 
         It is not taken in: of what the watch has not told it may never tell that it is gone.

@@ -94,7 +94,7 @@ class DecidedPods(AssumedPods[Decision]):
             wait_s = former.unclear_until_s - self._now_s()
             if former.calls or wait_s > 0:
                 await asyncio.sleep(max(0.05, min(wait_s, 0.5)))
-            elif not await self._found_out(former):
+            elif not await self._find_out(former):
                 break
         if self._by_uid.get(ref.uid) is former:
             raise BindRefusedError(f"Whether {ref} is bound to {former.node} is not known yet; ask again.")

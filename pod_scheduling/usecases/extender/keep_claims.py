@@ -68,12 +68,12 @@ class ClaimKeeper:
             self._passed = {uid: pod for uid, pod in self._passed.items() if self._cards.usage.has_claim(uid)}
             begun_s = self._now_s()
             for uid in self._cards.usage.claims_due(begun_s):
-                if not await self._looked_up(uid):
+                if not await self._look_up(uid):
                     break
             else:
                 self._cards.end_claims(begun_s)
 
-    async def _looked_up(self, uid: str) -> bool:
+    async def _look_up(self, uid: str) -> bool:
         """Look a pod up and prolong its claim if it is on a node; whether the API server answered."""
         passed = self._passed.get(uid)
         if passed is None:
