@@ -15,6 +15,7 @@ NAMES = (
     "calendar_reads",
     "booking_insert",
     "start_up",
+    "command_line",
     "kubernetes_binding",
     "webhook_reviews",
     "gpu_scheduler_binds",

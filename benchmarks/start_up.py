@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -48,21 +50,26 @@ def measure() -> list[Figure]:
 
 def _one(home: Path, *, rest_s: float) -> tuple[float, float]:
     """One life: seconds until ready, and MB of all its processes after a rest."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{probe.getsockname()[1]}"
     started = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "standalone"],
-        env={**os.environ, "GPU_DEV_HOME": str(home), "GPU_DEV_LISTEN": listen, "GPU_DEV_LOCAL_GPUS": "h100:4"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_ready(f"http://{listen}/readyz", process)
+    with standalone(home) as (process, _):
         seconds = time.monotonic() - started
         time.sleep(rest_s)
         return seconds, _pss(process.pid, home) / 1e6
+
+
+@contextmanager
+def standalone(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """A system that is ready, and the environment of its commands."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    environment = {**os.environ, "GPU_DEV_HOME": str(home), "GPU_DEV_LISTEN": listen, "GPU_DEV_LOCAL_GPUS": "h100:4"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "standalone"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        _wait_ready(f"http://{listen}/readyz", process)
+        yield process, environment
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(_PATIENCE_S)

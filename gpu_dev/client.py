@@ -8,15 +8,10 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-from gpu_dev.calls.booking_calls import BookingCalls
 from gpu_dev.calls.calls import PAGE, Calls
-from gpu_dev.calls.event_calls import EventCalls
-from gpu_dev.calls.maintenance_calls import MaintenanceCalls
-from gpu_dev.calls.notice_calls import NoticeCalls
-from gpu_dev.calls.policy_calls import PolicyCalls
 from gpu_dev.server.exchange import read_answer
 from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
 from reservation_core.contracts.base import Page
@@ -26,6 +21,13 @@ from reservation_core.contracts.nodes import GpuOut, NodeCordon, NodeFence, Node
 from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
 from reservation_core.contracts.users import UserCreate, UserDisabled, UserOut
 from reservation_core.domain.model import JobStatus
+
+if TYPE_CHECKING:
+    from gpu_dev.calls.booking_calls import BookingCalls
+    from gpu_dev.calls.event_calls import EventCalls
+    from gpu_dev.calls.maintenance_calls import MaintenanceCalls
+    from gpu_dev.calls.notice_calls import NoticeCalls
+    from gpu_dev.calls.policy_calls import PolicyCalls
 
 QUIET_S = 1.0
 
@@ -54,28 +56,38 @@ class GpuDevClient(Calls):
         self._exchange.sleep(seconds)
 
     @cached_property
-    def bookings(self) -> BookingCalls:
+    def bookings(self) -> "BookingCalls":
         """Bookings, free slots and availability."""
+        from gpu_dev.calls.booking_calls import BookingCalls
+
         return BookingCalls(self._exchange)
 
     @cached_property
-    def policy(self) -> PolicyCalls:
+    def policy(self) -> "PolicyCalls":
         """Rules, projects, and who has used how much."""
+        from gpu_dev.calls.policy_calls import PolicyCalls
+
         return PolicyCalls(self._exchange)
 
     @cached_property
-    def maintenance(self) -> MaintenanceCalls:
+    def maintenance(self) -> "MaintenanceCalls":
         """Maintenance windows."""
+        from gpu_dev.calls.maintenance_calls import MaintenanceCalls
+
         return MaintenanceCalls(self._exchange)
 
     @cached_property
-    def record(self) -> EventCalls:
+    def record(self) -> "EventCalls":
         """The audit log: actors, actions, subjects, times and reasons."""
+        from gpu_dev.calls.event_calls import EventCalls
+
         return EventCalls(self._exchange)
 
     @cached_property
-    def notices(self) -> NoticeCalls:
+    def notices(self) -> "NoticeCalls":
         """Targets and preferences of notifications."""
+        from gpu_dev.calls.notice_calls import NoticeCalls
+
         return NoticeCalls(self._exchange)
 
     # jobs

@@ -4,7 +4,6 @@ A command's module is imported when the command is used: help and completion sta
 """
 
 import importlib
-import importlib.metadata
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +111,8 @@ app = typer.Typer(
 def print_version(wanted: bool) -> None:
     """Print the version of the installed distribution and end."""
     if wanted:
+        import importlib.metadata
+
         typer.echo(f"gpu-dev {importlib.metadata.version('gpu-dev-server')}")
         raise typer.Exit
 

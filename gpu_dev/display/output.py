@@ -13,7 +13,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, assert_never
 
-import yaml
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
@@ -137,6 +136,8 @@ def _escaped(line: str) -> str:
 def _data(plain: Any, form: Format) -> Rendered:
     if form is Format.JSON:
         return as_json(plain, indent=2)
+    import yaml
+
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     if not text.replace("\n", "").isprintable():
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=False)

@@ -23,8 +23,8 @@ def signed_request(server_id: str, region: str | None) -> AwsProof:
     """
     try:
         # An optional dependency: most users need no AWS.
-        from awscrt import auth, http  # noqa: PLC0415
-        from awscrt.exceptions import AwsCrtError  # noqa: PLC0415
+        from awscrt import auth, http
+        from awscrt.exceptions import AwsCrtError
     except ImportError as error:
         raise UsageError(
             "Signing for AWS needs the library awscrt.", next_command="pip install 'gpu-dev-server[aws]'"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET
+from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -216,7 +217,9 @@ def _transport(server: str) -> httpx.HTTPTransport:
         None if is_loopback(server) else proxy_for(url.scheme, host, url.port or _PORTS.get(url.scheme), getproxies())
     )
     options = [(SOL_SOCKET, SO_KEEPALIVE, 1), *((IPPROTO_TCP, name, value) for name, value in _LINUX_KEEPALIVE.items())]
-    return httpx.HTTPTransport(proxy=proxy, socket_options=options)
+    # Reading the certificates of authorities costs as much as all else of a call.
+    verify: SSLContext | bool = SSLContext(PROTOCOL_TLS_CLIENT) if url.scheme == "http" and proxy is None else True
+    return httpx.HTTPTransport(proxy=proxy, socket_options=options, verify=verify)
 
 
 def _in_words(error: Exception) -> str:

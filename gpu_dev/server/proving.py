@@ -28,7 +28,7 @@ def proof_of(way: Way, server: str) -> AnyProof:
     """
     match way.kind:
         case WayKind.AWS:
-            from gpu_dev.server.aws_signing import signed_request  # noqa: PLC0415 - only where it is wanted
+            from gpu_dev.server.aws_signing import signed_request
 
             return signed_request(way.server_id or server, way.where)
         case WayKind.OIDC_FILE:

@@ -7,9 +7,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 from unicodedata import category
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 
 from reservation_core.domain.user_names import USER_NAME, folded
+from reservation_core.domain.wall_times import WallTimeError, read_time
 
 T = TypeVar("T")
 
@@ -65,6 +75,15 @@ def _require_whole_seconds(value: timedelta) -> timedelta:
     return value
 
 
+def _read_instant(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    instant = read_time(value)
+    if instant.tzinfo is None:
+        raise WallTimeError("must have an offset, such as …T08:00:00Z (write + as %2B in an address)")
+    return instant.astimezone(UTC)
+
+
 def rfc3339(value: datetime) -> str:
     """A time in REST messages, to the millisecond."""
     at = value if value.tzinfo is UTC else value.astimezone(UTC)
@@ -77,6 +96,10 @@ Prose = Annotated[Text, AfterValidator(_refuse_control_characters)]
 Line = Annotated[str, Field(strict=True), AfterValidator(_require_one_line)]
 """One line of text for people, such as a name."""
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
+Instant = Annotated[
+    datetime, BeforeValidator(_read_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 40})
+]
+"""A time with an offset, as URL parameters have it."""
 Place = Annotated[int, Field(ge=1)]
 Duration = Annotated[
     timedelta,
@@ -102,7 +125,7 @@ def with_example(**fields: Any) -> ConfigDict:
 class Wire(BaseModel):
     """Base class of all REST messages."""
 
-    model_config = ConfigDict(extra="forbid", ser_json_timedelta="iso8601", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", ser_json_timedelta="iso8601", hide_input_in_errors=True, defer_build=True)
 
 
 class Page(Wire, Generic[T]):

@@ -1,9 +1,9 @@
 """Bookings over REST: creating, changing and cancelling them, free slots, and availability over time."""
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, timedelta, tzinfo
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
 from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
@@ -45,21 +45,6 @@ NodeName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._
 Title = Annotated[Line, Field(min_length=1, max_length=200)]
 Gpus = Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
 Nodes = Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)]
-
-
-def _read_instant(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    instant = read_time(value)
-    if instant.tzinfo is None:
-        raise WallTimeError("must have an offset, such as …T08:00:00Z (write + as %2B in an address)")
-    return instant.astimezone(UTC)
-
-
-Instant = Annotated[
-    datetime, BeforeValidator(_read_instant), WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 40})
-]
-"""A time with an offset, as URL parameters have it."""
 
 
 class Recurrence(Wire):

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from reservation_core.contracts.base import Duration, Prose, Time, Wire, with_example
-from reservation_core.contracts.bookings import Instant, NodeName
+from reservation_core.contracts.base import Duration, Instant, Prose, Time, Wire, with_example
+from reservation_core.contracts.bookings import NodeName
 from reservation_core.domain.bookings.maintenance import Fate, WindowStatus
 from reservation_core.domain.model import ReservationKind
 

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from reservation_core.contracts.base import MAX_GPUS_PER_NODE, ExactUserName, GpuTypeName, Line, Time, Wire
-from reservation_core.contracts.bookings import Instant
+from reservation_core.contracts.base import MAX_GPUS_PER_NODE, ExactUserName, GpuTypeName, Instant, Line, Time, Wire
 from reservation_core.domain.pods.pod_reports import ReportOutcome
 
 MOST_PODS = 500

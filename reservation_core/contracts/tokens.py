@@ -4,8 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reservation_core.contracts.base import Duration, Line, Time, UserName, Wire
-from reservation_core.contracts.bookings import Instant
+from reservation_core.contracts.base import Duration, Instant, Line, Time, UserName, Wire
 from reservation_core.domain.people.token_budgets import MOST_HOURS
 from reservation_core.domain.people.token_scopes import TokenScope
 

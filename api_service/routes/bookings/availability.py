@@ -11,8 +11,8 @@ from api_service.documents import problems
 from api_service.presenting import bookings
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Served
-from reservation_core.contracts.base import MAX_GPUS_PER_NODE, MAX_NODES, Duration, GpuTypeName, Page
-from reservation_core.contracts.bookings import Availability, FreeSlotOut, Instant, NodeName
+from reservation_core.contracts.base import MAX_GPUS_PER_NODE, MAX_NODES, Duration, GpuTypeName, Instant, Page
+from reservation_core.contracts.bookings import Availability, FreeSlotOut, NodeName
 from reservation_core.domain.bookings.nouns import FARTHEST_START, FreeSlot, Wanted
 from reservation_core.domain.calendar import to_micros
 from reservation_core.usecases.bookings.find_slots import find_slots, free_over_time

@@ -18,14 +18,13 @@ from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
 from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.base import Instant, Page, UserName
 from reservation_core.contracts.bookings import (
     BookingChange,
     BookingCreate,
     BookingOut,
     BookingSeries,
     BookingVerdict,
-    Instant,
     SeriesVerdict,
 )
 from reservation_core.domain.bookings.nouns import Booking

@@ -11,8 +11,7 @@ from api_service.problems import ProblemError
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.contracts.audit_log import ChainHeadOut, ChainLineOut
-from reservation_core.contracts.base import Page
-from reservation_core.contracts.bookings import Instant
+from reservation_core.contracts.base import Instant, Page
 from reservation_core.usecases.history.audit_chain import (
     ChainStretch,
     chain_standing,

@@ -13,8 +13,7 @@ from api_service.problems import ProblemError
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.contracts.audit_log import Actor, EventOut, KindText, Subject
-from reservation_core.contracts.base import Page
-from reservation_core.contracts.bookings import Instant
+from reservation_core.contracts.base import Instant, Page
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.ports.history.audit import EventFilter, Place
 from reservation_core.usecases.history.audit import read_record

@@ -13,7 +13,7 @@ from api_service.problems import ProblemError
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.routes.bookings.availability import QueryDuration
 from api_service.services import Caller, Served, Services
-from reservation_core.contracts.bookings import Instant
+from reservation_core.contracts.base import Instant
 from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.policy.usage import UsageBy, steps_of
 from reservation_core.ports.people.identities import Principal

@@ -1,0 +1,60 @@
+"""The processor time of a command, against that of Python with TLS and JSON: a user waits for it at every call."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.figures import Figure
+from benchmarks.references import against
+from benchmarks.start_up import standalone
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+
+ROUNDS = 5
+JOBS = 20
+PYTHON = "`python -c 'import ssl, json'`"
+_GPU_DEV = (sys.executable, "-m", "gpu_dev")
+_COMMANDS = {
+    "gpu-dev --help": ((*_GPU_DEV, "--help"), 5),
+    "gpu-dev list": ((*_GPU_DEV, "list"), 5),
+    "gpu-dev gpus": ((*_GPU_DEV, "gpus"), 5),
+    "gpu-dev psql": ((*_GPU_DEV, "psql", "-c", "SELECT 1"), 8),
+}
+
+
+def measure() -> list[Figure]:
+    """Commands against a system with some jobs, after one call of each that is not counted."""
+    measured: dict[str, list[float]] = {name: [] for name in _COMMANDS}
+    bare: list[float] = []
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            with standalone(Path(home)) as (_, environment):
+                environment.pop("PYTHONDONTWRITEBYTECODE", None)
+                for _ in range(JOBS):
+                    _cpu_ms((*_GPU_DEV, "submit", "--gpus", "4", "--for", "1h", "--", "sleep", "3600"), environment)
+                for command, _ in _COMMANDS.values():
+                    _cpu_ms(command, environment)
+                for _ in range(ROUNDS):
+                    bare.append(_cpu_ms((sys.executable, "-c", "import ssl, json"), environment))
+                    for name, (command, _) in _COMMANDS.items():
+                        measured[name].append(_cpu_ms(command, environment))
+        finally:
+            EmbeddedPostgres(Path(home)).destroy()
+    return [
+        against(f"processor time of `{name}`", measured[name], bare, target, unit=" ms", of=PYTHON)
+        for name, (_, target) in _COMMANDS.items()
+    ]
+
+
+def _cpu_ms(command: tuple[str, ...], environment: dict[str, str]) -> float:
+    """Milliseconds of processor time of a process and its children. Raises RuntimeError when it fails."""
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stderr.close()
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {said.decode()[-500:]}")
+    return (usage.ru_utime + usage.ru_stime) * 1000
