@@ -81,8 +81,8 @@ format: $(DEV) ## bring the code into form
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 lock: ## choose the newest dependencies that pyproject.toml allows
-	$(LOCK) --upgrade --extra build pyproject.toml -o requirements.lock
-	$(LOCK) --upgrade --extra build --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --upgrade --extra server --extra build pyproject.toml -o requirements.lock
+	$(LOCK) --upgrade --extra server --extra build --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 	$(LOCK) --upgrade --group docs -c requirements-dev.lock -o requirements-docs.lock
 	sed -n '/^awscrt==/,/[^\\]$$/p' requirements-dev.lock >requirements-aws.lock
 

@@ -1,11 +1,14 @@
 """`up`, `db` and `psql`: for whoever runs the server. Each becomes the program that owns the server or the database."""
 
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import typer
+
+from gpu_dev.errors import UsageError
 
 up_app = typer.Typer(add_completion=False)
 db_app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -39,7 +42,14 @@ def status() -> None:
 
 
 def _become(module: str, arguments: Sequence[str]) -> NoReturn:
-    """Replace this process by `python -m module`, so that signals and exit codes are its own."""
+    """Replace this process by `python -m module`, so that signals and exit codes are its own.
+
+    Raises UsageError where only the command line is installed.
+    """
+    if importlib.util.find_spec("sqlalchemy") is None:
+        raise UsageError(
+            "Only the command line is installed here. Install the server with it: pip install 'gpu-dev-server[server]'."
+        )
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])  # noqa: S606 - no shell is wanted
