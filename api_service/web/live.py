@@ -182,11 +182,11 @@ class LiveTopics:
 
 
 async def messages(topics: LiveTopics, named: Iterable[str], position: str = "") -> AsyncGenerator[bytes]:
-    """One page's stream: an event for each changed topic, a comment now and then."""
+    """One page's stream: an event for each changed topic, a `beat` without one, by which a page knows it is heard."""
     with topics.subscribed(named, position) as subscription:
         yield b"retry: 2000\n\n"
         number = 0
         while True:
             changed = await subscription.changed(BEAT_S)
             number += 1
-            yield b"".join(f"event: {topic}\ndata: {number}\n\n".encode() for topic in changed) or b": still here\n\n"
+            yield b"".join(f"event: {topic}\ndata: {number}\n\n".encode() for topic in changed or ("beat",))

@@ -1,5 +1,6 @@
 """What the scripts of every page do, on real HTTP with a server that is not always itself."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -80,12 +81,31 @@ async def test_who_waits_for_a_connection_is_told_until_there_is_one(person: Per
     person.expect_problem(DOWN)
     await person.page.goto("/")
     await scripted.streams_are(1)
-    state = person.page.locator("#live-state")
+    state, stale = person.page.locator("#live-state"), person.page.locator("body.stale")
+    await expect(stale).to_have_count(0)
     await scripted.stop()
-    await expect(state).to_have_text("Reconnecting…")
+    await expect(state).to_have_text(re.compile(r"^As of \d\d:\d\d:\d\d\. Reconnecting…$"))
+    await expect(stale).to_have_count(1)
     await scripted.start()
     await expect(state).to_have_text("")
+    await expect(stale).to_have_count(0)
     assert await told(person.page, 2)
+
+
+async def test_a_connection_on_which_nothing_comes_is_made_anew(person: Person, scripted: ScriptedSite) -> None:
+    page = person.page
+    await page.clock.install()
+    await page.goto("/")
+    await scripted.streams_are(1)
+    await page.clock.run_for(40_000)
+    await scripted.tell("beat")
+    await scripted.tell("now")
+    assert await told(page, 1)
+    await page.clock.run_for(40_000)
+    assert len(scripted.live_asked) == 1
+    await page.clock.run_for(15_000)
+    await eventually(lambda: len(scripted.live_asked) == 2)
+    assert await told(page, 2), "what was missed meanwhile is asked for"
 
 
 async def test_a_server_that_is_busy_is_asked_again(person: Person, scripted: ScriptedSite) -> None:

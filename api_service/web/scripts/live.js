@@ -1,6 +1,7 @@
 // One connection on which the server says what has changed. A page names its topics in <body data-live="now queue">;
 // of each change the body hears an event `live:<kind>`, the kind being what stands before the topic's colon.
 const PATIENCE_MS = 3_000;
+const LONGEST_SILENCE_MS = 50_000; // the server says something every 20 s
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 30_000;
 const TOO_MANY = 429;
@@ -17,6 +18,8 @@ class Live {
   #pause = FIRST_PAUSE_MS;
   #patience = 0;
   #retry = 0;
+  #silence = 0;
+  #heard = Date.now();
 
   constructor(topics) {
     this.#topics = topics;
@@ -30,17 +33,21 @@ class Live {
     if (this.#source !== null || this.#asking !== null || document.hidden) return;
     clearTimeout(this.#retry);
     this.#beginToWait();
+    this.#waitForWord();
     this.#source = new EventSource(this.#url);
     this.#source.addEventListener("open", () => this.#connected());
     this.#source.addEventListener("error", () => this.#lost());
+    this.#source.addEventListener("beat", () => this.#hear());
     for (const topic of this.#topics) {
-      this.#source.addEventListener(topic, (message) => tell(topic, message.data));
+      this.#source.addEventListener(topic, (message) => {
+        this.#hear();
+        tell(topic, message.data);
+      });
     }
   }
 
   close() {
-    this.#source?.close();
-    this.#source = null;
+    this.#leave();
     this.#asking?.abort();
     this.#asking = null;
     clearTimeout(this.#retry);
@@ -48,7 +55,30 @@ class Live {
     this.#missed = true;
   }
 
+  #leave() {
+    clearTimeout(this.#silence);
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #hear() {
+    this.#heard = Date.now();
+    this.#waitForWord();
+  }
+
+  /** A connection can be dead without an end: where nothing comes, another is made. */
+  #waitForWord() {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => {
+      this.#leave();
+      this.#missed = true;
+      this.#sayStale("Reconnecting…");
+      this.open();
+    }, LONGEST_SILENCE_MS);
+  }
+
   #connected() {
+    this.#hear();
     this.#endOfWait();
     this.#pause = FIRST_PAUSE_MS;
     if (!this.#missed) return;
@@ -60,7 +90,7 @@ class Live {
     this.#missed = true;
     this.#beginToWait();
     if (this.#source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
-    this.#source = null;
+    this.#leave();
     void this.#askWhy();
   }
 
@@ -99,7 +129,7 @@ class Live {
     this.#endOfWait();
     const before = Number(sessionStorage.getItem(RELOADED));
     if (Date.now() - before < RELOAD_AGAIN_MS) {
-      say("You are signed out. Sign in again to see what changes.");
+      this.#sayStale("You are signed out. Sign in again to see what changes.");
       return;
     }
     sessionStorage.setItem(RELOADED, String(Date.now()));
@@ -111,17 +141,22 @@ class Live {
     clearTimeout(this.#patience);
     this.#patience = REFUSED;
     this.#pause = LONGEST_PAUSE_MS;
-    say(`This page shows changes only when you load it anew. ${words}`);
+    this.#sayStale(`This page shows changes only when you load it anew. ${words}`);
   }
 
   #beginToWait() {
-    this.#patience ||= setTimeout(() => say("Reconnecting…"), PATIENCE_MS);
+    this.#patience ||= setTimeout(() => this.#sayStale("Reconnecting…"), PATIENCE_MS);
   }
 
   #endOfWait() {
     clearTimeout(this.#patience);
     this.#patience = 0;
-    say("");
+    say(false);
+  }
+
+  #sayStale(...words) {
+    const time = new Date(this.#heard).toLocaleTimeString("en-GB", { timeZone: document.body.dataset.zone });
+    say(true, `As of ${time}. `, ...words);
   }
 }
 
@@ -130,9 +165,9 @@ function tell(topic, version) {
   document.body.dispatchEvent(new CustomEvent(`live:${kind}`, { detail: { topic, version } }));
 }
 
-function say(words) {
-  const state = document.getElementById("live-state");
-  if (state !== null && state.textContent !== words) state.textContent = words;
+function say(stale, ...words) {
+  document.body.classList.toggle("stale", stale);
+  document.getElementById("live-state")?.replaceChildren(...words);
 }
 
 /** Follow what the page's body names, for as long as the page is looked at. */

@@ -247,7 +247,7 @@ def test_a_stream_names_what_changed_and_says_now_and_then_that_it_is_there() ->
         stream = messages(live, ["now", "job:job-a"])
         assert await anext(stream) == b"retry: 2000\n\n"
         assert await anext(stream) == b"event: job:job-a\ndata: 1\n\nevent: now\ndata: 1\n\n"
-        assert await anext(stream) == b": still here\n\n"
+        assert await anext(stream) == b"event: beat\ndata: 2\n\n"
         record.commit(1, "bkg-b")
         assert await anext(stream) == b"event: now\ndata: 3\n\n"
         await stream.aclose()
