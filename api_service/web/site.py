@@ -137,8 +137,8 @@ class Site:
 
     def _lead_to_sign_in(self, request: Request) -> Response:
         if "hx-request" in request.headers:
-            # The requesting page reloads, and leads to the sign-in and back.
-            return Response(status_code=401, headers={"HX-Refresh": "true", "Cache-Control": "no-store"})
+            # The requesting page asks its user to sign in, and stays: what they typed is on it.
+            return Response(status_code=401, headers={"Cache-Control": "no-store"})
         if request.headers.get("accept") == "text/event-stream":
             return respond(401, "unauthenticated", "Your session is over. Sign in again.")
         return RedirectResponse(sign_in_address(request), 303, headers={"Cache-Control": "no-store"})

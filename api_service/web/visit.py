@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import quote
@@ -106,7 +107,8 @@ class Visit:
         """A whole page. `live`: its topics (see live.py), separated by spaces."""
         # A page that a script takes a part of must not use up the notice.
         notice = None if self.partial else self.cookies.notice(self.request)
-        response = self._html(template, status, title=title, live=live, notice=notice, **context)
+        context |= {"title": title, "live": live, "notice": notice, "refused": status >= HTTPStatus.BAD_REQUEST}
+        response = self._html(template, status, **context)
         if notice is not None:
             self.cookies.drop_notice(response)
         return response

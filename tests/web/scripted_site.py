@@ -29,6 +29,7 @@ class ScriptedSite:
         self.pages: dict[str, str] = {}
         self.parts: dict[str, tuple[int, str]] = {}
         self.asked: Counter[str] = Counter()
+        self.sent: list[dict[str, str]] = []
         self.live_asked: list[str] = []
         self.live_status = 200
         self.live_detail = ""
@@ -38,7 +39,7 @@ class ScriptedSite:
     async def start(self) -> None:
         """Listen, where it did before."""
         app = web.Application()
-        app.add_routes([web.get("/live", self._live), web.get("/built/{name}", _built), web.get("/cut", _cut)])
+        app.add_routes([web.get("/live", self._live), web.get("/built/{name}", _built), web.route("*", "/cut", _cut)])
         app.add_routes([web.route("*", "/{path:.*}", self._page)])
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
@@ -69,6 +70,8 @@ class ScriptedSite:
 
     async def _page(self, request: web.Request) -> web.Response:
         self.asked[request.path] += 1
+        if request.method == "POST":
+            self.sent.append({name: str(value) for name, value in (await request.post()).items()})
         headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
         if request.path in self.parts:
             status, part = self.parts[request.path]

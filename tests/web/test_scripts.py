@@ -23,8 +23,16 @@ for (const kind of ["now", "job"]) document.addEventListener("DOMContentLoaded",
 </script><script nonce=n src=/built/site.js defer></script>
 """
 TAIL = "<div id=problems role=alert></div><span id=live-state aria-live=polite></span>"
-LIVE = f"{HEAD}<body data-live='now job:job-abc' data-live-since=7>{TAIL}"
-DOWN = r"failed: (GET|POST) .*(/live|/part|/do)"
+BODY = "<body data-user=alice data-zone=UTC data-live='now job:job-abc' data-live-since=7>"
+LIVE = f"{HEAD}{BODY}{TAIL}"
+DOWN = r"failed: (GET|POST) .*(/live|/part|/do|/session|/take)"
+SESSION = (200, '{"user": "alice", "csrf": "anew"}')
+FORM = (
+    f"{HEAD}<body data-user=alice data-zone=UTC><main id=main><form method=post action=/take>"
+    "<input type=hidden name=csrf_token value=old><label>Name <input name=name autocomplete=off></label>"
+    "<label>Code <input name=code autocomplete=off data-secret></label>"
+    "<button name=way value=fast>Send</button></form></main>"
+)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -141,17 +149,94 @@ async def test_who_has_too_many_pages_open_is_told_and_this_one_goes_on_when_the
     assert await told(page, 2)
 
 
-async def test_who_is_signed_out_is_shown_the_page_anew_and_not_again_and_again(
+async def test_who_is_signed_out_signs_in_on_the_page_which_then_goes_on(
     person: Person, scripted: ScriptedSite
 ) -> None:
-    person.expect_problem("answer: 401 GET .*/live")
+    person.expect_problem("answer: 401 GET .*/(live|session)")
     person.expect_problem(DOWN)
-    await person.page.goto("/")
+    page, dialog = person.page, person.page.get_by_role("dialog", name="Sign in again")
+    await page.goto("/")
     await scripted.streams_are(1)
-    scripted.live_status = 401
+    scripted.live_status, scripted.parts["/session"] = 401, (401, "")
+    scripted.parts["/sign-in"] = (200, "<form><label>Token <input type=password name=token></label><button>Go</button>")
     scripted.cut()
-    await expect(person.page.locator("#live-state")).to_contain_text("You are signed out.")
-    assert scripted.asked["/"] == 2
+    await expect(dialog).to_contain_text("Your session has ended.")
+    await dialog.get_by_role("button", name="Not now").click()
+    await expect(page.locator("#live-state")).to_contain_text("You are signed out.")
+    await page.locator("#live-state").get_by_role("button", name="Sign in").click()
+    await dialog.get_by_label("Token").fill("secret")
+    scripted.live_status, scripted.parts["/session"] = 200, SESSION
+    await dialog.get_by_role("button", name="Go").click()
+    await scripted.streams_are(1)
+    await expect(dialog).to_have_count(0)
+    await expect(page.locator("#live-state")).to_be_empty()
+    assert await told(page, 2)
+    assert scripted.asked["/"] == 1, "the page was loaded anew"
+
+
+async def test_a_form_waits_for_a_server_that_is_away_and_is_sent_when_it_is_back(
+    person: Person, scripted: ScriptedSite
+) -> None:
+    person.expect_problem(DOWN)
+    scripted.pages["/form"] = FORM
+    scripted.parts |= {"/session": SESSION, "/take": (200, f"{HEAD}<body data-user=alice>taken")}
+    page, dialog = person.page, person.page.get_by_role("dialog", name="The server can’t be reached")
+    await page.goto("/form")
+    await page.get_by_label("Name").fill("thesis")
+    await scripted.stop()
+    await page.get_by_role("button", name="Send").click()
+    await expect(dialog).to_contain_text("What you typed is kept")
+    await dialog.get_by_role("button", name="Don’t send it").click()
+    await expect(page.get_by_label("Name")).to_have_value("thesis")
+    await page.get_by_role("button", name="Send").click()
+    await expect(dialog).to_be_visible()
+    await scripted.start()
+    await expect(page.get_by_text("taken")).to_be_visible()
+    assert scripted.sent == [{"csrf_token": "anew", "name": "thesis", "code": "", "way": "fast"}]
+
+
+async def test_what_was_typed_is_there_again_when_no_answer_came(person: Person, scripted: ScriptedSite) -> None:
+    person.expect_problem("failed: POST .*/cut")
+    scripted.pages["/form"] = FORM.replace("/take", "/cut")
+    scripted.parts["/session"] = SESSION
+    page = person.page
+    await page.goto("/form")
+    await page.get_by_label("Name").fill("thesis")
+    await page.get_by_label("Code").fill("secret")
+    await page.get_by_role("button", name="Send").click()
+    await eventually(lambda: page.url.startswith("chrome-error:"))
+    await page.go_back()
+    await expect(page.get_by_label("Name")).to_have_value("thesis")
+    await expect(page.get_by_label("Code")).to_have_value("")
+    await expect(page.get_by_role("status")).to_contain_text("is filled in again")
+    assert "secret" not in await page.evaluate("JSON.stringify(sessionStorage)")
+    await page.get_by_role("button", name="Clear it").click()
+    await expect(page.get_by_label("Name")).to_have_value("")
+    await page.reload()
+    await expect(page.get_by_label("Name")).to_have_value("")
+
+
+async def test_no_more_is_kept_than_there_is_room_for(person: Person, scripted: ScriptedSite) -> None:
+    scripted.pages |= {f"/form{number}": FORM for number in range(4)}
+    page = person.page
+    for number in range(4):
+        await page.goto(f"/form{number}")
+        await page.get_by_label("Name").fill(str(number) * 60_000)
+    await page.goto("/form0")
+    await expect(page.get_by_label("Name")).to_have_value("")
+    await page.goto("/form1")
+    await expect(page.get_by_label("Name")).to_have_value("1" * 60_000)
+
+
+async def test_what_one_user_typed_is_not_shown_to_another(person: Person, scripted: ScriptedSite) -> None:
+    scripted.pages |= {"/form": FORM}
+    page = person.page
+    await page.goto("/form")
+    await page.get_by_label("Name").fill("hers")
+    scripted.pages["/form"] = FORM.replace("alice", "bob")
+    await page.reload()
+    await expect(page.get_by_label("Name")).to_have_value("")
+    assert "hers" not in await page.evaluate("JSON.stringify(sessionStorage)")
 
 
 async def test_who_leaves_a_page_has_no_stream_and_who_comes_back_sees_what_is_new(
@@ -251,8 +336,7 @@ async def test_what_was_refused_stands_there_until_it_is_done(person: Person, sc
     await scripted.stop()
     await person.page.get_by_text("Do").click()
     await expect(problems).to_contain_text("could not be reached")
-    scripted.parts["/do"] = (200, "done")
+    scripted.parts |= {"/do": (200, "done"), "/session": SESSION}
     await scripted.start()
-    await person.page.get_by_text("Do").click()
     await expect(place).to_have_text("done")
     await expect(problems).to_be_empty()

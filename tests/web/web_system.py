@@ -1,6 +1,8 @@
 """The whole system for people at browsers: its address, who they are, and what they need no page for."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,13 @@ class WebSystem:
             self.rest("root").post(f"/v1/jobs/{job}/cancel")
         for job in jobs:
             eventually_sync(lambda job=job: self.job(job)["status"] in FINAL)  # type: ignore[misc]
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """The server is gone while the block runs, and back after it where GPU_DEV_LISTEN names its address."""
+        assert self._process.end(signal.SIGTERM) == 0, self._process.log
+        yield
+        self._process.start().close()
 
     def stop(self) -> None:
         """End it in order; whatever happened, nothing is left."""

@@ -1,6 +1,7 @@
 """Signing in with a token, signing out, and the time zone."""
 
 from http import HTTPStatus
+from typing import Any
 from zoneinfo import available_timezones
 
 from starlette.responses import Response
@@ -9,7 +10,9 @@ from api_service.access.access_log import name_user
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.metrics.http_metrics import SignInOutcome
 from api_service.problems import ProblemError
+from api_service.web.rendering import json_data
 from api_service.web.routing import PageAccess, WebRoute
+from api_service.web.sessions import csrf
 from api_service.web.sessions.cookies import keep_zone
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
@@ -94,6 +97,16 @@ async def _former_session(visit: Visit) -> Principal | None:
         return None
 
 
+async def session(visit: Visit) -> Response:
+    """The signed-in user, and a token for the forms of a page that is older than the session."""
+    return json_data(visit.request, {"user": visit.principal.user, "csrf": csrf.made_for(visit.signed_in.secret)})
+
+
+async def signed_in(visit: Visit) -> Response:
+    """The end of a sign-in that a page of another tab waits for."""
+    return visit.page("signed_in.html", title="Signed in")
+
+
 async def sign_out(visit: Visit) -> Response:
     """End the session in the browser and in the database."""
     services, principal = visit.services, visit.principal
@@ -116,20 +129,23 @@ async def choose_zone(visit: Visit) -> Response:
 
 
 def _form(visit: Visit, wanted: str, trouble: str | None = None) -> Response:
-    return visit.page(
-        "sign_in.html",
-        title="Sign in",
-        status=200 if trouble is None else 401,
-        wanted=safe_return(wanted),
-        trouble=trouble,
-        issuer=visit.services.settings.web.oidc_issuer,
-        elsewhere=visit.services.settings.web.public_url if visit.cookies.would_be_dropped(visit.request) else None,
-    )
+    status = 200 if trouble is None else 401
+    context: dict[str, Any] = {
+        "wanted": safe_return(wanted),
+        "trouble": trouble,
+        "issuer": visit.services.settings.web.oidc_issuer,
+        "elsewhere": visit.services.settings.web.public_url if visit.cookies.would_be_dropped(visit.request) else None,
+    }
+    if visit.partial:
+        return visit.part("_sign_in.html", status, **context)
+    return visit.page("sign_in.html", title="Sign in", status=status, **context)
 
 
 ROUTES = (
     WebRoute("GET", "/sign-in", sign_in_page, PageAccess.ANYBODY),
     WebRoute("POST", "/sign-in", sign_in, PageAccess.ANYBODY),
+    WebRoute("GET", "/session", session),
+    WebRoute("GET", "/signed-in", signed_in),
     WebRoute("POST", "/sign-out", sign_out),
     WebRoute("POST", "/zone", choose_zone),
 )

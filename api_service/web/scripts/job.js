@@ -117,6 +117,10 @@ if (log !== null) {
   follow.addEventListener("change", () => {
     if (follow.checked) log.scrollTop = log.scrollHeight;
   });
+  document.addEventListener("signed-in", () => {
+    silence();
+    listen();
+  });
   addEventListener("pagehide", silence);
   addEventListener("pageshow", listen);
   document.addEventListener("visibilitychange", () => (document.hidden ? silence() : listen()));

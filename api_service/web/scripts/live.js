@@ -1,13 +1,14 @@
 // One connection on which the server says what has changed. A page names its topics in <body data-live="now queue">;
 // of each change the body hears an event `live:<kind>`, the kind being what stands before the topic's colon.
+import { element } from "./dialog.js";
+import { restoreSession, SIGNED_IN } from "./session.js";
+
 const PATIENCE_MS = 3_000;
 const LONGEST_SILENCE_MS = 50_000; // the server says something every 20 s
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 30_000;
 const TOO_MANY = 429;
 const REFUSED = -1; // no timer: the words that are there stay until there is a stream
-const RELOADED = "live-reloaded-at";
-const RELOAD_AGAIN_MS = 10_000;
 
 class Live {
   #topics;
@@ -94,7 +95,7 @@ class Live {
     void this.#askWhy();
   }
 
-  /** The browser does not say what the server answered; who is signed out goes, everybody else tries again. */
+  /** The browser does not say what the server answered: without a session people sign in, otherwise it is tried again. */
   async #askWhy() {
     const asking = (this.#asking = new AbortController());
     let over = false;
@@ -119,21 +120,27 @@ class Live {
     this.#tryAgainLater();
   }
 
+  /** Somebody has signed in, which need not be enough for this page. */
+  again() {
+    if (this.#source === null && this.#asking === null) this.#tryAgainLater();
+  }
+
   #tryAgainLater() {
+    clearTimeout(this.#retry);
     // Not all pages in the same instant, when a server is back.
     this.#retry = setTimeout(() => this.open(), this.#pause * (0.5 + Math.random()));
     this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
   }
 
+  /** The page stays as it is while its user signs in: what they typed is on it. */
   #signedOut() {
-    this.#endOfWait();
-    const before = Number(sessionStorage.getItem(RELOADED));
-    if (Date.now() - before < RELOAD_AGAIN_MS) {
-      this.#sayStale("You are signed out. Sign in again to see what changes.");
-      return;
-    }
-    sessionStorage.setItem(RELOADED, String(Date.now()));
-    location.reload();
+    clearTimeout(this.#patience);
+    this.#patience = REFUSED;
+    const again = element("button", "plain", "Sign in");
+    again.type = "button";
+    again.addEventListener("click", () => void restoreSession());
+    this.#sayStale("You are signed out. ", again);
+    void restoreSession();
   }
 
   /** Others of this person's pages have all the streams that there are for them. */
@@ -178,5 +185,6 @@ export function followLive() {
   addEventListener("pagehide", () => live.close());
   addEventListener("pageshow", () => live.open());
   document.addEventListener("visibilitychange", () => (document.hidden ? live.close() : live.open()));
+  document.addEventListener(SIGNED_IN, () => live.again());
   live.open();
 }

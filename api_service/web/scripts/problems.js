@@ -1,10 +1,24 @@
 // What went wrong with a request of the page's scripts stands in #problems until something goes right there.
-const UNREACHABLE = "The server could not be reached, so this may be out of date. Try again in a moment.";
+import { repeat, serverAnswers } from "./session.js";
+
+const UNREACHABLE = "The server could not be reached, so this may be out of date. It is tried again by itself.";
 
 let cause = null;
+let waiting = false;
+
+async function repeatLater(detail) {
+  if (waiting) return;
+  waiting = true;
+  await serverAnswers();
+  waiting = false;
+  repeat(detail);
+}
 
 function notDone(event) {
+  // A page with a stream says at its top how old it is, and asks for its parts anew by itself.
+  if (event.detail.requestConfig.verb === "get" && document.body.dataset.live !== undefined) return;
   cause = event.detail.elt;
+  void repeatLater(event.detail);
   const place = document.getElementById("problems");
   if (place !== null && place.textContent !== UNREACHABLE) place.textContent = UNREACHABLE;
 }

@@ -1,10 +1,13 @@
 // What every page loads: parts that are fetched and put in place (htmx), without losing focus (idiomorph, in morphing.js), and live.
 import htmx from "htmx.org";
 
+import { keepDrafts } from "./drafts.js";
 import { followLive } from "./live.js";
 import { followTiles } from "./now.js";
 import { keepWhatPeopleDid } from "./morphing.js";
 import { showProblems } from "./problems.js";
+import { sendWhenReady } from "./sending.js";
+import { followSession } from "./session.js";
 
 Object.assign(htmx.config, {
   allowEval: false,
@@ -19,3 +22,5 @@ keepWhatPeopleDid();
 showProblems();
 followLive();
 followTiles();
+sendWhenReady();
+followSession(keepDrafts());

@@ -251,3 +251,21 @@ async def test_what_is_not_there_is_a_page_for_people_and_a_problem_for_programs
     for path, accept in (("/nothing-here", "*/*"), ("/v1/nothing", "text/html")):
         answer = await browser.client.get(path, headers={"Accept": accept})
         assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_page_that_is_older_than_the_session_gets_a_token_for_its_forms(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    said = (await browser.client.get("/session")).json()
+    assert said["user"] == "alice"
+    answer = await browser.client.post("/zone", data={"csrf_token": said["csrf"], "zone": "Europe/Berlin"})
+    assert answer.status_code == 303
+
+
+async def test_the_sign_in_is_a_part_too(browsing: SignedIn) -> None:
+    browser = await browsing("anonymous")
+    part = (await browser.client.get("/sign-in", headers={"HX-Request": "true"})).text
+    assert "<html" not in part
+    refused = await browser.client.post("/sign-in", data={"token": "x"}, headers={"HX-Request": "true"})
+    assert refused.status_code == 401
+    assert "not valid" in words(refused.text)
+    assert "<html" not in refused.text

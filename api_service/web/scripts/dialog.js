@@ -1,0 +1,32 @@
+// Dialogs that any page can open: one question at a time, above whatever else is open.
+
+export function element(name, className, ...content) {
+  const made = document.createElement(name);
+  if (className !== "") made.className = className;
+  made.append(...content);
+  return made;
+}
+
+/** Open a dialog. `closed` resolves with its return value, which is empty when somebody gives up. */
+export function openDialog(title, ...content) {
+  const heading = element("h2", "", title);
+  heading.id = "ask-title";
+  const dialog = element("dialog", "ask", ...(title === "" ? [] : [heading]), ...content);
+  dialog.setAttribute("aria-labelledby", "ask-title");
+  const closed = new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue);
+    });
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return { dialog, closed };
+}
+
+export function closeButton(words) {
+  const button = element("button", "second", words);
+  button.type = "button";
+  button.addEventListener("click", () => button.closest("dialog").close());
+  return button;
+}

@@ -1,0 +1,174 @@
+// Drafts: text that was typed into a form, kept in this tab until the server has taken it. Passwords and fields marked
+// data-secret are not kept, and signing out deletes all drafts.
+import { element } from "./dialog.js";
+
+const DRAFTS = "gpu-dev-drafts";
+const SENT = "gpu-dev-sent";
+const MOST_LETTERS = 200_000;
+const SETTLE_MS = 500;
+const NOT_KEPT = new Set(["hidden", "password", "file", "submit", "button", "reset", "image"]);
+const touched = new Set();
+const keys = new WeakMap();
+
+/** Where a browser keeps nothing, forms are sent all the same. */
+function read(name) {
+  try {
+    return JSON.parse(sessionStorage.getItem(name) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+function write(name, value) {
+  try {
+    if (value === null) sessionStorage.removeItem(name);
+    else sessionStorage.setItem(name, JSON.stringify(value));
+  } catch {
+    // It is not kept.
+  }
+}
+
+const actionOf = (form) => form.getAttribute("action") ?? "";
+const pageOf = (key) => key.slice(0, key.indexOf(" "));
+
+function postForms() {
+  return [...document.querySelectorAll("form[method=post]")];
+}
+
+function readDrafts() {
+  return read(DRAFTS) ?? {};
+}
+
+/** The oldest go first where there is no room. */
+function writeDrafts(drafts) {
+  const kept = Object.entries(drafts).sort(([, a], [, b]) => a.at - b.at);
+  while (JSON.stringify(kept).length > MOST_LETTERS) kept.shift();
+  write(DRAFTS, Object.fromEntries(kept));
+}
+
+function keyOf(form) {
+  if (!keys.has(form)) keys.set(form, { key: `${location.pathname}${location.search} ${actionOf(form)}`, whole: false });
+  return keys.get(form);
+}
+
+/** Fields by a name that is theirs alone: boxes share one, and differ in what they stand for. */
+function fieldsOf(form) {
+  const fields = [...form.elements].filter((field) => field.name && !NOT_KEPT.has(field.type) && !("secret" in field.dataset));
+  return fields.map((field) => [isBox(field) ? `${field.name}=${field.value}` : field.name, field]);
+}
+
+const isBox = ({ type }) => type === "checkbox" || type === "radio";
+const valueOf = (field) => (isBox(field) ? field.checked : field.value);
+
+function defaultOf(field) {
+  if (isBox(field)) return field.defaultChecked;
+  if (!(field instanceof HTMLSelectElement)) return field.defaultValue;
+  return ([...field.options].find((option) => option.defaultSelected) ?? field.options[0])?.value;
+}
+
+function saveDrafts() {
+  if (touched.size === 0) return;
+  const drafts = readDrafts();
+  for (const form of touched) {
+    const { key, whole } = keyOf(form);
+    const changed = fieldsOf(form).filter(([, field]) => whole || valueOf(field) !== defaultOf(field));
+    if (changed.length === 0) delete drafts[key];
+    else drafts[key] = { at: Date.now(), user: document.body.dataset.user, fields: Object.fromEntries(changed.map(([name, field]) => [name, valueOf(field)])) };
+  }
+  writeDrafts(drafts);
+}
+
+function fill(form, { at, fields }) {
+  for (const [name, field] of fieldsOf(form)) {
+    if (!(name in fields)) continue;
+    if (isBox(field)) field.checked = fields[name];
+    else if (!(field instanceof HTMLSelectElement) || [...field.options].some(({ value }) => value === fields[name])) field.value = fields[name];
+    field.closest("details")?.setAttribute("open", "");
+  }
+  touched.add(form);
+  const time = new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: document.body.dataset.zone });
+  const clear = element("button", "plain", "Clear it");
+  clear.type = "button";
+  const notice = element("p", "notice draft", `What you typed at ${time} is filled in again. `, clear);
+  notice.setAttribute("role", "status");
+  clear.addEventListener("click", () => {
+    form.reset();
+    notice.remove();
+    saveDrafts();
+    askVerdict(form);
+  });
+  form.before(notice);
+  askVerdict(form);
+}
+
+function askVerdict(form) {
+  const ask = () => form.dispatchEvent(new Event("input", { bubbles: true }));
+  if (document.readyState === "complete") ask();
+  else addEventListener("load", ask); // nothing listens before
+}
+
+/** The form that was refused is on this page, or it is a page away: there it is filled in again. */
+function keepRefused(key, drafts) {
+  const form = postForms().find((found) => key.endsWith(` ${actionOf(found)}`));
+  if (form !== undefined) {
+    keys.set(form, { key, whole: true });
+    touched.add(form);
+  } else if (key in drafts) {
+    const back = element("a", "", "Back to the form");
+    back.href = pageOf(key);
+    document.getElementById("main").append(element("p", "", "What you typed is kept. ", back));
+  }
+}
+
+/** Keep nothing of what was typed in this tab. */
+export function dropDrafts() {
+  touched.clear();
+  write(DRAFTS, null);
+}
+
+/** Note that a form is being sent: the page that comes then decides whether its draft is still needed. */
+export function noteSent(form, submitter) {
+  touched.add(form);
+  saveDrafts();
+  const action = actionOf(form);
+  if (action === "/sign-out") dropDrafts();
+  // A button with an address of its own only checks what was typed.
+  write(SENT, { key: keyOf(form).key, action, checked: submitter?.hasAttribute("formaction") ?? false });
+}
+
+/** Whether this page is the answer to what was sent, and not one that was opened after no answer came. */
+function isAnswer(key) {
+  const [{ type }] = performance.getEntriesByType("navigation");
+  if (type === "reload") return `${location.pathname}${location.search}` !== pageOf(key);
+  return type === "navigate" && document.referrer.startsWith(`${location.origin}/`);
+}
+
+/** Fill forms in with what was typed before, and keep what is typed. Returns the address that was sent to last. */
+export function keepDrafts() {
+  const { user = "", refused } = document.body.dataset;
+  const sent = read(SENT);
+  write(SENT, null);
+  const drafts = readDrafts();
+  if (sent !== null && isAnswer(sent.key)) {
+    if (refused !== undefined || sent.checked) keepRefused(sent.key, drafts);
+    else if (user !== "") delete drafts[sent.key];
+  }
+  if (user !== "") {
+    for (const key of Object.keys(drafts)) if (drafts[key].user !== user) delete drafts[key];
+  }
+  writeDrafts(drafts);
+  for (const form of postForms()) {
+    const { key, whole } = keyOf(form);
+    if (!whole && key in drafts) fill(form, drafts[key]);
+  }
+  let timer = 0;
+  document.addEventListener("input", ({ target, isTrusted }) => {
+    const form = target.form;
+    if (!isTrusted || form?.method !== "post") return;
+    touched.add(form);
+    clearTimeout(timer);
+    timer = setTimeout(saveDrafts, SETTLE_MS);
+  });
+  addEventListener("pagehide", saveDrafts);
+  return sent?.action ?? "";
+}
