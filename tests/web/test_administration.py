@@ -55,7 +55,7 @@ async def test_a_user_comes_in_with_a_token_and_goes_when_disabled(
         await expect(carol.page.get_by_role("link", name="carol")).to_be_visible()
         await page.goto("/admin/users")
         await page.locator("#user-carol").get_by_role("link", name="Disable…").click()
-        await expect(page.get_by_text("stop working at once")).to_be_visible()
+        await expect(page.get_by_role("dialog", name="Disable carol?")).to_contain_text("stop working at once")
         await page.get_by_role("button", name="Disable carol").click()
         await expect(page.locator("#user-carol")).to_contain_text("disabled")
         # Nothing of what is open there works any more: neither the page anew, nor what it asks for by itself.
@@ -118,6 +118,7 @@ async def test_a_projects_members_are_seen_as_they_change(people: People, screen
     await expect(second.locator("#project-vision")).to_contain_text("alice, bob")  # without a reload
     await assert_accessible(page)
     await screenshot(page, "admin-project")
+    await page.get_by_role("link", name="Take bob out…").click()
     await page.get_by_role("button", name="Take bob out").click()
     await expect(page.locator("#member-bob")).to_have_count(0)
 
@@ -140,6 +141,8 @@ async def test_maintenance_is_planned_with_a_look_at_whom_it_affects(
     await screenshot(page, "admin-maintenance-preview")
     await page.get_by_role("button", name="Plan it").click()
     await expect(page.get_by_text("Planned. 1 job or booking")).to_be_visible()
+    await page.get_by_role("link", name="End it…").click()
+    await expect(page.get_by_role("dialog")).to_contain_text("4 GPUs")
     await page.get_by_role("button", name="End it").click()
     await expect(page.get_by_text("The window is over")).to_be_visible()
     window = system.rest("root").get("/v1/maintenance").json()["items"][0]

@@ -99,7 +99,15 @@ async def test_a_slot_is_booked_by_dragging_and_cancelled_on_its_page(
     await expect(page.get_by_role("heading", level=1)).to_have_text("thesis <b>runs</b>")
     await assert_accessible(page)
     await screenshot(page, "booking")
-    await page.get_by_role("button", name="Cancel the booking").click()
+    await page.get_by_role("link", name="Cancel the booking…").click()
+    dialog = page.get_by_role("dialog", name="Cancel thesis <b>runs</b>?")
+    await expect(dialog).to_contain_text("You lose 1 h100 GPU from")
+    await dialog.get_by_role("link", name="No, go back").click()
+    await expect(dialog).to_have_count(0)
+    await page.get_by_role("link", name="Cancel the booking…").click()
+    await assert_accessible(page)
+    await screenshot(page, "cancel-booking")
+    await dialog.get_by_role("button", name="Cancel the booking").click()
     await expect(page.get_by_role("status").filter(has_text="The booking is cancelled.")).to_be_visible()
     assert now_is(system, "alice", booking)["status"] == "cancelled"
 
@@ -159,6 +167,7 @@ async def test_an_edge_makes_it_longer_and_others_see_it_without_a_reload(
     await event.get_by_role("link").focus()
     await alice.page.keyboard.press("Enter")
     await alice.page.wait_for_url(f"**/bookings/{booking['id']}")
+    await alice.page.get_by_role("link", name="Cancel the booking…").click()
     await alice.page.get_by_role("button", name="Cancel the booking").click()
     await expect(others).to_have_count(0)
 

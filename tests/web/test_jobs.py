@@ -60,16 +60,23 @@ async def test_a_job_is_submitted_and_watched_to_its_end(
     await expect(page.get_by_label("Name", exact=True)).to_have_value("watched")
 
 
-async def test_a_job_that_somebody_ends_elsewhere_is_seen_to_end(people: People, system: WebSystem) -> None:
+async def test_a_job_that_somebody_ends_elsewhere_is_seen_to_end(
+    people: People, system: WebSystem, screenshot: Screenshot
+) -> None:
     job = system.submit("alice", "sleep", "300", name="long")
     alice, root = await people("alice"), await people("root")
     await alice.page.goto(f"/jobs/{job}")
     await expect(alice.page.locator("#job-state")).to_contain_text("running")
     await root.page.goto("/jobs")
     await root.page.get_by_role("link", name="long").click()
-    await root.page.get_by_role("button", name="End it").click()
+    await root.page.get_by_role("link", name="End it…").click()
+    dialog = root.page.get_by_role("dialog", name="End long?")
+    await expect(dialog).to_contain_text("what it has not saved is lost")
+    await assert_accessible(root.page)
+    await screenshot(root.page, "end-job")
+    await dialog.get_by_role("button", name="End it").click()
     await expect(alice.page.locator("#job-state")).to_contain_text("cancelled")
-    await expect(alice.page.get_by_role("button", name="End it")).to_have_count(0)
+    await expect(alice.page.get_by_role("link", name="End it…")).to_have_count(0)
 
 
 async def test_a_tab_that_nobody_looks_at_holds_no_output_and_has_all_of_it_when_somebody_does(

@@ -2,16 +2,19 @@
 
 from starlette.responses import Response
 
+from api_service.web.confirmation import ask
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.token_form import SCOPES, token_asked
+from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
-from reservation_core.contracts.base import Page
+from reservation_core.contracts.base import Page, rfc3339
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
 from reservation_core.contracts.tokens import TokenCreated, TokenOut
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
+_NAMED = 5
 
 
 async def account_page(visit: Visit) -> Response:
@@ -27,11 +30,33 @@ async def make_token(visit: Visit) -> Response:
         return await _refused(visit, problem)
 
 
+async def confirm_revoke(visit: Visit) -> Response:
+    """Explain what revoking a token or a session would end."""
+    return ask_to_revoke(visit, await _tokens(visit), back="/account", fields={})
+
+
 async def revoke_token(visit: Visit) -> Response:
     """Revoke a token or a session."""
     token = visit.path("token")
     await visit.rest.send("DELETE", f"/v1/tokens/{token}")
     return visit.go("/account", f"{token} is revoked.")
+
+
+async def confirm_end_other_sessions(visit: Visit) -> Response:
+    """Explain which browsers would be signed out."""
+    others = [token for token in await _tokens(visit) if token.session and token.id != visit.principal.token_id]
+    if not others:
+        raise RestProblemError.because(404, "No other browser is signed in.")
+    since = ", ".join(rfc3339(token.created_at) for token in others[:_NAMED])
+    count = "1 other browser is" if len(others) == 1 else f"{len(others)} other browsers are"
+    more = "" if len(others) <= _NAMED else " and more"
+    return ask(
+        visit,
+        "Sign out all other browsers?",
+        (f"{count} signed out at once, signed in since {since}{more}.", "This browser and your tokens stay."),
+        words="Sign them out",
+        back="/account",
+    )
 
 
 async def end_other_sessions(visit: Visit) -> Response:
@@ -66,6 +91,22 @@ async def add_target(visit: Visit) -> Response:
     except RestProblemError as problem:
         return await _refused(visit, problem)
     return await _page(visit, target=target)
+
+
+async def confirm_remove_target(visit: Visit) -> Response:
+    """Explain what removing a notification address would end."""
+    found = [target for target in await _targets(visit) if target.id == visit.path("target")]
+    if not found:
+        raise RestProblemError.because(404, "You have no notification address of this id. Look for it in the list.")
+    target = found[0]
+    secret = " A webhook that you add later has another secret." if target.channel is NoticeChannel.WEBHOOK else ""
+    return ask(
+        visit,
+        f"Remove {target.name or target.address}?",
+        (f"No notifications are sent to {target.address} any more.{secret}",),
+        words="Remove it",
+        back="/account",
+    )
 
 
 async def change_target(visit: Visit) -> Response:
@@ -103,6 +144,12 @@ async def _tokens(visit: Visit) -> list[TokenOut]:
     return [token for token in tokens if token.revoked_at is None]
 
 
+async def _targets(visit: Visit) -> list[NoticeTargetOut]:
+    """The visitor's notification addresses."""
+    targets = await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", at_most=200)
+    return [target for target in targets if target.user == visit.principal.user]
+
+
 async def _page(
     visit: Visit,
     *,
@@ -111,7 +158,6 @@ async def _page(
     problem: RestProblemError | None = None,
 ) -> Response:
     preferences = await visit.rest.get(NoticePreferences, "/v1/notifications/preferences")
-    targets = await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", at_most=200)
     return visit.page(
         "account.html",
         title="Your account",
@@ -123,16 +169,19 @@ async def _page(
         problem=problem,
         kinds=preferences.kinds,
         channels=list(NoticeChannel),
-        targets=[target for target in targets if target.user == visit.principal.user],
+        targets=await _targets(visit),
     )
 
 
 ROUTES = (
     WebRoute("GET", "/account", account_page),
     WebRoute("POST", "/account/tokens", make_token),
+    WebRoute("GET", "/account/tokens/{token}/revoke", confirm_revoke),
     WebRoute("POST", "/account/tokens/{token}/revoke", revoke_token),
+    WebRoute("GET", "/account/sessions/end", confirm_end_other_sessions),
     WebRoute("POST", "/account/sessions/end", end_other_sessions),
     WebRoute("POST", "/account/notices", choose_kinds),
     WebRoute("POST", "/account/targets", add_target),
+    WebRoute("GET", "/account/targets/{target}/remove", confirm_remove_target),
     *(WebRoute("POST", f"/account/targets/{{target}}/{deed}", change_target) for deed in _DONE),
 )

@@ -6,6 +6,8 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from api_service.web.calendar.booking_life import life_of_booking
+from api_service.web.calendar.booking_losses import what_bookings_lose, what_goes_back
+from api_service.web.confirmation import ask
 from api_service.web.forms.booking_form import TypedBooking, typed_change
 from api_service.web.rest_calls import Query, RestProblemError
 from api_service.web.routing import WebRoute
@@ -14,13 +16,15 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut, BookingSeries, BookingVerdict
+from reservation_core.contracts.jobs import Job
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus
 
 _PAST = timedelta(days=90)
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 _MOST_DATES = 400
 _STEPS = 200
+_MOST_JOBS = 2000
 _CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | BookingSeries)
 
 
@@ -76,6 +80,44 @@ async def change(visit: Visit) -> Response:
     return visit.go(_next(visit), f"{changed.body.title or changed.body.id} is changed.")
 
 
+async def confirm_cancel(visit: Visit) -> Response:
+    """Explain what cancelling the booking, or dates of its series, would lose."""
+    answer = await visit.rest.call(BookingOut, "GET", _address(visit))
+    booking, reach = answer.body, visit.query("reach") or "this"
+    dates = [booking]
+    if reach != "this":
+        series = [date for date in await _dates(visit, booking) if date.status not in FINAL_BOOKINGS]
+        dates = [date for date in series if reach == "all" or date.start >= booking.start] or dates
+    if all(date.status in FINAL_BOOKINGS for date in dates):
+        raise RestProblemError.because(409, "The booking is over already.")
+    title, words = _CANCELS.get(reach, _CANCELS["this"])
+    name = booking.title or booking.id
+    return ask(
+        visit,
+        title.format(name),
+        what_bookings_lose(dates, await _unfinished_jobs(visit, dates)),
+        words=words,
+        back=_next(visit),
+        fields={"etag": answer.headers["etag"], "reach": reach},
+    )
+
+
+async def _unfinished_jobs(visit: Visit, dates: list[BookingOut]) -> list[Job]:
+    """The jobs that end with these bookings."""
+    ids = {job for date in dates for job in date.jobs}
+    if not ids:
+        return []
+    query: Query = {"user": dates[0].user, "status": [status for status in JobStatus if status not in FINAL_STATUSES]}
+    return [job for job in await visit.rest.all(Page[Job], "/v1/jobs", query, at_most=_MOST_JOBS) if job.id in ids]
+
+
+_CANCELS = {
+    "this": ("Cancel {}?", "Cancel the booking"),
+    "following": ("Cancel this date of {} and those after it?", "Cancel these dates"),
+    "all": ("Cancel the whole series {}?", "Cancel the series"),
+}
+
+
 async def cancel(visit: Visit) -> Response:
     """Cancel the booking; of a series also later dates, or all."""
     reach = visit.form.get("reach") or "this"
@@ -91,6 +133,22 @@ async def cancel(visit: Visit) -> Response:
 async def accept(visit: Visit) -> Response:
     """Accept an offer of the waitlist."""
     return await _answer_offer(visit, "accept", "It is yours: these GPUs are booked.")
+
+
+async def confirm_decline(visit: Visit) -> Response:
+    """Explain what declining an offer would lose."""
+    answer = await visit.rest.call(BookingOut, "GET", _address(visit))
+    booking = answer.body
+    if booking.status is not BookingStatus.OFFERED:
+        raise RestProblemError.because(409, "These GPUs are not offered to you any more.")
+    return ask(
+        visit,
+        f"Decline {booking.title or booking.id}?",
+        (f"{what_goes_back([booking])} The next on the waitlist is offered them, and you lose your place.",),
+        words="Decline it",
+        back=_next(visit),
+        fields={"etag": answer.headers["etag"]},
+    )
 
 
 async def decline(visit: Visit) -> Response:
@@ -188,7 +246,9 @@ ROUTES = (
     WebRoute("GET", "/bookings/{booking_id}", booking_page),
     WebRoute("POST", "/bookings/{booking_id}", change),
     WebRoute("POST", "/bookings/{booking_id}/check", check),
+    WebRoute("GET", "/bookings/{booking_id}/cancel", confirm_cancel),
     WebRoute("POST", "/bookings/{booking_id}/cancel", cancel),
     WebRoute("POST", "/bookings/{booking_id}/accept", accept),
+    WebRoute("GET", "/bookings/{booking_id}/decline", confirm_decline),
     WebRoute("POST", "/bookings/{booking_id}/decline", decline),
 )

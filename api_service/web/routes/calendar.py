@@ -13,6 +13,7 @@ from api_service.web.calendar.timeline_query import TimelineQuery, read_query
 from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_table import columns, table
 from api_service.web.calendar.timeline_window import TimelineScale
+from api_service.web.confirmation import ask
 from api_service.web.forms.booking_form import Repeats, TypedBooking, typed_booking, typed_change
 from api_service.web.rendering import json_data
 from api_service.web.rest_calls import RestProblemError
@@ -109,6 +110,15 @@ async def make_feed(visit: Visit) -> Response:
     base = visit.services.settings.web.public_url or str(visit.request.base_url)
     feed = None if made.path is None else base.rstrip("/") + made.path
     return visit.page("calendar_feed.html", title="Your calendar address", feed=feed, ends=made.expires_at)
+
+
+async def confirm_remove_feed(visit: Visit) -> Response:
+    """Explain what deleting the private address would end."""
+    sentences = (
+        "Calendar programs that follow it show your bookings no more.",
+        "An address that you make later is another one: each program has to be given it anew.",
+    )
+    return ask(visit, "End your iCal address?", sentences, words="End it", back="/calendar")
 
 
 async def remove_feed(visit: Visit) -> Response:
@@ -237,5 +247,6 @@ ROUTES = (
     WebRoute("POST", "/calendar/change-verdict", change_verdict),
     WebRoute("GET", "/calendar/feed", to_calendar),
     WebRoute("POST", "/calendar/feed", make_feed),
+    WebRoute("GET", "/calendar/feed/remove", confirm_remove_feed),
     WebRoute("POST", "/calendar/feed/remove", remove_feed),
 )

@@ -9,7 +9,9 @@ from starlette.responses import Response
 
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, read_log
+from api_service.web.confirmation import ask
 from api_service.web.jobs.job_life import LifeStep, life_of
+from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
 from api_service.web.jobs.log_tail import Tail, read_tail, stream_lines
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
@@ -58,6 +60,21 @@ async def job_page(visit: Visit) -> Response:
 async def job_state(visit: Visit) -> Response:
     """The parts of the page that change."""
     return visit.part("_job_state.html", **_context(await _state(visit)))
+
+
+async def confirm_cancel(visit: Visit) -> Response:
+    """Explain what cancelling the job would lose."""
+    job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
+    if job.status in FINAL_STATUSES:
+        raise RestProblemError.because(409, "The job has ended already.")
+    waits = job.status is JobStatus.QUEUED
+    return ask(
+        visit,
+        f"{'Cancel' if waits else 'End'} {job.name or job.id}?",
+        what_waiting_loses(job) if waits else what_running_loses(job),
+        words="Cancel the job" if waits else "End it",
+        back=f"/jobs/{job.id}",
+    )
 
 
 async def cancel(visit: Visit) -> Response:
@@ -170,6 +187,7 @@ ROUTES = (
     WebRoute("GET", "/jobs", list_page),
     WebRoute("GET", "/jobs/{job_id}", job_page),
     WebRoute("GET", "/jobs/{job_id}/state", job_state),
+    WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),
     WebRoute("GET", "/jobs/{job_id}/log", log_stream),

@@ -1,6 +1,7 @@
 // What every page loads: parts that are fetched and put in place (htmx), without losing focus (idiomorph, in morphing.js), and live.
 import htmx from "htmx.org";
 
+import { confirmInDialogs } from "./confirming.js";
 import { keepDrafts } from "./drafts.js";
 import { followLive } from "./live.js";
 import { followTiles } from "./now.js";
@@ -22,5 +23,6 @@ keepWhatPeopleDid();
 showProblems();
 followLive();
 followTiles();
+confirmInDialogs();
 sendWhenReady();
 followSession(keepDrafts());

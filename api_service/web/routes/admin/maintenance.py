@@ -4,10 +4,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from api_service.web.confirmation import ask
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts.base import Page
+from reservation_core.contracts.base import Page, rfc3339
 from reservation_core.contracts.maintenance import MaintenanceOut
 from reservation_core.contracts.nodes import NodeOut
 
@@ -39,6 +40,26 @@ async def plan(visit: Visit) -> Response:
         else (f"{affected} jobs and bookings are affected; their owners are told.")
     )
     return visit.go("/admin/maintenance", f"Planned. {consequence}")
+
+
+async def confirm_end(visit: Visit) -> Response:
+    """Explain what ending a window would do."""
+    windows = await visit.rest.all(Page[MaintenanceOut], "/v1/maintenance")
+    window = next((window for window in windows if window.id == visit.request.path_params["window"]), None)
+    if window is None or window.finished_at is not None:
+        raise RestProblemError.because(404, "No maintenance window of this id is planned. Look for it in the list.")
+    nodes = ", ".join(sorted({place.node for place in window.gpus}))
+    when = f"{rfc3339(window.start)} to {rfc3339(window.end)}"
+    return ask(
+        visit,
+        "End the maintenance window?",
+        (
+            f"The window on {nodes}, {when} ({window.reason}), is over at once.",
+            f"Jobs and bookings get its {len(window.gpus)} GPUs again, even while somebody works on the machine.",
+        ),
+        words="End it",
+        back="/admin/maintenance",
+    )
 
 
 async def end(visit: Visit) -> Response:
@@ -80,5 +101,6 @@ ROUTES = (
     WebRoute("GET", "/admin/maintenance", windows_page, PageAccess.ADMIN),
     WebRoute("POST", "/admin/maintenance/preview", preview, PageAccess.ADMIN),
     WebRoute("POST", "/admin/maintenance", plan, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/maintenance/{window}/end", confirm_end, PageAccess.ADMIN),
     WebRoute("POST", "/admin/maintenance/{window}/end", end, PageAccess.ADMIN),
 )

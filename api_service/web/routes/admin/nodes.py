@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from api_service.web.confirmation import ask
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -53,13 +54,10 @@ async def act(visit: Visit) -> Response:
 
 def _confirm(visit: Visit, deed: str, *sentences: str) -> Response:
     node = str(visit.request.path_params["node"])
-    return visit.page(
-        "admin/confirm.html",
-        title=f"{deed.capitalize()} {node}?",
-        sentences=sentences,
-        action=f"/admin/nodes/{visit.path('node')}/{deed}",
-        fields={},
-        boxes=[],
+    return ask(
+        visit,
+        f"{deed.capitalize()} {node}?",
+        sentences,
         reason=True,
         words=f"{deed.capitalize()} {node}",
         back="/admin/nodes",

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api_service.problems import ProblemError
+from api_service.web.confirmation import ask
 from api_service.web.forms.policy_form import (
     LIFTED,
     RULES,
@@ -104,14 +105,11 @@ async def confirm_drop(visit: Visit) -> Response:
     ]
     if stored.from_file:
         sentences.append("The policy file says it, too: with its next change it comes back, unless it is gone there.")
-    return visit.page(
-        "admin/confirm.html",
-        title=f"Drop the rules for {whom}?",
-        sentences=sentences,
-        action=f"{address}/drop",
-        fields={"etag": stored.etag},
-        boxes=[],
-        reason=False,
+    return ask(
+        visit,
+        f"Drop the rules for {whom}?",
+        sentences,
+        fields={"etag": stored.etag or ""},
         words="Drop them",
         back=address,
     )

@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from api_service.web.confirmation import ask
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
@@ -44,6 +45,18 @@ async def add_member(visit: Visit) -> Response:
     return visit.go(_address(visit), f"{user} is in {_name(visit)}.")
 
 
+async def confirm_remove(visit: Visit) -> Response:
+    """Explain what removing a member would do."""
+    user = visit.request.path_params["user"]
+    return ask(
+        visit,
+        f"Take {user} out of {_name(visit)}?",
+        (f"{user} can ask for nothing more for {_name(visit)}. What {user} holds for it goes on.",),
+        words=f"Take {user} out",
+        back=_address(visit),
+    )
+
+
 async def remove_member(visit: Visit) -> Response:
     """Remove a member."""
     try:
@@ -60,19 +73,15 @@ async def confirm_end(visit: Visit) -> Response:
     members = len(project.members)
     stored = await visit.rest.all(Page[RuleOut], "/v1/policy")
     rules = [rule.scope for rule in stored if rule.project == project.name]
-    return visit.page(
-        "admin/confirm.html",
-        title=f"End {project.name}?",
-        sentences=(
+    return ask(
+        visit,
+        f"End {project.name}?",
+        (
             f"Its {members} members can ask for nothing more for it." if members != 1 else
             f"{project.members[0]} can ask for nothing more for it.",
             "What waits, runs or is booked for it goes on, and what was held stays in reports under its name.",
             f"Its rules go with it: {', '.join(rules)}." if rules else "It has no rules that would go with it.",
         ),
-        action=f"{_address(visit)}/end",
-        fields={},
-        boxes=[],
-        reason=False,
         words=f"End {project.name}",
         back=_address(visit),
     )  # fmt: skip
@@ -132,6 +141,7 @@ ROUTES = (
     WebRoute("POST", "/admin/projects", make, PageAccess.ADMIN),
     WebRoute("GET", "/admin/projects/{project}", project_page, PageAccess.ADMIN),
     WebRoute("POST", "/admin/projects/{project}/members", add_member, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/projects/{project}/members/{user}/remove", confirm_remove, PageAccess.ADMIN),
     WebRoute("POST", "/admin/projects/{project}/members/{user}/remove", remove_member, PageAccess.ADMIN),
     WebRoute("GET", "/admin/projects/{project}/end", confirm_end, PageAccess.ADMIN),
     WebRoute("POST", "/admin/projects/{project}/end", end, PageAccess.ADMIN),

@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from api_service.web.confirmation import ask
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -38,14 +39,10 @@ async def pods_page(visit: Visit) -> Response:
 async def confirm_end(visit: Visit) -> Response:
     """Explain what ending a pod does."""
     pod = str(visit.request.path_params["pod"])
-    return visit.page(
-        "admin/confirm.html",
-        title="End this pod?",
-        sentences=(f"{pod} is deleted. Whatever runs in it ends, and what it has not saved is lost.",),
-        action=f"/admin/pods/{visit.path('pod')}/end",
-        fields={},
-        boxes=[],
-        reason=False,
+    return ask(
+        visit,
+        "End this pod?",
+        (f"{pod} is deleted. Whatever runs in it ends, and what it has not saved is lost.",),
         words="End it",
         back="/admin/pods",
     )

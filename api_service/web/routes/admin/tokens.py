@@ -7,6 +7,7 @@ from starlette.responses import Response
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.token_form import SCOPES, token_asked
+from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.tokens import TokenCreated, TokenOut
@@ -25,6 +26,14 @@ async def make(visit: Visit) -> Response:
     except RestProblemError as problem:
         return await _page(visit, user, problem=problem)
     return await _page(visit, user, made=made)
+
+
+async def confirm_revoke(visit: Visit) -> Response:
+    """Explain what revoking a token would end."""
+    user = visit.query("user")
+    tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": user or None})
+    back = "/admin/tokens" + (f"?user={quote(user, safe='')}" if user else "")
+    return ask_to_revoke(visit, tokens, back=back, fields={"user": user})
 
 
 async def revoke(visit: Visit) -> Response:
@@ -58,5 +67,6 @@ async def _page(
 ROUTES = (
     WebRoute("GET", "/admin/tokens", tokens_page, PageAccess.ADMIN),
     WebRoute("POST", "/admin/tokens", make, PageAccess.ADMIN),
+    WebRoute("GET", "/admin/tokens/{token}/revoke", confirm_revoke, PageAccess.ADMIN),
     WebRoute("POST", "/admin/tokens/{token}/revoke", revoke, PageAccess.ADMIN),
 )

@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from api_service.web.confirmation import ask
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
@@ -28,18 +29,15 @@ async def make(visit: Visit) -> Response:
 async def confirm_disable(visit: Visit) -> Response:
     """Explain what disabling a user would do."""
     user = await visit.rest.get(UserOut, f"/v1/users/{visit.path('name')}")
-    return visit.page(
-        "admin/confirm.html",
-        title=f"Disable {user.name}?",
-        sentences=(
+    return ask(
+        visit,
+        f"Disable {user.name}?",
+        (
             "Their tokens and sessions stop working at once, and nothing new of theirs starts.",
             "What waits is cancelled: their jobs in the line, and their requests on the waitlist.",
             "What runs or is booked goes on, unless you tick the box. The name stays theirs, and can't be given again.",
         ),
-        action=f"/admin/users/{visit.path('name')}/disable",
-        fields={},
         boxes=[("end", "End everything of theirs, too", "Their running jobs end, and their bookings are given back.")],
-        reason=False,
         words=f"Disable {user.name}",
         back="/admin/users",
     )

@@ -1,0 +1,26 @@
+"""Sentences on the losses of a cancelled job."""
+
+from reservation_core.contracts.base import rfc3339
+from reservation_core.contracts.jobs import Job
+
+
+def what_waiting_loses(job: Job) -> list[str]:
+    """The place in the queue, and the start that was promised."""
+    place = "its place in the queue" if job.queue_position is None else f"place {job.queue_position} in the queue"
+    expected = job.promised_start_at or job.estimated_start_at
+    if expected is None:
+        lost = f"The job loses {place}."
+    else:
+        kind = "promised" if job.promised_start_at is not None else "estimated"
+        lost = f"The job loses {place} and its {kind} start at {rfc3339(expected)}."
+    return [lost, "A job that you submit again goes to the end of the queue."]
+
+
+def what_running_loses(job: Job) -> list[str]:
+    """What it has not saved, and its GPUs."""
+    since = "" if job.started_at is None else f", which it has held since {rfc3339(job.started_at)}"
+    nodes = ", ".join(part.node for part in job.allocations)
+    count = job.gpus * job.nodes
+    gpus = f"{count} {job.gpu_type or ''} {'GPU' if count == 1 else 'GPUs'}".replace("  ", " ")
+    given = f"It gives back {gpus}{f' on {nodes}' if nodes else ''}{since}."
+    return ["The job ends, and what it has not saved is lost.", given]
