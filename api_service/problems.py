@@ -44,6 +44,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NodeAnswersError: 409,
     errors.NodeNotFencedError: 409,
     errors.WrongCodeError: 422,
+    errors.UnreachableTargetError: 409,
     errors.NotOfferedError: 409,
     errors.NotBookableError: 409,
     errors.NotChangeableError: 409,

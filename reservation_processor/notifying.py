@@ -3,7 +3,8 @@
 import asyncio
 from datetime import timedelta
 
-from reservation_core.ports.people.notices import NoticeSenders
+from reservation_core.domain.notices import NoticeChannel
+from reservation_core.ports.people.notices import NoticeRoutes, NoticeSenders
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.loops.consumer import Consumer, ConsumerRules
@@ -14,7 +15,14 @@ from reservation_core.usecases.people.deliver_notices import Deliveries, Deliver
 
 
 async def notify(runtime: Runtime, settings: NoticeSettings, senders: NoticeSenders, stop: asyncio.Event) -> None:
-    """Deliver until `stop`; finish what is being sent then."""
+    """Say where notifications can go, and deliver until `stop`; finish what is being sent then."""
+    routes = NoticeRoutes(NoticeChannel.EMAIL in senders, settings.allow, settings.public)
+
+    async def say_where() -> None:
+        async with runtime.uow() as uow:
+            await uow.notices.set_routes(routes)
+
+    await runtime.loops["notice_routes"].keep(say_where, stop=stop)
     rules = DeliveryRules(
         tries=settings.tries,
         first_pause=timedelta(seconds=settings.first_pause_s),

@@ -134,6 +134,10 @@ class WrongCodeError(DomainError, code="wrong_code"):
     """The code to confirm an address is not the one that was mailed."""
 
 
+class UnreachableTargetError(DomainError, code="unreachable_target"):
+    """This server can't send notifications to that target."""
+
+
 class NotOfferedError(DomainError, code="not_offered"):
     """The booking has no open offer to accept or decline."""
 

@@ -12,6 +12,10 @@ from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, 
 
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
+NO_MAIL = (
+    "This server has no mail server, so it can't send e-mail. Ask an administrator to set GPU_DEV_SMTP__HOST and "
+    "GPU_DEV_SMTP__SENDER, or add a Slack or webhook address instead."
+)
 
 
 class NoticeChannel(StrEnum):

@@ -1,23 +1,27 @@
 """`notify targets|add|verify|test|remove|show|set`: where one is told, and of what."""
 
+import time
 from itertools import islice
 from typing import Annotated
 
 import typer
 
+from gpu_dev.client import GpuDevClient
 from gpu_dev.display.calendar_views import TARGET
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
-from gpu_dev.errors import UsageError
+from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.inputs.requests import checked
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put, say
-from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreate
+from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
 _NOBODY = "none"
+_PATIENCE_S = 15.0
+_PAUSE_S = 0.3
 
 
 def _by_kind(found: NoticePreferences) -> str:
@@ -54,8 +58,12 @@ def add(
     if made.secret is not None:
         say("Keep the secret that its deliveries are signed with: it is not shown again.")
         put(f"{made.secret}\n")
-    elif channel is NoticeChannel.EMAIL:
-        say(f"A code was mailed to {made.address}. Confirm it: gpu-dev notify verify {made.id} CODE")
+    if channel is NoticeChannel.EMAIL:
+        with client_for(ctx) as client:
+            if _arrived(client, made):
+                say(f"A code was mailed to {made.address}. Confirm it: gpu-dev notify verify {made.id} CODE")
+    else:
+        say(f"Check that notifications arrive there: gpu-dev notify test {made.id}")
 
 
 @app.command()
@@ -68,9 +76,32 @@ def verify(ctx: typer.Context, target_id: TargetId, code: Annotated[str, typer.A
 
 @app.command()
 def test(ctx: typer.Context, target_id: TargetId) -> None:
-    """Send a test there; `notify targets` says how it went."""
+    """Send a test there, and say whether it was delivered. An address that is not confirmed gets its code again."""
     with client_for(ctx) as client:
-        put(f"{client.notices.test(target_id).delivery} is on its way\n")
+        before = _target(client, target_id)
+        delivery = client.notices.test(target_id).delivery
+        if before is None or _arrived(client, before):
+            put(f"{delivery} was delivered\n")
+
+
+def _target(client: GpuDevClient, target_id: str) -> NoticeTargetOut | None:
+    return next((target for target in client.notices.targets() if target.id == target_id), None)
+
+
+def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:
+    """Whether the next delivery to a target succeeded; says so where it is not over soon. Raises ClientError."""
+    limit = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < limit:
+        after = _target(client, before.id) or before
+        if after.delivered_at != before.delivered_at:
+            return True
+        if after.failed_at != before.failed_at:
+            raise ClientError(
+                f"Nothing arrived at {after.address}: {after.failure}", next_command=f"gpu-dev notify test {before.id}"
+            )
+        client.pause(_PAUSE_S)
+    say(f"It is not delivered yet. How {before.id} went: gpu-dev notify targets")
+    return False
 
 
 @app.command()

@@ -34,6 +34,11 @@ _METADATA = frozenset(
 them is listed, since no notification is meant for them."""
 
 
+_ALLOW = "Give another address, or ask an administrator to add it to GPU_DEV_NOTICES__ALLOW."
+_SOME_PUBLIC_ADDRESS = "1.1.1.1"
+"""Stands for what a name may resolve to at best."""
+
+
 @dataclass(frozen=True, slots=True)
 class EgressRules:
     """Allowed destinations: `hosts` (`hooks.example.org`, or `.example.org` for all names below it) and `networks`,
@@ -64,21 +69,34 @@ def refused(rules: EgressRules, *, host: str, address: str, tls: bool) -> str | 
     """Why `address`, which `host` resolved to, may not be connected to; None when it may."""
     target = _final_address(address)
     if target is None:
-        return f"{host} has no address that can be connected to."
+        return f"{host} has no address that can be connected to. Check the address."
     if target in _METADATA:
-        return f"{host} is a cloud's metadata address, which notices never go to."
+        return f"{host} is a cloud's metadata address, which notifications never go to."
     if any(target in network for network in rules.networks if network.version == target.version):
         return None
     if _is_listed(rules.hosts, host) and not (target.is_link_local or target.is_multicast or target.is_unspecified):
         return None
     site_local = isinstance(target, IPv6Address) and target.is_site_local
     if not target.is_global or target.is_multicast or target.is_reserved or site_local:
-        return f"{host} is not a public address; an operator has to allow it (GPU_DEV_NOTICES__ALLOW)."
+        return f"{host} is not a public address. {_ALLOW}"
     if not rules.public:
-        return f"{host} is not among the hosts that notices may go to (GPU_DEV_NOTICES__ALLOW)."
+        return f"{host} is not among the hosts that notifications may go to. {_ALLOW}"
     if not tls:
-        return f"{host} may only be reached by https."
+        return f"{host} may only be reached by https. Give its https address."
     return None
+
+
+def refused_by_name(rules: EgressRules, *, host: str, tls: bool) -> str | None:
+    """Why no connection to `host` will be allowed, whatever it resolves to; None when its addresses decide."""
+    name = host.lower().rstrip(".")
+    last = name.rpartition(".")[2]
+    if ":" in name or last.isdigit() or last.startswith("0x"):
+        return refused(rules, host=host, address=name, tls=tls)
+    if last == "localhost":
+        return refused(rules, host=host, address="127.0.0.1", tls=tls)
+    if rules.networks or _is_listed(rules.hosts, host):
+        return None
+    return refused(rules, host=host, address=_SOME_PUBLIC_ADDRESS, tls=tls)
 
 
 def _final_address(address: str) -> Address | None:

@@ -75,6 +75,15 @@ class Destination:
     code: str | None = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class NoticeRoutes:
+    """Where the processors can send notifications: whether by mail, and to which addresses (see `egress_rules`)."""
+
+    mail: bool
+    allow: tuple[str, ...]
+    public: bool
+
+
 class NoticeSender(Protocol):
     """Delivers notifications by one channel."""
 

@@ -14,7 +14,7 @@ import pydantic
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.notices import NoticeMessage
-from reservation_core.domain.notices import Notice, NoticeChannel, notice_of, trial_notice, verification_notice
+from reservation_core.domain.notices import NO_MAIL, Notice, notice_of, trial_notice, verification_notice
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import Destination, NotDeliveredError, NoticeSenders, UndeliverableError
 from reservation_core.ports.queues import MessageNotDueError, QueuedMessage, RetryLaterError, UnrecoverableMessageError
@@ -101,10 +101,9 @@ class Deliveries:
             await uow.notices.store_delivery(body.target, self._clock.now())
 
     async def _send(self, letter: _Letter) -> None:
-        channel = letter.to.target.channel
-        sender = self._senders.get(channel)
+        sender = self._senders.get(letter.to.target.channel)
         if sender is None:
-            raise UndeliverableError(_NOT_SET_UP[channel])
+            raise UndeliverableError(NO_MAIL)  # the other channels need no setting
         await sender.send(letter.to, letter.notice)
 
     async def _letter(self, uow: UnitOfWork, body: NoticeMessage) -> _Letter | None:
@@ -147,10 +146,3 @@ class Deliveries:
     async def _note_failed(self, target: str, why: str, *, lost: bool) -> None:
         async with self._uow() as uow:
             await uow.notices.store_failure(target, why, self._clock.now(), lost=lost)
-
-
-_NOT_SET_UP = {
-    NoticeChannel.EMAIL: "E-mail is not set up on this server; ask an administrator to set GPU_DEV_SMTP__HOST.",
-    NoticeChannel.SLACK: "Slack is not set up on this server; ask an administrator.",
-    NoticeChannel.WEBHOOK: "Webhooks are not set up on this server; ask an administrator.",
-}

@@ -1,12 +1,14 @@
 """Notification targets: create, test, verify and remove them. Administrators see that they exist."""
 
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.notices import NoticeMessage
-from reservation_core.domain.errors import LimitExceededError, NotFoundError, WrongCodeError
+from reservation_core.domain.errors import LimitExceededError, NotFoundError, UnreachableTargetError, WrongCodeError
 from reservation_core.domain.event_kinds import PeopleEventKind
-from reservation_core.domain.notices import NoticeChannel, TargetStatus
+from reservation_core.domain.network.egress import egress_rules, refused_by_name
+from reservation_core.domain.notices import NO_MAIL, NoticeChannel, TargetStatus
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.notices import NewTarget, NoticeTarget
@@ -32,8 +34,10 @@ async def create(
 ) -> tuple[NoticeTarget, str | None]:
     """Create a target; returns it and, for a webhook, its signing secret.
 
-    An e-mail address gets no notifications until its owner has verified it. Raises LimitExceededError.
+    An e-mail address gets no notifications until its owner has verified it. Raises LimitExceededError,
+    UnreachableTargetError.
     """
+    await _check_reachable(uow, channel, address)
     secret = ids.new_secret("whsec") if channel is NoticeChannel.WEBHOOK else None
     code = ids.new_id("code") if channel is NoticeChannel.EMAIL else None
     new = NewTarget(ids.new_id("ntg"), principal.user_id, channel, name, address, secret, code)
@@ -81,9 +85,10 @@ async def verify(uow: UnitOfWork, principal: Principal, target_id: str, code: st
 async def try_out(uow: UnitOfWork, principal: Principal, target_id: str, ids: IdSource, now: datetime) -> str:
     """Send a test to the caller's target, or the code again to an unverified address; returns the delivery's id.
 
-    Raises NotFoundError, and LimitExceededError within a minute of the last one.
+    Raises NotFoundError, UnreachableTargetError, and LimitExceededError within a minute of the last one.
     """
     target = await _own(uow, principal, target_id)
+    await _check_reachable(uow, target.channel, target.address)
     if not await uow.notices.claim_test(target_id, now, now - BETWEEN_TESTS):
         raise LimitExceededError(f"{target_id} was tried less than a minute ago. Wait a moment and send it again.")
     if target.status is TargetStatus.UNVERIFIED:
@@ -93,6 +98,22 @@ async def try_out(uow: UnitOfWork, principal: Principal, target_id: str, ids: Id
         delivery = ids.new_id("tst")
         await _send(uow, "test", target, delivery)
     return delivery
+
+
+async def _check_reachable(uow: UnitOfWork, channel: NoticeChannel, address: str) -> None:
+    """Raise UnreachableTargetError where no notification could arrive, as far as that shows without a connection."""
+    routes = await uow.notices.routes()
+    if routes is None:
+        return
+    if channel is NoticeChannel.EMAIL:
+        if not routes.mail:
+            raise UnreachableTargetError(NO_MAIL)
+        return
+    parts = urlsplit(address)
+    rules = egress_rules(routes.allow, public=routes.public)
+    why = refused_by_name(rules, host=parts.hostname, tls=parts.scheme == "https") if parts.hostname else None
+    if why is not None:
+        raise UnreachableTargetError(why)
 
 
 async def _own(uow: UnitOfWork, principal: Principal, target_id: str) -> NoticeTarget:

@@ -191,6 +191,25 @@ def test_notices_are_chosen(system: System) -> None:
     assert "Channels:" in system.cli("notify", "set", "ended=pigeon").stderr
 
 
+def test_a_notification_that_did_not_arrive_is_not_said_to_be_on_its_way(system: System) -> None:
+    no_name = f"{64 * 'x'}.example"  # too long for a name, so nobody is asked for its address
+    added = system.cli("notify", "add", "webhook", f"https://{no_name}/hook")
+    assert added.returncode == 0, added.stderr
+    target = added.stdout.split()[0]
+    assert f"gpu-dev notify test {target}" in added.stderr
+    tried = system.cli("notify", "test", target)
+    assert tried.returncode == 4
+    assert f"Nothing arrived at https://{no_name}/…: No connection could be made" in tried.stderr
+
+
+def test_an_address_that_can_not_be_reached_is_refused_with_what_to_do(system: System) -> None:
+    # As soon as the processor has said what it can send.
+    eventually_sync(lambda: "has no mail server" in system.cli("notify", "add", "email", "ada@example.org").stderr)
+    loopback = system.cli("notify", "add", "slack", "https://127.0.0.1/hook")
+    assert loopback.returncode == 4
+    assert "not a public address" in loopback.stderr
+
+
 def test_now_is_still_now_when_the_minute_turns_on_the_way(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     late = [local_now() - timedelta(minutes=2)]
     monkeypatch.setattr("gpu_dev.commands.bookings.book.local_now", lambda: late.pop() if late else local_now())

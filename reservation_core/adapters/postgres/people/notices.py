@@ -10,7 +10,14 @@ from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, Unreadabl
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.errors import LimitExceededError
 from reservation_core.domain.notices import NoticeChannel, NoticedEvent, NoticeKind, NotifiedReservation
-from reservation_core.ports.people.notices import Destination, NewTarget, NoticeTarget, Preferences, StoredPreferences
+from reservation_core.ports.people.notices import (
+    Destination,
+    NewTarget,
+    NoticeRoutes,
+    NoticeTarget,
+    Preferences,
+    StoredPreferences,
+)
 
 _LONGEST_FAILURE = 500
 
@@ -150,6 +157,15 @@ class Notices(StatementRunner):
         text = why.replace("\x00", "")[:_LONGEST_FAILURE] or "It failed without a word."
         values = {"id": target_id, "why": text, "lost": lost, "now": now}
         await self._run("note_notice_failed", **values)
+
+    async def routes(self) -> NoticeRoutes | None:
+        """Where notifications can go; None before a processor has said it."""
+        row = (await self._run("notice_routes")).one_or_none()
+        return None if row is None else NoticeRoutes(row.mail, tuple(row.allow), row.public)
+
+    async def set_routes(self, routes: NoticeRoutes) -> None:
+        """Store where notifications can go."""
+        await self._run("set_notice_routes", mail=routes.mail, allow=list(routes.allow), public=routes.public)
 
     def _target(self, row: Row[Any]) -> NoticeTarget:
         return NoticeTarget(

@@ -128,3 +128,14 @@ WHERE id = :id AND removed_at IS NULL;
 UPDATE notice_targets SET failed_at = CAST(:now AS timestamptz), failure = :why,
        lost = lost + CASE WHEN CAST(:lost AS boolean) THEN 1 ELSE 0 END
 WHERE id = :id AND removed_at IS NULL;
+
+-- name: notice_routes
+-- Where notifications can go, as the processor that started last has it.
+SELECT mail, allow, public FROM notice_routes;
+
+-- name: set_notice_routes
+-- Replace where notifications can go.
+INSERT INTO notice_routes (mail, allow, public) VALUES (:mail, CAST(:allow AS text[]), :public)
+ON CONFLICT (only_one) DO UPDATE SET mail = excluded.mail, allow = excluded.allow, public = excluded.public
+WHERE (notice_routes.mail, notice_routes.allow, notice_routes.public)
+      IS DISTINCT FROM (excluded.mail, excluded.allow, excluded.public);

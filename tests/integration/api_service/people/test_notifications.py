@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import httpx
@@ -45,6 +46,13 @@ async def telling(runtime: Runtime, mails: MailBox) -> AsyncIterator[None]:
             {"host": "127.0.0.1", "port": mails.port, "security": "none", "sender": "gpu-dev@lab.example"}
         ),
     )
+    async with delivering(runtime, settings):
+        yield
+
+
+@asynccontextmanager
+async def delivering(runtime: Runtime, settings: ProcessorSettings) -> AsyncIterator[None]:
+    """The same by a processor with these settings."""
     stop = asyncio.Event()
     senders = notice_senders(settings, runtime.clock)
     task = asyncio.create_task(notify(runtime, settings.notices, senders, stop))
@@ -209,6 +217,50 @@ async def test_addresses_that_are_none_are_refused(alice: httpx.AsyncClient, cha
     assert answer.status_code == 422
     assert answer.json()["broken_rules"]
     assert await listed(alice) == []
+
+
+@pytest.mark.parametrize(
+    ("channel", "address", "says"),
+    [
+        ("email", "ada@example.org", "GPU_DEV_SMTP__HOST"),
+        ("slack", "https://127.0.0.1/services/T0", "GPU_DEV_NOTICES__ALLOW"),
+        ("webhook", "https://localhost:8443/", "GPU_DEV_NOTICES__ALLOW"),
+        ("webhook", "http://hooks.example.org/", "https"),
+    ],
+)
+async def test_a_target_that_no_notification_could_reach_is_refused_with_what_is_missing(
+    alice: httpx.AsyncClient, runtime: Runtime, channel: str, address: str, says: str
+) -> None:
+    before = await added(alice, channel, address)
+    async with delivering(runtime, ProcessorSettings()):
+        await eventually(partial(_routes_are_known, runtime))
+        answer = await alice.post(TARGETS, json={"channel": channel, "address": address})
+        assert (answer.status_code, answer.json()["type"]) == (409, "urn:gpu-dev:problem:unreachable_target")
+        assert says in answer.json()["detail"]
+        tried = await alice.post(f"{TARGETS}/{before['id']}/test")
+        assert (tried.status_code, tried.json()["detail"]) == (409, answer.json()["detail"])
+    assert [target["id"] for target in await listed(alice)] == [before["id"]]
+
+
+async def test_what_processors_can_reach_is_known_as_the_last_of_them_has_it(
+    alice: httpx.AsyncClient, runtime: Runtime, mails: MailBox
+) -> None:
+    async with delivering(runtime, ProcessorSettings()):
+        await eventually(partial(_routes_are_known, runtime))
+    async with telling(runtime, mails):
+
+        async def accepted() -> bool:
+            return (
+                await alice.post(TARGETS, json={"channel": "email", "address": "ada@example.org"})
+            ).status_code == 201
+
+        await eventually(accepted)
+        await added(alice, "slack", "http://127.0.0.1/services/T0")
+
+
+async def _routes_are_known(runtime: Runtime) -> bool:
+    async with runtime.uow() as uow:
+        return await uow.notices.routes() is not None
 
 
 async def test_the_dead_letters_of_notices_can_be_looked_at_and_sent_again(

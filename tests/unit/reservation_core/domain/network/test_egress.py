@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.network.egress import EgressRules, egress_rules, refused
+from reservation_core.domain.network.egress import EgressRules, egress_rules, refused, refused_by_name
 
 PUBLIC = ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 OURS = [
@@ -68,6 +68,23 @@ def test_a_listed_name_may_be_private_but_not_link_local() -> None:
         "inside.example.evil.org",
     ):
         assert refused(rules, host=host, address="10.0.0.1", tls=True) is not None
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "hooks.localhost.", "::1", "10.1.2.3", "127.1", "0x7f.0x1", "2130706433", "fe80::1"],
+)
+def test_a_host_whose_name_says_that_it_is_ours_is_refused_without_asking_for_its_address(host: str) -> None:
+    assert refused_by_name(EgressRules(), host=host, tls=True) is not None
+
+
+def test_a_host_is_refused_by_name_only_where_no_address_could_be_allowed() -> None:
+    assert refused_by_name(EgressRules(), host="hooks.example.org", tls=True) is None
+    assert "https" in (refused_by_name(EgressRules(), host="hooks.example.org", tls=False) or "")
+    assert refused_by_name(EgressRules(public=False), host="hooks.example.org", tls=True) is not None
+    listed = egress_rules(["127.0.0.0/8", "hooks.lab.example"], public=False)
+    for host in ("127.0.0.1", "localhost", "hooks.lab.example", "any.example"):
+        assert refused_by_name(listed, host=host, tls=False) is None
 
 
 @pytest.mark.parametrize("entry", ["", "a b", "http://x", "10.0.0.0/40", "10.0.0.1/8", "*.example", "x/y", "-" * 300])
