@@ -32,6 +32,8 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotExtendableError: 409,
     errors.CalendarConflictError: 409,
     errors.LimitExceededError: 422,
+    errors.NoSuchTypeError: 422,
+    errors.NoImagesError: 422,
     errors.StaleVersionError: 412,
     errors.IdempotencyConflictError: 409,
     errors.NameTakenError: 409,

@@ -14,6 +14,7 @@ from api_service.access.auth import Authenticator
 from api_service.access.sign_in_pace import SignInPace
 from api_service.access.token_pace import TokenPace
 from api_service.following import SharedWakeups
+from api_service.known_types import KnownTypes
 from api_service.metrics.metrics import ApiMetrics
 from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
@@ -50,6 +51,7 @@ class Services:
     wakeups: SharedWakeups
     metrics: ApiMetrics
     policy: PolicyCache
+    known_types: KnownTypes
     waitlist: Waitlist
     signing_in: SignInSetup
     sign_in_pace: SignInPace
@@ -84,6 +86,7 @@ class Services:
             wakeups=SharedWakeups(runtime.wakeups),
             metrics=ApiMetrics(reads, runtime.clock, loops=runtime.loops),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
+            known_types=KnownTypes(runtime.uow),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
             signing_in=signing_in or open_sign_in(settings, runtime),
             sign_in_pace=SignInPace(settings),

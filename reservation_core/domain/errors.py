@@ -44,6 +44,14 @@ class CalendarConflictError(DomainError, code="calendar_conflict"):
         self.owner_id = owner_id
 
 
+class NoSuchTypeError(DomainError, code="no_such_type"):
+    """No node has ever had a GPU of the type that a job asks for."""
+
+
+class NoImagesError(DomainError, code="no_images"):
+    """The workload names a container image, and this cluster runs processes without containers."""
+
+
 class LimitExceededError(DomainError, code="limit_exceeded"):
     """The request exceeds the operators' limit."""
 

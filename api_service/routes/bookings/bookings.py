@@ -16,6 +16,7 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, key_of, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
+from api_service.requests.workloads import refuse_image
 from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Instant, Page, UserName
@@ -89,6 +90,8 @@ async def create_booking(request: Request, services: Served, caller: Caller, dry
     body = await bodies.read(request, BookingCreate, limit=services.settings.max_body_bytes)
     if body.workload is not None:  # a job is submitted for it later
         require_scopes(caller, frozenset({TokenScope.SUBMIT}))
+        if body.workload.image is not None:
+            refuse_image(services.settings.cluster)
     ids = services.runtime.ids
 
     async def make(uow: UnitOfWork) -> Booking | SeriesOutcome:

@@ -15,6 +15,7 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import etag, expected_version, version_tag
+from api_service.requests.workloads import refuse_image
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
@@ -61,6 +62,10 @@ async def submit_job(request: Request) -> Response:
     body = await bodies.read(request, JobSubmit, limit=settings.max_body_bytes)
     policy = services.policy.known or await services.policy.current()
     hashed = None if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
+    if body.workload.image is not None:
+        refuse_image(settings.cluster)
+    if body.gpu_type is not None:
+        await services.known_types.check(body.gpu_type, policy)
     foreign = False
     if body.project is not None or body.booking_id is not None:
         body, foreign = await _with_project(body, caller, services)

@@ -124,6 +124,10 @@ class Inventory(StatementRunner):
         result = await self._run("gpu_counts")
         return [(row.gpu_type, GpuState(row.state), row.cards) for row in result]
 
+    async def types(self) -> list[str]:
+        """Every type of GPU that a node has or has had."""
+        return [row.gpu_type for row in await self._run("gpu_types_ever")]
+
     async def _wake_planner(self) -> None:
         await self._queue.send(QueueName.GPU_JOBS, [JobMessage(kind="inventory").model_dump()])
 

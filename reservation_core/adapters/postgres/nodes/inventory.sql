@@ -144,6 +144,10 @@ FROM (
 WHERE g.removed_at IS NULL OR g.in_use
 GROUP BY g.gpu_type, g.state ORDER BY g.gpu_type, g.state;
 
+-- name: gpu_types_ever
+-- Every type of GPU, of removed nodes, too.
+SELECT DISTINCT gpu_type FROM gpus;
+
 -- name: lock_node
 -- Lock a node until the transaction ends.
 SELECT name, ready, removed_at, last_seen_at, fenced_at, fenced_by, cordoned_by

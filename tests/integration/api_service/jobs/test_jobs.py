@@ -7,6 +7,7 @@ import httpx
 from fastapi import FastAPI
 
 from reservation_core.ports.queues import QueueName
+from reservation_core.runtime.settings.components import ApiSettings, ClusterKind
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import JOB
 
@@ -126,8 +127,9 @@ async def test_cursors_of_other_lists_and_made_up_ones_are_refused(alice: httpx.
 
 
 async def test_what_a_job_was_asked_for_can_be_asked_for_again(
-    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient, settings: ApiSettings
 ) -> None:
+    settings.cluster = ClusterKind.KUBERNETES  # for its image
     request = {
         "name": "train",
         "gpus": 2,

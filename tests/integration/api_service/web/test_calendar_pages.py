@@ -137,7 +137,7 @@ async def test_what_others_have_is_seen_and_whose_by_policy(
 async def test_a_workload_that_would_be_refused_today_is_shown(
     browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
 ) -> None:
-    made = await booked(alice, at(3), gpu_type="h100", title="old runs", workload={"command": ["true"], "image": "img"})
+    made = await booked(alice, at(3), gpu_type="h100", title="old runs", workload={"command": ["true"]})
     await execute(runtime, """UPDATE reservations SET workload = jsonb_set(workload, '{image}', '"no image"')""")
     assert (await alice.get(f"/v1/bookings/{made['id']}")).json()["workload"]["image"] == "no image"
     browser = await browsing("alice")

@@ -1,0 +1,33 @@
+"""The types of GPUs that a job may ask for: those that a node has ever had, and those that the policy names.
+
+A type that is in memory costs a submission nothing; the database is asked about others.
+"""
+
+from collections.abc import Set
+
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.domain.errors import NoSuchTypeError
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.similar_names import did_you_mean
+
+
+class KnownTypes:
+    """The types as they were when an unknown one was last asked for."""
+
+    def __init__(self, uow: UnitOfWorkFactory) -> None:
+        self._uow = uow
+        self._seen: Set[str] = frozenset()
+
+    async def check(self, gpu_type: str, policy: Policy) -> None:
+        """Return where a job of this type may start some day, or no node has had a GPU yet. Raises NoSuchTypeError."""
+        if gpu_type in self._seen or gpu_type in policy.gpu_types:
+            return
+        async with self._uow(one_statement=True) as uow:
+            self._seen = frozenset(await uow.inventory.types())
+        if not self._seen or gpu_type in self._seen:
+            return
+        known = self._seen | policy.gpu_types
+        raise NoSuchTypeError(
+            f"There is no GPU of type {gpu_type} here.{did_you_mean(gpu_type, known)} Ask for one of these types, or "
+            f"for no type to get any: {', '.join(sorted(known))}."
+        )
