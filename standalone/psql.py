@@ -12,6 +12,7 @@ from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresE
 from reservation_core.adapters.postgres.embedded.layout import packaged_binaries
 from reservation_core.runtime.database import operators_database
 from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.environment import read_settings
 from reservation_core.runtime.settings.error import SettingsError
 
 
@@ -26,7 +27,7 @@ def open_psql(arguments: list[str]) -> int:
         sys.stderr.write("There is no psql. Install PostgreSQL's client (Debian: apt install postgresql-client).\n")
         return 1
     try:
-        with operators_database(CommonSettings()) as url:
+        with operators_database(read_settings(CommonSettings)) as url:
             environment = {**os.environ, **connection_variables(url)}
             return subprocess.run([program, *arguments], check=False, env=environment).returncode
     except (EmbeddedPostgresError, SettingsError) as error:

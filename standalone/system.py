@@ -1,13 +1,11 @@
 """The whole system: its database, components, timers and first token, and the greeting once it is up."""
 
 import asyncio
-import os
 import shlex
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import assert_never
 
 import structlog
@@ -19,10 +17,12 @@ from reservation_core.adapters.local.inventory import SIMULATED_LABEL
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.abandoned import abandoned_databases
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError, GivenUpError
+from reservation_core.adapters.postgres.embedded.layout import make_home
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.domain.model import NodeReport
+from reservation_core.runtime.http.serving import open_socket
 from reservation_core.runtime.loops.loops import Loop
 from reservation_core.runtime.loops.start_waiting import StoppedError, wait_for_start
 from reservation_core.runtime.processes.companions import beside
@@ -47,13 +47,13 @@ _log = structlog.get_logger(__name__)
 async def run_system(settings: StandaloneSettings) -> None:
     """Run everything until SIGTERM or SIGINT; while the database or the cluster is away at the start, wait for it.
 
-    Raises AlreadyInUseError, EmbeddedPostgresError, MigrationError, ComponentFailedError, StoppedError.
+    Raises AlreadyInUseError, EmbeddedPostgresError, ListenError, MigrationError, ComponentFailedError, StoppedError.
     """
-    settings = settings.model_copy(update={"home": settings.home.absolute()})
-    _make_home(settings.home)
+    settings = settings.model_copy(update={"home": make_home(settings.home)})
     lock = FolderLock(settings.home / "lock")
     lock.acquire(f"The home {settings.home}")
     try:
+        _check_addresses(settings)
         server = None if settings.database_url is not None else EmbeddedPostgres(settings.home)
         stop = stop_on_signals(at_once=None if server is None else server.ask_to_stop)
         if server is not None and settings.seal_key_file is None:
@@ -71,9 +71,11 @@ async def run_system(settings: StandaloneSettings) -> None:
         lock.release()
 
 
-def _make_home(home: Path) -> None:
-    # Root's database runs as a user of its own, which has to pass through here; nobody else may look.
-    home.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+def _check_addresses(settings: StandaloneSettings) -> None:
+    """Return where the API can listen, as far as that shows before there is a database. Raises ListenError."""
+    open_socket(settings.listen).close()
+    if settings.metrics_listen is not None:
+        open_socket(settings.metrics_listen, "GPU_DEV_METRICS_LISTEN").close()
 
 
 @asynccontextmanager

@@ -26,12 +26,14 @@ from reservation_core.adapters.postgres.connection.migrating import (
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
+from reservation_core.adapters.postgres.embedded.layout import make_home
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.first_administrator import ensure_first_administrator, read_token
 from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.environment import read_settings
 from reservation_core.runtime.settings.error import SettingsError
 
 _BETWEEN_S = 2.0
@@ -47,7 +49,7 @@ def operators_database(settings: CommonSettings) -> Iterator[str]:
     if settings.database_url is not None:
         yield database_url_of(settings)
         return
-    server = EmbeddedPostgres(settings.home)
+    server = EmbeddedPostgres(make_home(settings.home))
     if server.pid is not None:
         yield server.url
         return
@@ -64,7 +66,7 @@ def main(arguments: list[str]) -> int:
     try:
         # Read first, so that an unusable file changes nothing.
         token = None if chosen.admin_token_file is None else read_token(chosen.admin_token_file)
-        with operators_database(CommonSettings()) as url:
+        with operators_database(read_settings(CommonSettings)) as url:
             migration = asyncio.run(_act(url, chosen, token, time.monotonic() + chosen.patience))
     except (EmbeddedPostgresError, MigrationError, SettingsError, DatabaseUnavailableError) as error:
         sys.stderr.write(f"{error}\n")

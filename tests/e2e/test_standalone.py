@@ -190,9 +190,20 @@ def test_an_address_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
             system.launch()
             assert system.wait() == 2
             assert "GPU_DEV_LISTEN" in system.log
-            assert EmbeddedPostgres(system.home).pid is None
+            assert not (system.home / "postgres").exists(), "no database is made for it"
         finally:
             system.clear()
+
+
+def test_a_home_that_can_not_be_used_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = {**os.environ, "GPU_DEV_HOME": str(tmp_path / "file" / "home"), "GPU_DEV_LISTEN": "127.0.0.1:0"}
+    for words in (["standalone"], ["standalone", "psql", "-l"], ["reservation_core.runtime.database", "status"]):
+        command = [sys.executable, "-m", *words]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 1, words
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert "of GPU_DEV_HOME can't be used: Not a directory. Name a folder" in done.stderr
 
 
 def test_psql_opens_on_the_database_whether_the_system_is_up_or_not(system: SystemProcess) -> None:

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import pydantic
-import pydantic_settings
+import structlog
 import uvloop
 
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -16,10 +15,12 @@ from reservation_core.runtime.open_files import raise_open_files
 from reservation_core.runtime.processes.log_files import LogPlaces
 from reservation_core.runtime.processes.logs import configure
 from reservation_core.runtime.settings.components import CommonSettings
+from reservation_core.runtime.settings.environment import read_settings, unknown_variables
 from reservation_core.runtime.settings.error import SettingsError
 
 S = TypeVar("S", bound=CommonSettings)
 
+_log = structlog.get_logger(__name__)
 _EXPECTED = (SettingsError, DatabaseUnavailableError, ClusterUnavailableError)
 """Errors that the operator can fix; all others are bugs and show their traceback."""
 
@@ -48,24 +49,15 @@ def run_with_settings(
     `changed` overrides settings with arguments, and may raise SettingsError.
     """
     try:
-        settings = settings_type()
+        settings = read_settings(settings_type)
         if changed is not None:
             settings = changed(settings)
         handlers = [] if logs is None else logs.open(name)
-    except pydantic.ValidationError as error:
-        for problem in error.errors(include_url=False, include_input=False):
-            variable = "GPU_DEV_" + "__".join(str(part) for part in problem["loc"]).upper()
-            unknown = problem["type"] == "extra_forbidden"
-            text = "There is no such setting; correct its name, or take it away." if unknown else problem["msg"]
-            sys.stderr.write(f"{name}: {variable}: {text}\n")
-        return 2
-    except pydantic_settings.SettingsError as error:
-        # An unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
-        sys.stderr.write(f"{name}: {error}. Correct the environment and start again.\n")
-        return 2
     except SettingsError as error:
         return _report(name, error)
     configure(settings, handlers)
+    if unknown := unknown_variables():
+        _log.warning("nothing reads these variables; `--help` shows the settings", variables=unknown)
     raise_open_files()
     try:
         uvloop.run(_awaited(main, settings))
@@ -88,9 +80,9 @@ def describe_settings(settings_type: type[CommonSettings]) -> str:
 
 
 def _report(name: str, error: Exception) -> int:
-    """Print an error in one line; returns the exit code."""
+    """Print an error, in one line for each setting; returns the exit code."""
     if isinstance(error, SettingsError):
-        sys.stderr.write(f"{name}: {error}\n")
+        sys.stderr.writelines(f"{name}: {line}\n" for line in str(error).splitlines())
         return 2
     sys.stderr.write(f"{name}: {error}. Try again when it is back.\n")
     return 1

@@ -7,6 +7,7 @@ permissions of existing folders never change.
     <home>/postgres/          data/  run/ (the socket)  server.log  lock
 """
 
+import errno
 import importlib.metadata
 import importlib.util
 import os
@@ -68,6 +69,25 @@ def packaged_binaries() -> Path:
 def packaged_version() -> str:
     """The version of the packaged binaries, such as `18.3.0`."""
     return importlib.metadata.version(DISTRIBUTION)
+
+
+def make_home(home: Path) -> Path:
+    """Create the folder that GPU_DEV_HOME names, unless it is there; returns its absolute path.
+
+    Raises EmbeddedPostgresError when it can't be used.
+    """
+    try:
+        home = home.absolute()
+        # Root's database runs as a user of its own, which has to pass through here; nobody else may look.
+        home.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+        if not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "This account may not write there")
+    except OSError as error:
+        raise EmbeddedPostgresError(
+            f"The folder {home} of GPU_DEV_HOME can't be used: {error.strerror}. Name a folder that this account may "
+            "write to."
+        ) from error
+    return home
 
 
 def prepare(home: Path, account: Account) -> Layout:

@@ -81,7 +81,7 @@ class EmbeddedPostgres:
         EmbeddedPostgresError when the server doesn't start, and GivenUpError once `given_up` is true: `stop` then stops
         the starting server.
         """
-        self._home.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+        layouts.make_home(self._home)
         layout = layouts.prepare(self._home, server_account())
         lock = FolderLock(layout.base / "lock")
         lock.acquire(f"The database of {self._home}")

@@ -123,6 +123,17 @@ def test_a_setting_of_the_extender_that_does_not_exist_is_told(
     assert capsys.readouterr().err == f"probe: GPU_DEV_ADMISSION__QUOTA_NAEM: {told}\n"
 
 
+def test_a_mistyped_setting_is_refused_with_the_one_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPU_DEV_LISTN", "127.0.0.1:8081")
+    monkeypatch.setenv("GPU_DEV_NOTICE__ALLOW", "10.0.0.0/8")
+    assert code_of() == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("probe: GPU_DEV_LISTN: There is no such setting. Did you mean GPU_DEV_LISTEN?")
+    assert "Did you mean GPU_DEV_NOTICES?" in second
+
+
 @pytest.mark.parametrize("component", ["reservation_processor", "reservation_expiry", "availability_updater"])
 def test_every_component_has_its_help(component: str) -> None:
     done = subprocess.run([sys.executable, "-m", component, "--help"], capture_output=True, text=True, timeout=300)

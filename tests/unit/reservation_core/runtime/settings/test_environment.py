@@ -1,0 +1,62 @@
+"""Variables that nothing reads: found, and told apart from those of other programs and of Kubernetes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pod_scheduling.runtime.settings.admission import AdmissionSettings
+from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
+from pod_scheduling.runtime.settings.webhook import WebhookSettings
+from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE
+from reservation_core.runtime.settings.components import CommonSettings, UpdaterSettings
+from reservation_core.runtime.settings.environment import ELSEWHERE, known_names, read_settings, unknown_variables
+from reservation_core.runtime.settings.error import SettingsError
+
+ROOT = Path(__file__).parents[5]
+
+
+def test_what_any_program_reads_is_known() -> None:
+    variables = [
+        "GPU_DEV_LISTEN", "gpu_dev_home", "GPU_DEV_SMTP__HOST", "GPU_DEV_SMTP_PASSWORD", "GPU_DEV_NODE_NAME",
+        "GPU_DEV_TOKEN", "GPU_DEV_SERVER", "GPU_DEV_SECRETS_DIR", JOB_ID_VARIABLE, "GPU_DEV_NODE", "GPU_DEV_POD",
+        "GPU_DEV_WEBHOOK__API_URL", "GPU_DEV_ENFORCEMENT__ENABLED", "PATH", "GPU_DEVELOPMENT",
+    ]  # fmt: skip
+    assert unknown_variables(dict.fromkeys(variables, "x")) == []
+
+
+def test_settings_of_the_packages_above_are_known_whether_these_are_loaded_or_not() -> None:
+    for kind in (AdmissionSettings, SchedulerSettings, WebhookSettings):
+        above = {field.upper() for field in set(kind.model_fields) - set(CommonSettings.model_fields)}
+        assert above <= ELSEWHERE
+
+
+def test_every_variable_of_the_documents_is_known() -> None:
+    texts = [file.read_text() for file in [*(ROOT / "docs").rglob("*.md"), *(ROOT / "charts").rglob("*.yaml")]]
+    found = {name for text in texts for name in re.findall(r"\bGPU_DEV_[A-Z][A-Z0-9_]*[A-Z0-9]\b", text)}
+    found -= {"GPU_DEV_IMAGE_BUILD", "GPU_DEV_LISTN"}  # for a test, and the example of a mistyped one
+    assert "GPU_DEV_LISTEN" in found
+    assert unknown_variables(dict.fromkeys(found, "x")) == []
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["GPU_DEV_API_SERVICE_HOST", "GPU_DEV_API_SERVICE_PORT_HTTP", "GPU_DEV_API_PORT_8080_TCP_ADDR", "GPU_DEV_API_PORT"],
+)
+def test_what_kubernetes_sets_for_services_is_nobodys_mistake(variable: str) -> None:
+    assert unknown_variables({variable: "x"}) == []
+
+
+def test_a_name_like_none_is_only_said() -> None:
+    environ = {"GPU_DEV_FAVOURITE_COLOUR": "blue"}
+    assert unknown_variables(environ) == ["GPU_DEV_FAVOURITE_COLOUR"]
+    read_settings(UpdaterSettings, environ)
+
+
+def test_no_setting_is_taken_for_another_mistyped() -> None:
+    read_settings(UpdaterSettings, {f"GPU_DEV_{name}": "x" for name in known_names()})
+
+
+def test_a_mistyped_name_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"GPU_DEV_DATABASE_URI: .* Did you mean GPU_DEV_DATABASE_URL\?"):
+        read_settings(UpdaterSettings, {"GPU_DEV_DATABASE_URI": "x"})
