@@ -1,5 +1,6 @@
 """Asking the person at the terminal for what is missing, and failing clearly where there is no terminal."""
 
+import shlex
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -58,15 +59,18 @@ def needed(value: T | None, option: str, question: str, read: Callable[[str], T]
             say(error.detail)
 
 
-def confirmed(question: str, *, yes: bool, example: str) -> None:
+def confirmed(question: str, *, yes: bool) -> None:
     """Return when the person says yes (or has said --yes).
 
-    Raises UsageError otherwise, and, with a command that would do, where nobody can be asked.
+    Raises UsageError otherwise, and, with the same command and --yes, where nobody can be asked.
     """
     if yes:
         return
     if not can_ask():
-        raise UsageError("This is not done without a word, and there is no terminal to ask at.", next_command=example)
+        raise UsageError(
+            "This needs confirmation. Add --yes to run it without a terminal.",
+            next_command=shlex.join(["gpu-dev", *sys.argv[1:], "--yes"]),
+        )
     try:
         answer = ask(f"{question} [y/N]")
     except EOFError:

@@ -9,7 +9,7 @@ import typer
 from gpu_dev.display.calendar_views import AFFECTED, WINDOW
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import UsageError
-from gpu_dev.inputs.asking import can_ask
+from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import checked
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
@@ -57,14 +57,9 @@ def plan(
             affected = show_list(preview.affected, AFFECTED, Format.TABLE)
             if dry_run:
                 put(affected)
-            else:
-                say(Rendered(affected.rstrip()))
-            if dry_run:
                 return
-            if not can_ask():
-                raise UsageError("Nobody is there to be asked: look with --dry-run, then say --yes.")
-            if not typer.confirm("Plan it?", err=True):
-                raise typer.Abort
+            say(Rendered(affected.rstrip()))
+            confirmed("Plan it?", yes=yes)
         window = client.maintenance.plan(request)
     if output is not None:
         put(show_one(window, WINDOW, output))

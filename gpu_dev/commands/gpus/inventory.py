@@ -59,7 +59,6 @@ def fence(
     confirmed(
         f"Is the machine {node} switched off, so that nothing runs on it? Its jobs will end.",
         yes=yes,
-        example=f"gpu-dev nodes fence {node} --yes",
     )
     with client_for(ctx) as client:
         fenced = client.fence_node(node, reason)

@@ -42,7 +42,7 @@ def end(
 ) -> None:
     """End unknown pods (administrators): whatever they do is lost."""
     told = " ".join(names)
-    confirmed(f"End {told}? It may be somebody's work.", yes=yes, example=f"gpu-dev pods end {told} --yes")
+    confirmed(f"End {told}? It may be somebody's work.", yes=yes)
     with client_for(ctx) as client:
         for name in names:
             put(f"{client.end_unknown_pod(name).name}: will be ended\n")

@@ -53,16 +53,16 @@ def disable(
 ) -> None:
     """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
 
-    What waits is cancelled, which is asked about first. What runs or is booked goes on and is listed; with --end it is
-    ended, too.
+    It asks first, and says how many of their jobs and requests wait: these are cancelled. What runs or is booked goes
+    on and is listed; with --end it is ended, too.
     """
     with client_for(ctx) as client:
-        if end:
-            question = f"End everything that {name} runs and has booked?"
-            confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --end --yes")
-        elif not yes and (waiting := _waiting(client, name)):
-            question = f"Cancel what {name} has waiting ({_counted(waiting)})? Nothing brings it back."
-            confirmed(question, yes=yes, example=f"gpu-dev users disable {name} --yes")
+        if not yes:
+            ended = "everything that they run and have booked ends" if end else "what runs and is booked goes on"
+            waiting = _waiting(client, name)
+            cancelled = f"{_counted(waiting)} of theirs that wait are cancelled; " if waiting else ""
+            question = f"Disable {name}? Their tokens stop working; {cancelled}{ended}."
+            confirmed(question, yes=yes)
         found = client.disable_user(name, end=end)
     put(f"{name} disabled; cancelled: {found.cancelled}\n")
     if found.left_in_all:
