@@ -15,6 +15,8 @@ from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.environment import read_settings
 from reservation_core.runtime.settings.error import SettingsError
 
+_WITHOUT_DATABASE = ("--version", "-V", "--help", "-?", "--help=options", "--help=commands", "--help=variables")
+
 
 def open_psql(arguments: list[str]) -> int:
     """Run psql with `arguments` on the database of the settings; returns psql's exit code.
@@ -26,6 +28,8 @@ def open_psql(arguments: list[str]) -> int:
     if program is None:
         sys.stderr.write("There is no psql. Install PostgreSQL's client (Debian: apt install postgresql-client).\n")
         return 1
+    if len(arguments) == 1 and arguments[0] in _WITHOUT_DATABASE:
+        return subprocess.run([program, *arguments], check=False).returncode
     try:
         with operators_database(read_settings(CommonSettings)) as url:
             environment = {**os.environ, **connection_variables(url)}

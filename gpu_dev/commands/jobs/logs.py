@@ -22,7 +22,7 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the jo
 
 @logs_app.command()
 def logs(ctx: typer.Context, job_id: JobId, follow: Follow = False) -> None:
-    """Print a job's output. A gang's lines begin with `[rank]`."""
+    """Print a job's output. Lines of a job on several nodes begin with their rank in brackets."""
     with client_for(ctx) as client:
         job = client.job(whole_id(client, job_id))
         if job.status is JobStatus.QUEUED:

@@ -25,7 +25,10 @@ def up(ctx: typer.Context) -> None:
 
 @psql_app.command(context_settings=_PASS_ON)
 def psql(ctx: typer.Context) -> None:
-    """Open psql on the embedded database; what follows is psql's."""
+    """Open psql on the database of this machine's server; what follows is psql's (`-?` shows its own help)."""
+    if ctx.args in (["-h"], ["--help"]):
+        typer.echo(ctx.get_help())
+        return
     _become("standalone", ["psql", *ctx.args])
 
 
