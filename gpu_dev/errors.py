@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from reservation_core.contracts.base import Problem
 
 
+_LOG_IN = "gpu-dev login"
+
+
 class ExitCode(IntEnum):
     """How `gpu-dev` ends. `gpu-dev run` ends with the job's own code once the job has one."""
 
@@ -84,7 +87,8 @@ class ApiError(ClientError):
     """The server said no. `problem` is its RFC 9457 answer: title, detail, broken_rules, nearest_slots."""
 
     def __init__(self, problem: "Problem") -> None:
-        super().__init__(problem.detail, next_command=_next_command(problem.status))
+        # Other refusals name the next step in their text.
+        super().__init__(problem.detail, next_command=_LOG_IN if problem.status == HTTPStatus.UNAUTHORIZED else None)
         self.problem = problem
 
     @property
@@ -98,12 +102,3 @@ class ApiError(ClientError):
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return ExitCode.UNAVAILABLE
         return ExitCode.REFUSED
-
-
-def _next_command(status: int) -> str | None:
-    """What to type after an answer with this HTTP status, where that can be told."""
-    if status == HTTPStatus.UNAUTHORIZED:
-        return "gpu-dev login"
-    if status == HTTPStatus.NOT_FOUND:
-        return "gpu-dev list --all"
-    return None

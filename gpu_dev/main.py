@@ -4,10 +4,12 @@ A command's module is imported when the command is used: help and completion sta
 """
 
 import importlib
+import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,6 +17,12 @@ from typer.core import TyperCommand, TyperGroup
 from gpu_dev.errors import ApiError, ClientError, ExitCode
 from gpu_dev.terminal import say
 
+if TYPE_CHECKING:
+    # For an annotation alone: `gpu-dev --help` needs no contracts.
+    from reservation_core.contracts.base import Problem
+
+_OURS = "urn:gpu-dev:problem:"
+_PLACES = re.compile(r"^(?:path|query|header|body)\.")
 JOBS = "Jobs"
 LOOK = "GPUs and the line"
 BOOK = "The calendar"
@@ -55,7 +63,7 @@ COMMANDS = {
     "book": Entry("bookings.book", "app", "Book GPUs for a time slot; list, move and cancel bookings.", BOOK),
     "avail": Entry("bookings.avail", "app", "Show how many GPUs are free when.", BOOK),
     "usage": Entry("bookings.usage", "app", "Show GPU-hours held, used, idle and wasted.", BOOK),
-    "notify": Entry("people.notify", "app", "Say where you are told of your jobs and bookings, and of what.", PEOPLE),
+    "notify": Entry("people.notify", "app", "Choose where and of which events you are notified.", PEOPLE),
     "login": Entry("people.login", "login_app", "Remember a server and a token for it.", PEOPLE),
     "logout": Entry("people.login", "logout_app", "Forget the token of a server.", PEOPLE),
     "tokens": Entry("people.tokens", "app", "List, create and revoke tokens.", PEOPLE),
@@ -74,7 +82,7 @@ COMMANDS = {
     "db": Entry(
         "operate.operate", "db_app", "Bring the database's schema up to date, or show where it stands.", OPERATE
     ),
-    "psql": Entry("operate.operate", "psql_app", "Open psql on the embedded database.", OPERATE),
+    "psql": Entry("operate.operate", "psql_app", "Open psql on the database of this machine's server.", OPERATE),
     "completion": Entry("operate.completion", "app", "Print the completion script of a shell.", OPERATE),
 }
 
@@ -151,15 +159,30 @@ def main() -> None:
 def report(error: ClientError) -> None:
     """Tell an error on stderr: what is wrong, every rule that was broken, times that would do, what to type next."""
     typer.secho("error: ", fg="red", err=True, nl=False)
-    if isinstance(error, ApiError):
-        problem = error.problem
-        # Some servers' details begin with the title; nobody needs to read it twice.
-        say(problem.detail if problem.detail.startswith(problem.title) else f"{problem.title}: {problem.detail}")
-        for rule in problem.broken_rules or ():
-            say(f"  - {rule.code}: {rule.detail}")
-        for slot in problem.nearest_slots or ():
-            say(f"  free from {slot.start.astimezone():%Y-%m-%d %H:%M} to {slot.end.astimezone():%Y-%m-%d %H:%M}")
-    else:
-        say(error.detail)
+    for line in described(error.problem) if isinstance(error, ApiError) else [error.detail]:
+        say(line)
     if error.next_command is not None:
         say(f"try: {error.next_command}")
+
+
+def described(problem: "Problem") -> Iterator[str]:
+    """A refusal of the server in lines, each thing once: what is wrong, times that would do, what to do next."""
+    rules = problem.broken_rules or []
+    if problem.type == f"{_OURS}invalid_request":
+        yield "The server can't take this as it is:"
+        yield from (f"  - {_PLACES.sub('', rule.detail)}" for rule in rules)
+        return
+    # Titles of others than this system's servers say what their details may not.
+    whole = problem.type.startswith(_OURS) or problem.detail.startswith(problem.title)
+    rest = problem.detail if whole else f"{problem.title}: {problem.detail}"
+    for rule in rules:
+        rest = rest.replace(rule.detail, "")
+    if len(rules) == 1:
+        yield f"{rules[0].detail} [{rules[0].code}]"
+    elif rules:
+        yield "Several rules stand against it:"
+        yield from (f"  - {rule.code}: {rule.detail}" for rule in rules)
+    for slot in problem.nearest_slots or ():
+        yield f"  free from {slot.start.astimezone():%Y-%m-%d %H:%M} to {slot.end.astimezone():%Y-%m-%d %H:%M}"
+    if rest := " ".join(rest.replace("`nearest_slots`", "these times").split()):
+        yield rest

@@ -7,7 +7,7 @@ import typer
 
 from gpu_dev.display.output import Format, local_time, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS
-from gpu_dev.errors import ApiError, ClientError
+from gpu_dev.errors import ClientError
 from gpu_dev.following import has_ended, waiting_line
 from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.options import JobId, JobIds, Output, Watch
@@ -93,8 +93,7 @@ def cancel(
                 job = client.cancel(whole_id(client, wanted))
             except ClientError as error:
                 if len(job_ids) > 1:
-                    reason = error.problem.title if isinstance(error, ApiError) else "not cancelled"
-                    say(f"{wanted}: {reason}: {error.detail}")
+                    say(f"{wanted}: not cancelled: {error.detail}")
                 first = first or error
                 continue
             cancelled.append(job)

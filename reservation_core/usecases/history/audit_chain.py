@@ -104,7 +104,9 @@ async def chain_standing(uow: UnitOfWork) -> ChainStanding:
 def require_chain_reader(principal: Principal) -> None:
     """Raises ForbiddenError for users who are not administrators."""
     if not principal.is_admin:
-        raise ForbiddenError("The chain of the audit log is for administrators. See GET /v1/events?subject= for yours.")
+        raise ForbiddenError(
+            "The chain of the audit log is for administrators. `gpu-dev audit --subject ID` shows what concerns you."
+        )
 
 
 async def read_stretch(uow: UnitOfWork, since: datetime | None, until: datetime | None) -> ChainStretch:

@@ -89,9 +89,7 @@ async def lock_owner(uow: UnitOfWork, job_id: str) -> None:
 
 def not_permitted(broken: list[RuleBreach]) -> NotPermittedError:
     """Build the refusal."""
-    codes = ", ".join(rule.code for rule in broken)
+    reasons = " ".join(rule.detail for rule in broken)
     return NotPermittedError(
-        f"The policy does not allow this ({codes}); `broken_rules` says why. POST /v1/policy/explain tells what holds "
-        "for you.",
-        broken,
+        f"The policy does not allow this. {reasons} `gpu-dev policy list` shows the rules for you.", broken
     )

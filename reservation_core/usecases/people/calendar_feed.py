@@ -57,7 +57,7 @@ async def make_feed(uow: UnitOfWork, principal: Principal, ids: IdSource) -> Mad
 async def remove_feed(uow: UnitOfWork, principal: Principal) -> None:
     """Remove the caller's address. Raises NotFoundError when there is none."""
     if not await uow.calendar_feeds.remove(principal.user_id):
-        raise NotFoundError("You have no calendar address. POST /v1/bookings/feed makes one.")
+        raise NotFoundError("You have no calendar address. `gpu-dev book feed` makes one.")
     await uow.events.append(
         actor=principal.user,
         kind=PeopleEventKind.CALENDAR_FEED_REMOVED,

@@ -77,7 +77,7 @@ async def verify(uow: UnitOfWork, principal: Principal, target_id: str, code: st
         return target
     if not await uow.notices.verify_target(target_id, principal.user_id, code.strip(), now):
         raise WrongCodeError(
-            f"That is not the code that was mailed for {target_id}. POST …/targets/{target_id}/test mails it again."
+            f"That is not the code that was mailed for {target_id}. `gpu-dev notify test {target_id}` mails it again."
         )
     return await _own(uow, principal, target_id)
 
@@ -131,4 +131,4 @@ async def _send(uow: UnitOfWork, kind: str, target: NoticeTarget, delivery: str)
 
 
 def _no_such_target(target_id: str) -> NotFoundError:
-    return NotFoundError(f"You have no target {target_id}. GET /v1/notifications/targets lists those you have.")
+    return NotFoundError(f"You have no target {target_id}. `gpu-dev notify targets` shows those you have.")

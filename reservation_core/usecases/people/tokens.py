@@ -70,7 +70,7 @@ async def create(
             raise ForbiddenError("Only administrators make tokens for others. Leave `user` out to make your own.")
         record = await uow.identities.user(user)
         if record is None:
-            raise NotFoundError(f"There is no user {user!r}. Create it first with POST /v1/users.")
+            raise NotFoundError(f"There is no user {user!r}. Add it first: `gpu-dev users add {user}`.")
         if record.disabled_at is not None:
             raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
         user_id, method = record.id, None
@@ -148,7 +148,7 @@ async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, no
             raise ForbiddenError("Only administrators revoke others' tokens. Leave `user` out to revoke your own.")
         record = await uow.identities.user(user)
         if record is None:
-            raise NotFoundError(f"There is no user {user!r}.")
+            raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` shows those there are.")
         user_id, name = record.id, record.name
     revoked = await uow.identities.revoke_tokens(user_id, principal.token_id, now)
     if revoked:

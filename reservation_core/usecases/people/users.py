@@ -82,4 +82,4 @@ async def list_visible(
 
 def unknown_user(name: str) -> NotFoundError:
     """The same error for missing users and those that the caller may not see."""
-    return NotFoundError(f"There is no user {name!r}, or they are not yours to see. GET /v1/users/me shows yourself.")
+    return NotFoundError(f"There is no user {name!r}, or they are not yours to see. `gpu-dev users me` shows yourself.")

@@ -43,9 +43,11 @@ async def set_rules(
     if rules.is_empty:
         raise ForbiddenError("These rules say nothing. Set a field, or DELETE the scope's rules.")
     if scope.user is not None and await uow.identities.user(scope.user) is None:
-        raise NotFoundError(f"There is no user {scope.user!r}. Create it first with POST /v1/users.")
+        raise NotFoundError(f"There is no user {scope.user!r}. Add it first: `gpu-dev users add {scope.user}`.")
     if scope.project is not None and await uow.projects.get(scope.project) is None:
-        raise NotFoundError(f"There is no project {scope.project!r}. Create it first with POST /v1/projects.")
+        raise NotFoundError(
+            f"There is no project {scope.project!r}. Create it first: `gpu-dev projects create {scope.project}`."
+        )
     before = await uow.policies.lock_rule(scope)
     _check_version(before, expected_version, scope)
     stored = await uow.policies.replace_rule(scope, rules, by=principal.user, from_file=False, now=now)
@@ -150,4 +152,6 @@ def _check_version(stored: StoredRule | None, expected: int | None, scope: Scope
 
 
 def _unknown(scope: Scope) -> NotFoundError:
-    return NotFoundError(f"Nothing is said for {scope}, or it is not yours to see. GET /v1/policy lists what is.")
+    return NotFoundError(
+        f"There is no rule for {scope}, or it is not yours to see. `gpu-dev policy list` shows those there are."
+    )

@@ -42,7 +42,7 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
             raise ForbiddenError("Only administrators ask for others. Leave `user` out to ask for yourself.")
         user = await uow.identities.user(request.user)
         if user is None:
-            raise NotFoundError(f"There is no user {request.user!r}. GET /v1/users lists those there are.")
+            raise NotFoundError(f"There is no user {request.user!r}. `gpu-dev users list` shows those there are.")
         user_id = user.id
     project = request.project
     foreign = project is not None and project not in await uow.projects.of_user(user_id)

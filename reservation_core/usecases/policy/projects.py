@@ -64,7 +64,7 @@ async def remove_member(uow: UnitOfWork, principal: Principal, name: str, user: 
     require_admin(principal)
     await find(uow, principal, name)
     if not await uow.projects.remove_member(name, (await _user(uow, user)).id):
-        raise NotFoundError(f"{user!r} is not in {name}. GET /v1/projects/{name} shows who is.")
+        raise NotFoundError(f"{user!r} is not in {name}. `gpu-dev projects list` shows who is.")
     await _record(uow, principal, PeopleEventKind.PROJECT_MEMBER_REMOVED, name, user, now)
     return await find(uow, principal, name)
 
@@ -72,7 +72,7 @@ async def remove_member(uow: UnitOfWork, principal: Principal, name: str, user: 
 async def _user(uow: UnitOfWork, name: str) -> UserRecord:
     user = await uow.identities.user(name)
     if user is None:
-        raise NotFoundError(f"There is no user {name!r}. Create it first with POST /v1/users.")
+        raise NotFoundError(f"There is no user {name!r}. Add it first: `gpu-dev users add {name}`.")
     return user
 
 
@@ -83,4 +83,4 @@ async def _record(
 
 
 def _unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"There is no project {name!r} of yours. GET /v1/projects lists those you are in.")
+    return NotFoundError(f"There is no project {name!r} of yours. `gpu-dev projects list` shows those you are in.")

@@ -28,7 +28,10 @@ def test_a_booking_from_its_making_to_its_end(system: System) -> None:
     refused = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", who="bob")
     assert refused.returncode == 4
     assert "free from" in refused.stderr
-    assert "- " in refused.stderr
+    assert "error: No 1 GPU can be had" in refused.stderr
+    assert refused.stderr.count("No 1 GPU can be had") == 1
+    assert "[no_free_gpus]" in refused.stderr
+    assert "Take one of these times" in refused.stderr
     waits = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", "--wait", who="bob")
     assert "waiting" in waits.stdout
     [waiting] = _data(system, "book", "waitlist", who="bob")["items"]  # type: ignore[index, call-overload]
@@ -61,8 +64,11 @@ def test_series_slots_and_the_timeline(system: System) -> None:
     assert slots[0]["start"].endswith("10:00:00.000Z")
     picture = system.cli("avail", "--from", "tomorrow 08:00", "--to", "tomorrow 12:00").stdout
     assert "4244" in picture
+    for words in (["gpus"], ["book", "slots", "-g", "1", "-d", "1h"]):
+        mistyped = system.cli(*words, "--type", "h10")
+        assert (mistyped.returncode, "Did you mean h100?" in mistyped.stderr) == (2, True)
     unknown = system.cli("avail", "--type", "h200")
-    assert (unknown.returncode, "there are: h100" in unknown.stderr) == (2, True)
+    assert (unknown.returncode, "There are: h100" in unknown.stderr) == (2, True)
     [kind] = _data(system, "avail", "--from", "tomorrow 08:00", "--to", "tomorrow 12:00")["items"]  # type: ignore[index, call-overload]
     assert kind["free"] == [4, 2, 4, 4]
     first = made.stdout.splitlines()[1].split()[0]
@@ -113,7 +119,7 @@ def test_a_job_is_for_a_project(system: System) -> None:
         assert nobody.returncode == 4
         assert f"You are in no project {project}. Leave `project` out, or ask to be made a member." in nobody.stderr
     spelled = system.cli("submit", "-g", "1", "-d", "10m", "-p", "A B", "--", "true")
-    assert (spelled.returncode, "--project: " in spelled.stderr) == (2, True)
+    assert (spelled.returncode, "--project must be a name" in spelled.stderr) == (2, True)
     shown = system.cli("policy", "set", "project:vision", "max_duration=1m", "--dry-run", who="admin").stdout
     assert re.search(rf"1: {job_id}", shown)
     assert "max_duration 1" in shown
@@ -169,7 +175,7 @@ def test_maintenance_is_looked_at_before_it_is_planned(system: System) -> None:
     looked = system.cli(*window, "--dry-run", who="admin")
     assert booking_id in looked.stdout
     assert _data(system, "maintenance", "list", who="admin")["items"] == []  # type: ignore[index, call-overload]
-    assert "say --yes" in system.cli(*window, who="admin").stderr
+    assert "2h --yes" in system.cli(*window, who="admin").stderr
     planned = system.cli(*window, "--yes", who="admin")
     assert booking_id in planned.stdout
     [one] = _data(system, "maintenance", "list", who="admin")["items"]  # type: ignore[index, call-overload]
@@ -212,7 +218,7 @@ def test_an_address_that_can_not_be_reached_is_refused_with_what_to_do(system: S
 
 def test_now_is_still_now_when_the_minute_turns_on_the_way(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     late = [local_now() - timedelta(minutes=2)]
-    monkeypatch.setattr("gpu_dev.commands.bookings.book.local_now", lambda: late.pop() if late else local_now())
+    monkeypatch.setattr("gpu_dev.inputs.slots.local_now", lambda: late.pop() if late else local_now())
     made = system.cli("book", "create", "-g", "1", "-s", "now", "-d", "10m")
     assert made.returncode == 0, made.stderr
     assert not late
