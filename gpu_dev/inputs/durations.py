@@ -9,7 +9,7 @@ from reservation_core.contracts.base import Duration
 from reservation_core.domain.short_durations import seconds_in, written
 
 _WIRE: TypeAdapter[timedelta] = TypeAdapter(Duration)
-FORMS = "Write it as 45s, 90m, 4h, 1h30m, 2d or PT4H (at least 1s, at most 90d)."
+FORMS = 'Write it as 45s, 90m, 4h, 1h30m, 2d or "4 hours" (at least 1s, at most 90d).'
 
 
 def parse_duration(text: str) -> timedelta:
@@ -23,6 +23,8 @@ def parse_duration(text: str) -> timedelta:
             return _WIRE.validate_python(wanted.upper())
     except (ValidationError, OverflowError) as error:
         raise UsageError(f"{text!r} is no duration that a job can have. {FORMS}") from error
+    if wanted.isascii() and wanted.isdigit():
+        raise UsageError(f"{wanted} of what? Write {wanted}h for hours, {wanted}m for minutes or {wanted}d for days.")
     raise UsageError(f"{text!r} is not a duration. {FORMS}")
 
 

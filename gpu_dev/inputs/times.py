@@ -1,4 +1,4 @@
-"""Times as people type them (`tomorrow 09:00`, `mon 14:30`, `2030-01-31 09:00`, `in 2h`, RFC 3339), and zones.
+"""Times as people type them (`tomorrow 9am`, `mon 14:30`, `2030-01-31 09:00`, `in 2h`, RFC 3339), and zones.
 
 A time without offset is meant in the zone given, or in this machine's; the server is sent it as it is, with the zone's
 name, so that a time that a clock change leaves out or has twice is the server's to judge.
@@ -13,12 +13,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 
+_NEAR_DAYS = ("today", "tomorrow")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})", re.ASCII)
-_DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[tT ](\d{1,2}):(\d{2})(?::00)?)?", re.ASCII)
-_WITH_OFFSET = re.compile(r".*(?:[zZ]|[+-]\d{2}:?\d{2})")
+_CLOCK = re.compile(r"(\d{1,2})(?::(\d{2})(?::00)?)? ?(am|pm)?", re.ASCII)
+_SLOT = re.compile(r"(?:(?P<day>.*\S) )?(?P<start>\d[\d:]* ?(?:am|pm)?) ?[-–] ?(?P<end>\d[\d:]* ?(?:am|pm)?)", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2})")
 _LOCALTIME = Path("/etc/localtime")
-FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 09:00", "mon 14:30", 09:00, now, "in 2h" or RFC 3339.'
+FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
 
 
 def local_now() -> datetime:
@@ -44,11 +46,11 @@ def zone_name(given: str | None) -> str | None:
     return wanted
 
 
-def parse_time(text: str, now: datetime, zone: str | None) -> str:
+def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool = False) -> str:
     """A time as the wire has it: with an offset, or local (`2030-01-31T09:00`) to be sent with the zone's name.
 
     `now` (aware) is what relative times count from; a clock time alone is its next occurrence. Without `zone` a local
-    time gets this machine's offset. Raises UsageError.
+    time gets this machine's offset. With `whole_days` a day alone is its beginning. Raises UsageError.
     """
     wanted = " ".join(text.split())
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
@@ -60,48 +62,96 @@ def parse_time(text: str, now: datetime, zone: str | None) -> str:
     if lowered.startswith("in "):
         return (here + parse_duration(lowered[3:])).isoformat(timespec="minutes")
     local = _local(lowered, here.replace(tzinfo=None))
+    if local is None and (day := _day(lowered, here.replace(tzinfo=None))) is not None:
+        if not whole_days:
+            raise UsageError(f'At what time {wanted}? Write it as "{wanted} 9am" or "{wanted} 14:30".')
+        local = day
     if local is None:
         raise UsageError(f"{text!r} is not a time. {FORMS}")
-    if zone is None:
-        return local.astimezone().isoformat(timespec="minutes")
-    return local.isoformat(timespec="minutes")
+    return _sent(local, zone)
 
 
-def parse_instant(text: str, now: datetime, zone: str | None) -> datetime:
+def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | None:
+    """Start and end of `mon 9-17` or `tomorrow 9am-5pm`; None for what is no such slot. Raises UsageError.
+
+    An end that is not after the start is on the next day.
+    """
+    wanted = " ".join(text.split())
+    slot = _SLOT.fullmatch(wanted.lower())
+    if slot is None or _WITH_OFFSET.fullmatch(wanted):
+        return None
+    here = now.astimezone(_zone(zone)).replace(tzinfo=None)
+    first, until = slot["start"], _clock(slot["end"])
+    if first.isdigit() and slot["end"].endswith("pm") and until is not None and int(first) + 12 < until[0]:
+        first += "pm"  # 1-5pm
+    start = _local(" ".join(filter(None, (slot["day"], first))), here, hours_alone=True)
+    if until is None or start is None:
+        raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17" or "tomorrow 9am-5pm".')
+    end = start.replace(hour=until[0], minute=until[1])
+    return _sent(start, zone), _sent(end if end > start else end + timedelta(days=1), zone)
+
+
+def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: bool = True) -> datetime:
     """The same as an aware time. Raises UsageError."""
     try:
-        read = datetime.fromisoformat(parse_time(text, now, zone))
+        read = datetime.fromisoformat(parse_time(text, now, zone, whole_days=whole_days))
     except ValueError as error:
         raise UsageError(f"{text!r} is not a time. {FORMS}") from error
     return read if read.tzinfo is not None else read.replace(tzinfo=_zone(zone))
 
 
-def _local(text: str, here: datetime) -> datetime | None:
-    date = _DATE.fullmatch(text)
-    try:
-        if date is not None:
-            day = datetime.fromisoformat(date[1])
-            return day.replace(hour=int(date[2] or 0), minute=int(date[3] or 0))
-        day_text, _, clock_text = text.rpartition(" ")
-        clock = _CLOCK.fullmatch(clock_text)
-        if clock is None:
-            day_text, clock_text = text, "00:00"
-            clock = _CLOCK.fullmatch(clock_text)
-            if not day_text or clock is None:
-                return None
-        moment = here.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
-    except ValueError:
+def _sent(local: datetime, zone: str | None) -> str:
+    return (local.astimezone() if zone is None else local).isoformat(timespec="minutes")
+
+
+def _local(text: str, here: datetime, *, hours_alone: bool = False) -> datetime | None:
+    """A day and a clock time, or a clock time alone; an hour alone (`9`) only after a day, or with `hours_alone`."""
+    words = re.split("[ t](?=[0-9])", text) if _DATE.match(text) else text.rsplit(" ", 1)
+    if words[-1] in ("am", "pm"):
+        words = text.rsplit(" ", 2)
+        words[-2:] = [" ".join(words[-2:])]
+    clock = _clock(words[-1])
+    if clock is None or len(words) > 2:
         return None
-    if not day_text:
-        return moment if moment >= here else moment + timedelta(days=1)
-    if day_text in ("today", "tomorrow"):
-        return moment + timedelta(days=day_text == "tomorrow")
-    days = [number for number, name in enumerate(_DAYS) if len(day_text) >= 3 and name.startswith(day_text)]
-    if len(days) != 1:
+    hour, minute = clock
+    if len(words) == 2:
+        day = _day(words[0], here)
+        if day is None:
+            return None
+        moment = day.replace(hour=hour, minute=minute)
+        weekday = not _DATE.fullmatch(words[0]) and words[0] not in _NEAR_DAYS
+        return moment + timedelta(days=7) if weekday and moment < here else moment
+    if words[0].isdigit() and not hours_alone:
         return None
-    ahead = (days[0] - here.weekday()) % 7
-    moment += timedelta(days=ahead)
-    return moment if moment >= here else moment + timedelta(days=7)
+    moment = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return moment if moment >= here else moment + timedelta(days=1)
+
+
+def _clock(text: str) -> tuple[int, int] | None:
+    """Hour and minute of `9`, `9:30`, `9am` or `9:30 pm`."""
+    clock = _CLOCK.fullmatch(text)
+    if clock is None:
+        return None
+    hour, minute = int(clock[1]), int(clock[2] or 0)
+    if clock[3] is not None:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (clock[3] == "pm")
+    return (hour, minute) if hour < 24 and minute < 60 else None
+
+
+def _day(text: str, here: datetime) -> datetime | None:
+    """The beginning of a day: a date, `today`, `tomorrow`, or the next such weekday (today, if it is one)."""
+    today = here.replace(hour=0, minute=0, second=0, microsecond=0)
+    if _DATE.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            return None
+    if text in _NEAR_DAYS:
+        return today + timedelta(days=_NEAR_DAYS.index(text))
+    days = [number for number, name in enumerate(_DAYS) if len(text) >= 3 and name.startswith(text)]
+    return today + timedelta(days=(days[0] - here.weekday()) % 7) if len(days) == 1 else None
 
 
 def _zone(name: str | None) -> tzinfo | None:

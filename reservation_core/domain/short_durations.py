@@ -1,16 +1,22 @@
-"""Durations in short form, as users type and tables show them: `4h`, `90m`, `1h30m`, `2d`, `45s`."""
+"""Durations as users type them (`4h`, `1h30m`, `1.5h`, `4 hours`, `90min`) and as tables show them (`1h30m`)."""
 
 import re
 from datetime import timedelta
 
-_SHORT = re.compile(r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
+_WORDS = ("w(?:eeks?)?", "d(?:ays?)?", "h(?:(?:ou)?rs?)?", "m(?:in(?:ute)?s?)?", "s(?:ec(?:ond)?s?)?")
 _UNITS_S = (604_800, 86_400, 3_600, 60, 1)
+_SHORT = re.compile("".join(rf"(?:(\d{{1,9}}) ?{word} ?)?" for word in _WORDS), re.ASCII)
+_DECIMAL = re.compile(rf"(\d{{1,9}}\.\d{{1,3}}) ?(?:{'|'.join(f'({word})' for word in _WORDS)})", re.ASCII)
 _SHOWN = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def seconds_in(text: str) -> int | None:
-    """The seconds of a short duration (ignoring case and surrounding spaces); None if it is malformed."""
-    wanted = text.strip().lower()
+    """The seconds of a duration (ignoring case and additional spaces); None if it is malformed."""
+    wanted = re.sub(" +", " ", text.strip().lower())
+    decimal = _DECIMAL.fullmatch(wanted)
+    if decimal is not None:
+        unit = next(unit for word, unit in zip(decimal.groups()[1:], _UNITS_S, strict=True) if word)
+        return round(float(decimal[1]) * unit)
     short = _SHORT.fullmatch(wanted)
     if short is None or not wanted:
         return None

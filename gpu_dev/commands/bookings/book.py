@@ -16,7 +16,7 @@ from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.inputs.ids import whole_booking_id
 from gpu_dev.inputs.requests import checked, read_env, read_working_dir
-from gpu_dev.inputs.times import local_now, parse_instant, parse_time, zone_name
+from gpu_dev.inputs.times import local_now, parse_instant, parse_slot, parse_time, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put, say
@@ -54,7 +54,9 @@ Node = Annotated[str | None, typer.Option("--node", help="On this node.")]
 def create(
     ctx: typer.Context,
     gpus: Gpus,
-    start: Annotated[str, typer.Option("--start", "-s", help='When: "tomorrow 09:00", "mon 14:30", now, RFC 3339.')],
+    start: Annotated[
+        str, typer.Option("--start", "-s", help='When: "tomorrow 9am", "mon 14:30", now; "mon 9-17" says the end, too.')
+    ],
     command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Run this at its start.")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Until when, instead of --for.")] = None,
@@ -324,9 +326,14 @@ def feed(
 
 
 def _times(start: str, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
+    name, now = zone_name(zone), local_now()
+    slot = parse_slot(start, now, name)
+    if slot is not None:
+        if end is not None or duration is not None:
+            raise UsageError(f"--start {start!r} has an end. Leave --for and --end out.")
+        return {"start": slot[0], "end": slot[1], "time_zone": name}
     if (end is None) == (duration is None):
         raise UsageError("Say for how long: --for 4h, or --end with a time.")
-    name, now = zone_name(zone), local_now()
     fields: dict[str, Any] = {"start": parse_time(start, now, name), "time_zone": name}
     if duration is not None:
         return fields | {"duration": parse_duration(duration)}

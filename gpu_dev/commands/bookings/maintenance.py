@@ -43,8 +43,8 @@ def plan(
     """Keep cards from everybody for a time (administrators). Shows whom it affects before it does."""
     name, now = zone_name(zone), local_now()
     fields: dict[str, Any] = read_places(where) | {"reason": reason}
-    fields |= {"start": None if start is None else parse_instant(start, now, name)}
-    fields |= {"end": None if end is None else parse_instant(end, now, name)}
+    fields |= {"start": None if start is None else parse_instant(start, now, name, whole_days=False)}
+    fields |= {"end": None if end is None else parse_instant(end, now, name, whole_days=False)}
     fields |= {"duration": None if duration is None else parse_duration(duration)}
     fields = {key: value for key, value in fields.items() if value is not None}
     request = checked(MaintenanceCreate, _as_wire(fields))

@@ -21,6 +21,14 @@ from gpu_dev.inputs.durations import format_duration, parse_duration
         ("1w", 604_800),
         ("1d2h3m4s", 93_784),
         (" 4H ", 14_400),
+        ("4hours", 14_400),
+        ("4 hours", 14_400),
+        ("1 hour 30 minutes", 5400),
+        ("90 min", 5400),
+        ("2 days", 172_800),
+        ("1hr5sec", 3605),
+        ("1.5h", 5400),
+        ("0.25 days", 21_600),
         ("PT4H", 14_400),
         ("pt90m", 5400),
         ("P1DT1H", 90_000),
@@ -36,14 +44,15 @@ def test_reads(text: str, seconds: int) -> None:
     [
         "",
         " ",
-        "4",
         "h",
         "-4h",
         "4x",
         "4h4h",
         "30m1h",
-        "1.5h",
-        "4 h",
+        "1.5h30m",
+        "1.h",
+        "4 months",
+        "0.1s",
         "0s",
         "PT0S",
         "-PT4H",
@@ -67,3 +76,8 @@ def test_refuses_and_says_how_to_write_it(text: str) -> None:
 @given(st.integers(1, 90 * 86_400))
 def test_what_is_shown_reads_back(seconds: int) -> None:
     assert parse_duration(format_duration(timedelta(seconds=seconds))) == timedelta(seconds=seconds)
+
+
+def test_a_number_alone_is_asked_about() -> None:
+    with pytest.raises(UsageError, match=r"4 of what\? Write 4h for hours"):
+        parse_duration("4")

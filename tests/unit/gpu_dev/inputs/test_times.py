@@ -8,7 +8,7 @@ import pytest
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs import times
-from gpu_dev.inputs.times import parse_instant, parse_time, zone_name
+from gpu_dev.inputs.times import parse_instant, parse_slot, parse_time, zone_name
 
 STOCKHOLM = "Europe/Stockholm"
 # A Saturday, 12:30 in Stockholm.
@@ -20,7 +20,6 @@ NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
     [
         ("2030-01-31 09:00", "2030-01-31T09:00"),
         ("2030-01-31T9:05", "2030-01-31T09:05"),
-        ("2030-01-31", "2030-01-31T00:00"),
         ("13:00", "2026-11-21T13:00"),
         ("9:00", "2026-11-22T09:00"),
         ("today 9:00", "2026-11-21T09:00"),
@@ -28,7 +27,13 @@ NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
         ("sat 12:30", "2026-11-21T12:30"),
         ("sat 12:00", "2026-11-28T12:00"),
         ("mon 14:30", "2026-11-23T14:30"),
-        ("wednesday", "2026-11-25T00:00"),
+        ("tomorrow 9am", "2026-11-22T09:00"),
+        ("tomorrow 9 PM", "2026-11-22T21:00"),
+        ("tomorrow 9", "2026-11-22T09:00"),
+        ("mon 12am", "2026-11-23T00:00"),
+        ("12pm", "2026-11-22T12:00"),
+        ("9:15pm", "2026-11-21T21:15"),
+        ("2030-01-31 9am", "2030-01-31T09:00"),
         ("now", "2026-11-21T12:30+01:00"),
         ("in 2h", "2026-11-21T14:30+01:00"),
         ("2030-01-31T09:00Z", "2030-01-31T09:00Z"),
@@ -40,11 +45,66 @@ def test_what_is_typed_is_sent_local_to_the_zone(typed: str, sent: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["", "soon", "25:00", "12:60", "2030-02-30", "t 09:00", "tu-we 9:00", "in a while", "09.00", "2030-1-1"]
+    "typed",
+    [
+        "",
+        "soon",
+        "25:00",
+        "12:60",
+        "2030-02-30",
+        "t 09:00",
+        "tu-we 9:00",
+        "in a while",
+        "09.00",
+        "2030-1-1",
+        "9",
+        "13pm",
+        "0am",
+        "am",
+        "mon mon 9am",
+    ],
 )
 def test_what_is_no_time_is_said_so(typed: str) -> None:
     with pytest.raises(UsageError):
         parse_time(typed, NOW, STOCKHOLM)
+
+
+@pytest.mark.parametrize("typed", ["tomorrow", "Wednesday", "2030-01-31"])
+def test_a_day_without_a_time_is_asked_about_where_a_time_is_needed(typed: str) -> None:
+    with pytest.raises(UsageError, match=f'At what time {typed}\\? Write it as "{typed} 9am"'):
+        parse_time(typed, NOW, STOCKHOLM)
+
+
+def test_a_day_alone_is_its_beginning_where_days_are_asked_for() -> None:
+    assert parse_time("2030-01-31", NOW, STOCKHOLM, whole_days=True) == "2030-01-31T00:00"
+    assert parse_time("wednesday", NOW, STOCKHOLM, whole_days=True) == "2026-11-25T00:00"
+
+
+@pytest.mark.parametrize(
+    ("typed", "start", "end"),
+    [
+        ("mon 9-17", "2026-11-23T09:00", "2026-11-23T17:00"),
+        ("mon 9am - 5pm", "2026-11-23T09:00", "2026-11-23T17:00"),
+        ("mon 9-5pm", "2026-11-23T09:00", "2026-11-23T17:00"),
+        ("mon 1-5pm", "2026-11-23T13:00", "2026-11-23T17:00"),
+        ("tomorrow 22:30-2", "2026-11-22T22:30", "2026-11-23T02:00"),
+        ("2030-01-31 09:00-17:00", "2030-01-31T09:00", "2030-01-31T17:00"),
+        ("14-18", "2026-11-21T14:00", "2026-11-21T18:00"),
+    ],
+)
+def test_a_slot_has_a_start_and_an_end(typed: str, start: str, end: str) -> None:
+    assert parse_slot(typed, NOW, STOCKHOLM) == (start, end)
+
+
+@pytest.mark.parametrize("typed", ["mon 9", "2030-01-31", "2030-01-31T09:00-05:00", "now", "in 2h"])
+def test_what_is_one_time_is_no_slot(typed: str) -> None:
+    assert parse_slot(typed, NOW, STOCKHOLM) is None
+
+
+def test_a_slot_that_can_not_be_is_said_so() -> None:
+    for typed in ("mon 9-25", "someday 9-17", "mon 30-31"):
+        with pytest.raises(UsageError, match="is no slot"):
+            parse_slot(typed, NOW, STOCKHOLM)
 
 
 def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
