@@ -17,14 +17,14 @@ from starlette.responses import Response
 
 from reservation_core.contracts.base import BrokenRule, Problem, Slot
 from reservation_core.domain import errors
+from reservation_core.domain.complaints import complaint
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:gpu-dev:problem:"
 MAX_BROKEN_RULES = 100
 _MAX_PART = 64
-# The validator's own names for the ways that a field can be read, and its way to write a length: nobody's business.
+# The validator's own names for the ways that a field can be read: nobody's business.
 _INNER = re.compile(r"(function-\w+|literal|constrained-\w+|lax-or-strict|json-or-python)\[")
-_LENGTH = re.compile(r"datetime\.timedelta\((?:(days|seconds)=)?(\d+)\)")
 
 STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotFoundError: 404,
@@ -121,13 +121,8 @@ def broken_rules(found: Iterable[Mapping[str, Any]]) -> list[BrokenRule]:
             break
         places = (str(part) for part in error["loc"] if not _INNER.match(str(part)))
         where = ".".join(_printable(part)[:_MAX_PART] for part in places) or "body"
-        text = _LENGTH.sub(_length, str(error["msg"]).removeprefix("Value error, "))
-        rules.append(BrokenRule(code=str(error["type"]), detail=f"{where}: {_printable(text)}"))
+        rules.append(BrokenRule(code=str(error["type"]), detail=f"{where}: {_printable(complaint(error))}"))
     return rules
-
-
-def _length(found: re.Match[str]) -> str:
-    return f"{found[2]} {'days' if found[1] == 'days' else 's'}"
 
 
 def invalid(found: Iterable[Mapping[str, Any]]) -> ProblemError:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from gpu_dev.errors import UsageError
 from reservation_core.contracts.base import Wire
 from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.domain.complaints import complaint
 
 W = TypeVar("W", bound=Wire)
 _OPTIONS = {
@@ -29,12 +30,15 @@ _OPTIONS = {
 }
 
 
-def checked(model: type[W], fields: Mapping[str, Any]) -> W:
-    """A request from its fields. Raises UsageError that names each option that is wrong."""
+def checked(model: type[W], fields: Mapping[str, Any], **said_by: str) -> W:
+    """A request from its fields. Raises UsageError that names each option that is wrong.
+
+    `said_by` are names of arguments for fields that no option sets.
+    """
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(_complaints(error)) from error
+        raise UsageError(_complaints(error, _OPTIONS | said_by)) from error
 
 
 def read_submit(path: str) -> JobSubmit:
@@ -68,12 +72,14 @@ def read_working_dir(text: str | None) -> str | None:
     return None if text is None else os.path.normpath(Path.cwd() / text)
 
 
-def _complaints(error: ValidationError) -> str:
+def _complaints(error: ValidationError, options: Mapping[str, str] = _OPTIONS) -> str:
     """The problems, option by option, without the values."""
     said = []
     for one in error.errors(include_input=False, include_url=False):
         path = ".".join(map(str, one["loc"]))
-        option = next((flag for field, flag in _OPTIONS.items() if path == field or path.startswith(f"{field}.")), path)
-        text = one["msg"].removeprefix("Value error, ")
-        said.append(f"{option}: {text}" if option else text)
+        option = next((flag for field, flag in options.items() if path == field or path.startswith(f"{field}.")), path)
+        text = complaint(one)
+        said.append(
+            f"{option} {text}" if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
+        )
     return "; ".join(dict.fromkeys(said)) + "."

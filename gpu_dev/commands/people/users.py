@@ -37,7 +37,7 @@ def add(
 ) -> None:
     """Add a user (administrators). Then make a token for them."""
     with client_for(ctx) as client:
-        user = client.create_user(checked(UserCreate, {"name": name, "role": role}))
+        user = client.create_user(checked(UserCreate, {"name": name, "role": role}, name="NAME"))
     if output is not None:
         put(show_one(user, USER, output))
     else:

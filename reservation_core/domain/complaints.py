@@ -1,0 +1,45 @@
+"""Complaints about fields, in words for people: without patterns and the validator's own terms."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_PATTERN = re.compile(r"String should match pattern '(.*)'", re.DOTALL)
+_ID = re.compile(r"\^([a-z]{3})-\[0-9a-z\]")
+_LENGTH = re.compile(r"datetime\.timedelta\((?:(days|seconds)=)?(\d+)\)")
+_SUBJECT = re.compile(r"^(?:Input|String|List|Dictionary|Tuple|Data|Value) should ")
+_FORMS = {
+    "^/": "must be a path that begins with /",
+    "^[!-~]+$": "must be printable characters without spaces",
+    "^[0-9a-f]{64}$": "must be 64 hexadecimal digits",
+}
+
+
+def complaint(error: Mapping[str, Any]) -> str:
+    """An error as pydantic lists it (`type`, `msg`) as what the field must be."""
+    text = str(error["msg"]).removeprefix("Value error, ")
+    match error["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return "is not known here; leave it out"
+        case "string_pattern_mismatch" if found := _PATTERN.search(text):
+            return _form(found[1])
+        case _:
+            return _SUBJECT.sub("must ", _LENGTH.sub(_length, text))
+
+
+def _form(pattern: str) -> str:
+    if known := _FORMS.get(pattern):
+        return known
+    if found := _ID.match(pattern):
+        return f"must be an id such as {found[1]}-7f3k9q2m"
+    if "gpu_type:" in pattern:
+        return "must be a scope such as default, user:ann, project:lab or gpu_type:h100"
+    letters = "letters" if "A-Z" in pattern else "lower-case letters"
+    marks = " ".join(mark for mark in "._@+-" if mark in pattern.replace("a-z", "").replace("0-9", ""))
+    return f"must be a name of {letters}, digits and {marks}, with a letter or digit at both ends"
+
+
+def _length(found: re.Match[str]) -> str:
+    return f"{found[2]} {'days' if found[1] == 'days' else 's'}"

@@ -1,0 +1,56 @@
+"""Complaints about fields that are wrong."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from reservation_core.contracts.bookings import BookingCreate
+from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.contracts.users import UserCreate
+from reservation_core.domain.complaints import complaint
+
+PYDANTIC = re.compile(r"pattern|Input|String should|Extra|[\^\[\]\\$]|Value error|timedelta")
+
+
+def complaints(model: type[BaseModel], fields: dict[str, Any]) -> list[str]:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(fields)
+    return [complaint(error) for error in caught.value.errors(include_context=False)]
+
+
+def test_a_field_is_said_to_be_missing_unknown_or_of_another_form() -> None:
+    assert complaints(UserCreate, {"name": "Carol!"}) == [
+        "must be a name of lower-case letters, digits and . _ @ + -, with a letter or digit at both ends"
+    ]
+    assert complaints(UserCreate, {}) == ["is missing"]
+    assert complaints(UserCreate, {"name": "ann", "colour": "blue"}) == ["is not known here; leave it out"]
+    job = {"gpus": 65, "duration": 60, "workload": {"command": ["true"], "working_dir": "x"}}
+    assert complaints(JobSubmit, job) == [
+        "must be less than or equal to 64",
+        "must be a path that begins with /",
+    ]
+    pod = {"type": "string_pattern_mismatch", "msg": "String should match pattern '^bkg-[0-9a-z]{1,32}$'"}
+    assert complaint(pod) == "must be an id such as bkg-7f3k9q2m"
+
+
+def test_every_pattern_has_its_words() -> None:
+    found: set[str] = set()
+    for package in ("reservation_core.contracts", "api_service.routes"):
+        path = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(path, f"{package}."):
+            source = Path(importlib.import_module(module.name).__file__ or "").read_text()
+            found |= set(re.findall(r'pattern=r?f?"(.*?)"[,)]', source))
+    assert len(found) > 10
+    for pattern in found:
+        error = {"type": "string_pattern_mismatch", "msg": f"String should match pattern '{pattern}'"}
+        assert not PYDANTIC.search(complaint(error)), pattern
+
+
+def test_bounds_of_bookings_are_said_in_words() -> None:
+    fields = {"gpus": 0, "start": "soon", "duration": "P9000D", "title": ""}
+    assert not any(PYDANTIC.search(text) for text in complaints(BookingCreate, fields))
