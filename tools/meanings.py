@@ -2,8 +2,6 @@
 
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import ReasonCode
-from reservation_core.domain.notices import NoticeKind
-from reservation_core.domain.policy.limits import RuleName
 
 JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.SUBMITTED: "The job is accepted; the planner has not looked at it yet.",
@@ -51,34 +49,4 @@ BOOKING_REASONS: dict[BookingReason, str] = {
     BookingReason.CANCELLED_BY_USER: "The user cancelled the booking.",
     BookingReason.CANCELLED_BY_ADMIN: "An administrator cancelled the booking.",
     BookingReason.MAINTENANCE: "A maintenance window needs the booking's GPUs.",
-}
-
-RULES: dict[RuleName, str] = {
-    RuleName.MAX_GPUS: "GPUs held at the same time.",
-    RuleName.MAX_GPU_HOURS_PER_WEEK: "GPU-hours in a week that begins on Monday, 00:00 UTC.",
-    RuleName.MAX_DURATION: "The longest job or booking.",
-    RuleName.MAX_ADVANCE: "How long before its start a booking may be made.",
-    RuleName.MIN_NOTICE: "How long before its start a booking must be made.",
-    RuleName.MAX_OPEN_BOOKINGS: "Bookings that are not over.",
-    RuleName.COOLDOWN: "Time between a booking's end and the start of the user's next booking of that GPU type.",
-    RuleName.PRIORITY: "The highest priority that a job may have.",
-    RuleName.NO_SHOW_GRACE: "How long a booking stays unused before it is released.",
-}
-
-NOTIFICATIONS: dict[NoticeKind, str] = {
-    NoticeKind.CONFIRMED: "A booking is confirmed.",
-    NoticeKind.MOVED: "A booking has another time or other GPUs.",
-    NoticeKind.CANCELLED: "A job or booking is cancelled.",
-    NoticeKind.WAITLISTED: "A booking is put on the waitlist.",
-    NoticeKind.OFFERED: "A slot is offered to a booking on the waitlist.",
-    NoticeKind.OFFER_EXPIRED: "An offer expired without an answer.",
-    NoticeKind.STARTING_SOON: "A booking starts soon.",
-    NoticeKind.STARTED: "A job or booking started.",
-    NoticeKind.ENDING_SOON: "A job or booking ends soon.",
-    NoticeKind.ENDED: "A job or booking ended.",
-    NoticeKind.NO_SHOW: "A booking was released because nothing used it.",
-    NoticeKind.RELEASED: "A booking was given back before its end.",
-    NoticeKind.FAILED: "A job failed, or a booking could not be kept.",
-    NoticeKind.PROMISE_MISSED: "A job did not start at its promised start.",
-    NoticeKind.MAINTENANCE: "A maintenance window affects a job or booking.",
 }

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings
 
 from api_service.app import _ROUTERS
 from api_service.documents import openapi
+from gpu_dev.display.meanings import NOTIFICATIONS, RULES
 from gpu_dev.main import COMMANDS, app
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
@@ -34,7 +35,7 @@ from reservation_core.runtime.settings.components import (
     StandaloneSettings,
     UpdaterSettings,
 )
-from tools.meanings import BOOKING_REASONS, JOB_REASONS, NOTIFICATIONS, RULES
+from tools.meanings import BOOKING_REASONS, JOB_REASONS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PROGRAMS: dict[str, type[BaseSettings]] = {

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.display.calendar_views import POLICY_VERDICT, PROJECT, RULE
+from gpu_dev.display.meanings import RULES, as_epilog
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import parse_duration
@@ -16,6 +17,7 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from reservation_core.contracts.policy import ProjectCreate, RulesIn
 from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.similar_names import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 projects_app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -53,14 +55,15 @@ def show(ctx: typer.Context, scope: Scope, output: Output = Format.TABLE) -> Non
         put(show_one(client.policy.rule_with_etag(scope)[0], RULE, output))
 
 
-@app.command("set")
+@app.command("set", epilog=as_epilog("Rules:", RULES))
 def set_rules(
     ctx: typer.Context,
     scope: Scope,
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="RULE=VALUE...", help="Such as max_gpus=4 max_duration=7d; =unlimited; =none unsays it."
+            metavar="RULE=VALUE...",
+            help="Such as max_gpus=4 max_duration=7d; `=unlimited` removes the limit, `=none` deletes the rule.",
         ),
     ],
     dry_run: Annotated[
@@ -92,10 +95,10 @@ def set_rules(
 
 @app.command()
 def remove(ctx: typer.Context, scope: Scope, output: OneOutput = None) -> None:
-    """A scope says nothing any more (administrators)."""
+    """Delete all rules of a scope (administrators)."""
     with client_for(ctx) as client:
         dropped = client.policy.delete_rules(scope)
-    put(f"{dropped.scope}: nothing is said any more\n" if output is None else show_one(dropped, RULE, output))
+    put(f"{dropped.scope}: its rules are deleted\n" if output is None else show_one(dropped, RULE, output))
 
 
 @projects_app.command("list")
@@ -116,7 +119,7 @@ def create(
     """Create a project (administrators)."""
     fields = {"name": name} if title is None else {"name": name, "title": title}
     with client_for(ctx) as client:
-        project = client.policy.create_project(checked(ProjectCreate, fields))
+        project = client.policy.create_project(checked(ProjectCreate, fields, name="NAME"))
         for user in member or ():
             project = client.policy.add_member(name, user)
     put(show_one(project, PROJECT, output or Format.TABLE))
@@ -162,10 +165,10 @@ def read_rule(word: str) -> tuple[str, Any]:
     try:
         rule = RuleName(name)
     except ValueError as error:
-        known = ", ".join(RuleName)
-        raise UsageError(f"{name!r} is no rule. There are: {known}.") from error
+        meant = did_you_mean(name, RuleName)
+        raise UsageError(f"{name!r} is no rule.{meant} There are: {', '.join(RuleName)}.") from error
     if not equals or not text:
-        raise UsageError(f"Write {name}=VALUE, {name}=unlimited, or {name}=none to unsay it.")
+        raise UsageError(f"Write {name}=VALUE, {name}=unlimited, or {name}=none to delete the rule.")
     if text == RuleWord.NOTHING:
         return rule.value, None
     if text == RuleWord.UNLIMITED:
