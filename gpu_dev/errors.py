@@ -47,14 +47,14 @@ class UsageError(ClientError):
     exit_code = ExitCode.USAGE
 
 
-class NoSuchJobError(ClientError):
-    """An id or prefix that fits no job of this user."""
+class NoSuchObjectError(ClientError):
+    """An id, beginning or name that fits nothing of this user."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
 class AmbiguousIdError(ClientError):
-    """A prefix that fits more than one job."""
+    """A beginning or name that fits more than one."""
 
     exit_code = ExitCode.USAGE
 

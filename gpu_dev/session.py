@@ -1,19 +1,39 @@
 """From a command's context to a client for the server it should talk to, and the ids known there."""
 
 import os
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import typer
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.errors import ClientError
-from gpu_dev.inputs.ids import resolve_id
+from gpu_dev.errors import ClientError, ExitCode, NoSuchObjectError, UsageError
+from gpu_dev.inputs.ids import (
+    FULL_LENGTH,
+    PREFIX,
+    SEARCHED,
+    is_whole,
+    named_id,
+    named_job,
+    normal_id,
+    read_otherwise,
+    resolve_id,
+    whole_booking_id,
+)
 from gpu_dev.server.connection import Connection, normal_server, resolve
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.server.signing_in import renewal_of
-from gpu_dev.terminal import clean
+from gpu_dev.terminal import clean, say
+from reservation_core.domain.model import FINAL_STATUSES, BookingStatus
+from reservation_core.domain.similar_names import did_you_mean
+
+if TYPE_CHECKING:
+    from reservation_core.contracts.notices import NoticeTargetOut
+    from reservation_core.contracts.tokens import TokenOut
 
 _COMPLETED = 100
+OPEN_BOOKINGS = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE, BookingStatus.WAITING, BookingStatus.OFFERED)
 
 
 def connection_of(ctx: typer.Context) -> Connection:
@@ -34,8 +54,67 @@ def client_for(ctx: typer.Context) -> GpuDevClient:
 
 
 def whole_id(client: GpuDevClient, text: str) -> str:
-    """The id of the one job that `text` (an id, or the beginning of one) stands for."""
-    return resolve_id(text, (job.id for job in client.jobs()))
+    """The id of the one job that `text` stands for: an id, the beginning of one, or the name of a job of one's own."""
+    typed = text.strip()
+    if not typed.lower().startswith(PREFIX):
+        if _is_job(client, typed):
+            return normal_id(typed)
+        jobs = list(islice(client.jobs(), SEARCHED))
+        if any(job.name == typed for job in jobs):
+            me = client.me().name  # administrators see everybody's
+            named = [(job.id, job.status not in FINAL_STATUSES) for job in jobs if (job.name, job.user) == (typed, me)]
+            if named:
+                job_id = named_job(typed, named)
+                say(f"{typed} is {job_id}.")
+                return job_id
+        known = (job.id for job in jobs)
+    else:
+        known = (job.id for job in client.jobs())
+    if read_otherwise(text):
+        say(f"{typed} is read as {normal_id(text)}: ids have no letters o, i and l.")
+    return resolve_id(text, known)
+
+
+def _is_job(client: GpuDevClient, typed: str) -> bool:
+    """Whether a text without prefix is a whole id of a job, rather than a name."""
+    try:
+        if not is_whole(normal_id(typed)):
+            return False
+        client.job(normal_id(typed))
+    except ClientError as error:
+        if error.exit_code is not ExitCode.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+def booking_id_of(client: GpuDevClient, text: str) -> str:
+    """The id of the booking that `text` stands for: an id, or the title of an open booking of one's own."""
+    if text.strip().lower().startswith("bkg-"):
+        return whole_booking_id(text)
+    bookings = islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), SEARCHED)
+    try:
+        return named_id(text, "bkg-", ((one.id, one.title) for one in bookings), "open booking", "gpu-dev book list")
+    except NoSuchObjectError:
+        if len(text.strip()) != FULL_LENGTH or not text.strip().isalnum():
+            raise
+        return whole_booking_id(text)  # of a booking that is over, or somebody else's
+
+
+def check_type(gpu_type: str, known: Iterable[str]) -> str:
+    """The type as the server has it. Raises UsageError where there are GPUs, and none of this type."""
+    wanted, types = gpu_type.lower(), set(known)
+    if types and wanted not in types:
+        meant = did_you_mean(wanted, types)
+        raise UsageError(f"There is no GPU of type {gpu_type}.{meant} There are: {', '.join(sorted(types))}.")
+    return wanted
+
+
+def own_names(client: GpuDevClient, found: "Iterable[TokenOut | NoticeTargetOut]") -> Iterator[tuple[str, str | None]]:
+    """Ids, with their names where they are one's own: administrators see everybody's."""
+    me = client.me().name
+    for one in found:
+        yield one.id, one.name if one.user == me else None
 
 
 def complete_job_id(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:

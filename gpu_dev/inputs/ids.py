@@ -3,10 +3,10 @@
 Ids are Crockford base 32: read aloud, `O` is 0 and `I` and `L` are 1, and case does not matter.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from gpu_dev.errors import AmbiguousIdError, NoSuchJobError, UsageError
+from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
 
 PREFIX = "job-"
 FULL_LENGTH = 8
@@ -16,11 +16,19 @@ _SHOWN = 10
 
 
 def normal_id(text: str) -> str:
-    """What was typed, in the form ids have: `job-` and lower-case base 32. Raises NoSuchJobError for what is no id."""
+    """What was typed, in the form ids have: `job-` and lower-case base 32. Raises NoSuchObjectError."""
     rest = text.strip().lower().removeprefix(PREFIX).translate(_SPOKEN)
     if not rest or len(rest) > 32 or not (rest.isascii() and rest.isalnum()):
-        raise NoSuchJobError(f"{text!r} is not a job's id. Ids look like job-7f3k9q2m.", next_command="gpu-dev list")
+        raise NoSuchObjectError(
+            f"{text!r} is neither a job's id, such as job-7f3k9q2m, nor the name of a job of yours.",
+            next_command="gpu-dev list",
+        )
     return PREFIX + rest
+
+
+def read_otherwise(text: str) -> bool:
+    """Whether the normal form has other letters or digits than what was typed."""
+    return normal_id(text) != PREFIX + text.strip().lower().removeprefix(PREFIX)
 
 
 def is_whole(job_id: str) -> bool:
@@ -32,7 +40,7 @@ def resolve_id(text: str, known: Iterable[str]) -> str:
     """The one id that `text` stands for.
 
     `known` are the ids to choose from, newest first; it is read only when `text` is not whole, and only the newest
-    5,000. Raises NoSuchJobError when none fits, AmbiguousIdError (with the candidates) when several do.
+    5,000. Raises NoSuchObjectError when none fits, AmbiguousIdError (with the candidates) when several do.
     """
     wanted = normal_id(text)
     if is_whole(wanted):
@@ -42,14 +50,49 @@ def resolve_id(text: str, known: Iterable[str]) -> str:
         return wanted
     match fitting:
         case []:
-            raise NoSuchJobError(
-                f"No job of yours among the newest {SEARCHED} begins with {wanted}.", next_command="gpu-dev list --all"
+            raise NoSuchObjectError(
+                f"No job of yours among the newest {SEARCHED} begins with {text.strip()}.",
+                next_command="gpu-dev list --all",
             )
         case [only]:
             return only
         case _:
-            shown = ", ".join(fitting[:_SHOWN]) + (" …" if len(fitting) > _SHOWN else "")
-            raise AmbiguousIdError(f"{wanted} fits {len(fitting)} jobs: {shown}. Type more of the id.")
+            raise AmbiguousIdError(f"{wanted} fits {len(fitting)} jobs: {_listed(fitting)}. Type more of the id.")
+
+
+def named_job(name: str, jobs: Sequence[tuple[str, bool]]) -> str:
+    """The job that a name stands for; `jobs` of that name (at least one, newest first): ids, and whether each is open.
+
+    It is the only one that is open, or else the newest. Raises AmbiguousIdError when several are open.
+    """
+    still_open = [job_id for job_id, is_open in jobs if is_open]
+    if len(still_open) > 1:
+        raise AmbiguousIdError(f"{len(still_open)} open jobs are named {name}: {_listed(still_open)}. Type an id.")
+    return still_open[0] if still_open else jobs[0][0]
+
+
+def named_id(text: str, prefix: str, known: Iterable[tuple[str, str | None]], what: str, listed_by: str) -> str:
+    """The id that `text` stands for: an id, one without its prefix, or a name; `known` are ids with names.
+
+    Raises NoSuchObjectError, with the command `listed_by` that lists those there are, and AmbiguousIdError.
+    """
+    typed = text.strip()
+    if typed.lower().startswith(prefix):
+        return typed.lower()
+    fitting = [known_id for known_id, name in known if name == typed or known_id == prefix + typed.lower()]
+    match fitting:
+        case []:
+            raise NoSuchObjectError(
+                f"There is no {what} of yours with the id or name {typed!r}.", next_command=listed_by
+            )
+        case [only]:
+            return only
+        case _:
+            raise AmbiguousIdError(f"{typed!r} fits {len(fitting)}: {_listed(fitting)}. Type an id.")
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_SHOWN]) + (" …" if len(ids) > _SHOWN else "")
 
 
 def whole_booking_id(text: str) -> str:

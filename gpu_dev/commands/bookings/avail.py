@@ -7,11 +7,10 @@ import typer
 
 from gpu_dev.display.output import Column, Format, View, show_one
 from gpu_dev.display.timeline import timeline
-from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output
-from gpu_dev.session import client_for
+from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put
 from reservation_core.contracts.bookings import Availability
 
@@ -40,10 +39,8 @@ def avail(
             step=parse_duration(step),
         )
     if gpu_type is not None:
-        known = [kind.gpu_type for kind in found.items]
-        if known and gpu_type.lower() not in known:
-            raise UsageError(f"There is no GPU of type {gpu_type}; there are: {', '.join(known)}.")
-        found.items = [kind for kind in found.items if kind.gpu_type == gpu_type.lower()]
+        wanted = check_type(gpu_type, (kind.gpu_type for kind in found.items))
+        found.items = [kind for kind in found.items if kind.gpu_type == wanted]
     if output in (Format.JSON, Format.YAML):
         put(show_one(found, _DATA, output))
     elif output is Format.NAME:

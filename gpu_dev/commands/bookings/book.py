@@ -14,11 +14,11 @@ from gpu_dev.display.output import Column, Format, View, local_time, show_list, 
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import format_duration, parse_duration
-from gpu_dev.inputs.ids import whole_booking_id
 from gpu_dev.inputs.requests import checked, read_env, read_working_dir
-from gpu_dev.inputs.times import local_now, parse_instant, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.slots import slot_fields
+from gpu_dev.inputs.times import local_now, parse_instant, parse_time, zone_name
 from gpu_dev.options import Output
-from gpu_dev.session import client_for
+from gpu_dev.session import booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
 from reservation_core.contracts.bookings import (
     BookingChange,
@@ -37,7 +37,9 @@ _DATA = (Format.JSON, Format.YAML)
 _SERIES = View[BookingSeries](
     name=lambda series: series.series_id, columns=(Column("SERIES", lambda series: series.series_id),)
 )
-BookingIdArgument = Annotated[str, typer.Argument(metavar="ID", help="A booking's id; `bkg-` may be left out.")]
+BookingIdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="A booking's id (`bkg-` may be left out) or title.")
+]
 Zone = Annotated[
     str | None,
     typer.Option("--time-zone", "-z", help="What times without offset are meant in (default: this machine's)."),
@@ -100,7 +102,7 @@ def create(
     }
 
     def request() -> BookingCreate:
-        asked = fields | _times(start, end, duration, zone)
+        asked = fields | slot_fields(start, end, duration, zone)
         return checked(BookingCreate, {name: value for name, value in asked.items() if value is not None})
 
     made = _booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now")
@@ -156,7 +158,7 @@ def list_bookings(
 def show(ctx: typer.Context, booking_id: BookingIdArgument, output: Output = Format.TABLE) -> None:
     """Show one booking."""
     with client_for(ctx) as client:
-        put(show_one(client.bookings.get(whole_booking_id(booking_id)), BOOKING_DETAILS, output))
+        put(show_one(client.bookings.get(booking_id_of(client, booking_id)), BOOKING_DETAILS, output))
 
 
 @app.command()
@@ -218,13 +220,13 @@ def move(
     change = checked(BookingChange, fields)
     with client_for(ctx) as client:
         act = client.bookings.would_change if dry_run else client.bookings.change
-        _show_booking(act(whole_booking_id(booking_id), change), output)
+        _show_booking(act(booking_id_of(client, booking_id), change), output)
 
 
 @app.command()
 def cancel(
     ctx: typer.Context,
-    booking_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Bookings' ids.")],
+    booking_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Bookings' ids or titles.")],
     following: Annotated[bool, typer.Option("--following", help="Of a series: these dates and those after.")] = False,
     series: Annotated[bool, typer.Option("--series", help="Of a series: all dates that are not over.")] = False,
     output: OneOutput = None,
@@ -235,7 +237,7 @@ def cancel(
     reach: Reach = "following" if following else "all" if series else "this"
     with client_for(ctx) as client:
         cancelled = [
-            one for given in booking_ids for one in client.bookings.cancel(whole_booking_id(given), series=reach)
+            one for given in booking_ids for one in client.bookings.cancel(booking_id_of(client, given), series=reach)
         ]
     if output is not None:
         put(show_list(cancelled, BOOKING, output))
@@ -271,6 +273,8 @@ def slots(
             end=None if end is None else parse_instant(end, now, name),
             limit=limit,
         )
+        if not found and gpu_type is not None:
+            check_type(gpu_type, (card.gpu_type for card in client.gpus()))
     put(show_list(found, SLOT, output))
 
 
@@ -291,14 +295,14 @@ def waitlist(
 def accept(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
     """Take what the waitlist offers."""
     with client_for(ctx) as client:
-        _show_booking(client.bookings.accept(whole_booking_id(booking_id)), output)
+        _show_booking(client.bookings.accept(booking_id_of(client, booking_id)), output)
 
 
 @app.command()
 def decline(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
     """Let an offer go: the next in line gets it."""
     with client_for(ctx) as client:
-        _show_booking(client.bookings.decline(whole_booking_id(booking_id)), output)
+        _show_booking(client.bookings.decline(booking_id_of(client, booking_id)), output)
 
 
 @app.command()
@@ -325,28 +329,13 @@ def feed(
     put(f"{server.rstrip('/')}{made.path}\n")
 
 
-def _times(start: str, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
-    name, now = zone_name(zone), local_now()
-    slot = parse_slot(start, now, name)
-    if slot is not None:
-        if end is not None or duration is not None:
-            raise UsageError(f"--start {start!r} has an end. Leave --for and --end out.")
-        return {"start": slot[0], "end": slot[1], "time_zone": name}
-    if (end is None) == (duration is None):
-        raise UsageError("Say for how long: --for 4h, or --end with a time.")
-    fields: dict[str, Any] = {"start": parse_time(start, now, name), "time_zone": name}
-    if duration is not None:
-        return fields | {"duration": parse_duration(duration)}
-    return fields | {"end": parse_time(end or "", now, name)}
-
-
 def _is_past(refusal: ApiError) -> bool:
     return any(rule.code == "past_start" for rule in refusal.problem.broken_rules or ())
 
 
 def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format | None, *, dry_run: bool) -> None:
     with client_for(ctx) as client:
-        whole = whole_booking_id(booking_id)
+        whole = booking_id_of(client, booking_id)
         booking, tag = client.bookings.get_with_etag(whole)
         length = booking.duration + by
         if length <= timedelta(0):

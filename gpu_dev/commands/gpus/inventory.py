@@ -8,7 +8,7 @@ from gpu_dev.display.output import Format, show_list
 from gpu_dev.display.views import GPU, GPU_TYPE, NODE, summarise
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.options import Output, Watch
-from gpu_dev.session import client_for
+from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put
 from gpu_dev.watching import watch
 
@@ -28,7 +28,10 @@ def gpus(
     with client_for(ctx) as client:
 
         def render() -> tuple[str, bool]:
-            cards = [card for card in client.gpus() if gpu_type is None or card.gpu_type == gpu_type.lower()]
+            cards = list(client.gpus())
+            if gpu_type is not None:
+                wanted = check_type(gpu_type, (card.gpu_type for card in cards))
+                cards = [card for card in cards if card.gpu_type == wanted]
             shown = show_list(cards, GPU, output) if each else show_list(summarise(cards), GPU_TYPE, output)
             return shown, False
 

@@ -8,14 +8,17 @@ import typer
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.calendar_views import TARGET
+from gpu_dev.display.meanings import NOTIFICATIONS, as_epilog
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import ClientError, UsageError
+from gpu_dev.inputs.ids import named_id
 from gpu_dev.inputs.requests import checked
 from gpu_dev.options import Output
-from gpu_dev.session import client_for
+from gpu_dev.session import client_for, own_names
 from gpu_dev.terminal import put, say
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
 from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.domain.similar_names import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
@@ -29,12 +32,12 @@ def _by_kind(found: NoticePreferences) -> str:
 
 
 _PREFERENCES = View[NoticePreferences](name=lambda _found: "preferences", columns=(Column("KINDS", _by_kind),))
-TargetId = Annotated[str, typer.Argument(metavar="TARGET", help="A target's id: gpu-dev notify targets.")]
+TargetId = Annotated[str, typer.Argument(metavar="TARGET", help="A target's id or name: gpu-dev notify targets.")]
 
 
 @app.command()
 def targets(ctx: typer.Context, output: Output = Format.TABLE) -> None:
-    """List the places where you are told, and how the last notice went."""
+    """List notification addresses, and how the last delivery to each went."""
     with client_for(ctx) as client:
         put(show_list(list(islice(client.notices.targets(), _MOST)), TARGET, output))
 
@@ -47,7 +50,7 @@ def add(
     name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the whole answer so.")] = None,
 ) -> None:
-    """Be told there. An e-mail address gets a code first: confirm it with `notify verify`."""
+    """Add a notification address. An e-mail address gets a code first: confirm it with `notify verify`."""
     fields = {"channel": channel, "address": address} | ({} if name is None else {"name": name})
     with client_for(ctx) as client:
         made = client.notices.add(checked(NoticeTargetCreate, fields))
@@ -70,7 +73,7 @@ def add(
 def verify(ctx: typer.Context, target_id: TargetId, code: Annotated[str, typer.Argument(metavar="CODE")]) -> None:
     """Confirm an e-mail address with the code that was mailed there."""
     with client_for(ctx) as client:
-        target = client.notices.verify(target_id, code)
+        target = client.notices.verify(_id_of(client, target_id), code)
     put(f"{target.id}: {target.status.value}\n")
 
 
@@ -78,14 +81,19 @@ def verify(ctx: typer.Context, target_id: TargetId, code: Annotated[str, typer.A
 def test(ctx: typer.Context, target_id: TargetId) -> None:
     """Send a test there, and say whether it was delivered. An address that is not confirmed gets its code again."""
     with client_for(ctx) as client:
-        before = _target(client, target_id)
-        delivery = client.notices.test(target_id).delivery
+        whole = _id_of(client, target_id)
+        before = _target(client, whole)
+        delivery = client.notices.test(whole).delivery
         if before is None or _arrived(client, before):
             put(f"{delivery} was delivered\n")
 
 
 def _target(client: GpuDevClient, target_id: str) -> NoticeTargetOut | None:
     return next((target for target in client.notices.targets() if target.id == target_id), None)
+
+
+def _id_of(client: GpuDevClient, text: str) -> str:
+    return named_id(text, "ntg-", own_names(client, client.notices.targets()), "target", "gpu-dev notify targets")
 
 
 def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:
@@ -106,26 +114,32 @@ def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:
 
 @app.command()
 def remove(ctx: typer.Context, target_ids: Annotated[list[str], typer.Argument(metavar="TARGET...")]) -> None:
-    """Be told there no more."""
+    """Remove notification addresses."""
     with client_for(ctx) as client:
         for target_id in target_ids:
-            put(f"{client.notices.remove(target_id).id} removed\n")
+            put(f"{client.notices.remove(_id_of(client, target_id)).id} removed\n")
 
 
 @app.command()
 def show(ctx: typer.Context, output: Output = Format.TABLE) -> None:
-    """Show of what you are told, and by which channels."""
+    """Show which events you are notified of, and by which channels."""
     with client_for(ctx) as client:
         _show(client.notices.preferences(), output)
 
 
-@app.command("set")
+@app.command("set", epilog=as_epilog("Kinds:", NOTIFICATIONS))
 def set_preferences(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="KIND=CHANNELS...", help="ended=email,slack or started=none.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KIND=CHANNELS...",
+            help=f"Such as ended=email,slack or started=none. Channels: {', '.join(NoticeChannel)}.",
+        ),
+    ],
     output: Output = Format.TABLE,
 ) -> None:
-    """Say of what you want to be told; kinds that are not named stay as they are."""
+    """Choose which events you are notified of; kinds that are not named stay as they are."""
     with client_for(ctx) as client:
         found, tag = client.notices.preferences_with_etag()
         said = found.kinds
@@ -144,7 +158,8 @@ def read_preference(word: str) -> tuple[NoticeKind, list[NoticeChannel]]:
         return NoticeKind(kind), channels
     except ValueError as error:
         kinds, ways = ", ".join(NoticeKind), ", ".join(NoticeChannel)
-        raise UsageError(f"{word!r}: write KIND=CHANNELS. Kinds: {kinds}. Channels: {ways}, or none.") from error
+        meant = "" if kind in set(NoticeKind) else did_you_mean(kind, NoticeKind)
+        raise UsageError(f"{word!r}: write KIND=CHANNELS.{meant} Kinds: {kinds}. Channels: {ways}, or none.") from error
 
 
 def _show(found: NoticePreferences, output: Format) -> None:

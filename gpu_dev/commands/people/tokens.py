@@ -13,12 +13,13 @@ from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import TOKEN
 from gpu_dev.errors import ClientError, UnreachableError, UsageError
 from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.ids import named_id
 from gpu_dev.inputs.requests import checked
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output
 from gpu_dev.server.connection import Connection, login_file, store_login
 from gpu_dev.server.exchange import Exchange
-from gpu_dev.session import client_for, connection_of
+from gpu_dev.session import client_for, connection_of, own_names
 from gpu_dev.terminal import put, say
 from reservation_core.contracts.tokens import TokenBudget, TokenCreate
 from reservation_core.domain.people.token_scopes import TokenScope
@@ -136,6 +137,8 @@ def revoke(
         if everything:
             done = client.revoke_tokens(user)
             put(f"{done.revoked} of {done.user}'s tokens revoked\n")
-        for token_id in token_ids or []:
+        for given in token_ids or []:
+            known = own_names(client, (token for token in client.tokens() if token.revoked_at is None))
+            token_id = named_id(given, "tok-", known, "token", "gpu-dev tokens list")
             client.revoke_token(token_id)
             put(f"{token_id} revoked\n")

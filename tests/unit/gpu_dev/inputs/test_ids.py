@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpu_dev.errors import AmbiguousIdError, ExitCode, NoSuchJobError
-from gpu_dev.inputs.ids import SEARCHED, resolve_id
+from gpu_dev.errors import AmbiguousIdError, ExitCode, NoSuchObjectError
+from gpu_dev.inputs.ids import SEARCHED, read_otherwise, resolve_id
 
 KNOWN = ["job-7f3k9q2m", "job-7f3zzzzz", "job-0abcdefg"]
 
@@ -36,9 +36,16 @@ def test_an_ambiguous_beginning_lists_the_candidates() -> None:
     assert caught.value.exit_code is ExitCode.USAGE
 
 
+@pytest.mark.parametrize(
+    ("typed", "otherwise"), [("oil", True), ("job-0I1", True), ("JOB-7F3", False), (" 7f3 ", False)]
+)
+def test_a_letter_that_is_read_as_a_digit_is_noticed(typed: str, otherwise: bool) -> None:
+    assert read_otherwise(typed) is otherwise
+
+
 @pytest.mark.parametrize("typed", ["zz", "", "job-", "../etc", "7f 3", "job-é", "a" * 33])
 def test_what_fits_nothing_is_not_found(typed: str) -> None:
-    with pytest.raises(NoSuchJobError):
+    with pytest.raises(NoSuchObjectError):
         resolve_id(typed, KNOWN)
 
 
@@ -51,6 +58,6 @@ def test_only_the_newest_are_searched() -> None:
             read += 1
             yield "job-zzzzzzzz"
 
-    with pytest.raises(NoSuchJobError, match=str(SEARCHED)):
+    with pytest.raises(NoSuchObjectError, match=str(SEARCHED)):
         resolve_id("7f", endless())
     assert read == SEARCHED
