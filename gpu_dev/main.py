@@ -41,6 +41,7 @@ class Entry:
 
 
 COMMANDS = {
+    "status": Entry("jobs.status", "app", "Show your jobs, bookings and quota, and what ends soon.", JOBS),
     "run": Entry("jobs.run", "run_app", "Submit a job, follow its output, and end with its exit code.", JOBS),
     "submit": Entry("jobs.run", "submit_app", "Submit a job and print its id.", JOBS),
     "list": Entry("jobs.jobs", "list_app", "List jobs.", JOBS),
@@ -110,7 +111,7 @@ class CommandTable(TyperGroup):
 app = typer.Typer(
     name="gpu-dev",
     cls=CommandTable,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -127,6 +128,7 @@ def print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    ctx: typer.Context,
     server: Annotated[
         str | None, typer.Option(help="The server's address (env: GPU_DEV_SERVER; else the login; else this machine).")
     ] = None,
@@ -143,6 +145,8 @@ def options(
     """
     # `gpu_dev.session` reads these options from the context.
     del server, token_file, version
+    if ctx.invoked_subcommand is None:
+        importlib.import_module("gpu_dev.commands.jobs.status").begin(ctx)
 
 
 def main() -> None:

@@ -125,7 +125,7 @@ def test_what_belongs_to_others_is_not_there(system: System) -> None:
     for words in (["show"], ["logs"], ["logs", "-f"], ["events"], ["cancel"], ["explain"], ["extend", "--by", "1h"]):
         asked = system.cli(*words, job_id, who="bob")
         assert (asked.returncode, asked.stdout) == (3, ""), words
-        assert "try: gpu-dev list --all" in asked.stderr
+        assert "`gpu-dev list` shows your jobs" in asked.stderr
     assert system.cli("show", job_id, who="admin").returncode == 0
 
 
@@ -144,7 +144,9 @@ def test_people_and_tokens(system: System) -> None:
     assert "try: gpu-dev login" in refused.stderr
     assert system.cli("users", "list").returncode == 6
     assert system.cli("users", "add", "Carol!", who="admin").returncode == 2
-    ended = system.cli("users", "disable", "carol", who="admin")
+    unasked = system.cli("users", "disable", "carol", who="admin")
+    assert (unasked.returncode, "try: gpu-dev users disable carol --yes" in unasked.stderr) == (2, True)
+    ended = system.cli("users", "disable", "carol", "--yes", who="admin")
     assert (ended.returncode, ended.stdout) == (0, "carol disabled; cancelled: 0\n")
 
 
@@ -155,7 +157,7 @@ def test_who_is_disabled_leaves_what_is_listed_and_one_command_ends_it(system: S
     booked = system.cli("book", "create", "-g", "1", "-s", start, "-d", "1h", "-o", "json", GPU_DEV_TOKEN=token)
     assert booked.returncode == 0, booked.stderr
     booking = json.loads(booked.stdout)["id"]
-    disabled = system.cli("users", "disable", "dora", who="admin")
+    disabled = system.cli("users", "disable", "dora", "--yes", who="admin")
     assert disabled.returncode == 0, disabled.stderr
     assert "Left: 1" in disabled.stdout
     assert booking in disabled.stdout
@@ -178,6 +180,56 @@ def test_what_waits_is_not_cancelled_with_a_user_without_a_word(system: System) 
     assert [job["status"] for job in waiting] == ["queued"] * 2
     done = system.cli("users", "disable", "emil", "--yes", who="admin")
     assert (done.returncode, done.stdout) == (0, "emil disabled; cancelled: 2\n")
+
+
+def test_a_name_stands_for_ones_own_job(system: System) -> None:
+    first = system.cli("submit", "-g", "1", "-d", "5m", "-n", "train net", "--", "true").stdout.strip()
+    assert system.cli("submit", "-g", "1", "-d", "5m", "-n", "train net", "--", "true", who="bob").returncode == 0
+    for who in ("alice", "admin"):
+        shown = system.cli("show", "train net", "-o", "name", who=who)
+        # An administrator sees everybody's jobs, and names are one's own.
+        assert (shown.returncode, shown.stdout.strip()) == ((0, first) if who == "alice" else (3, "")), shown.stderr
+    held = system.cli("submit", "-g", "4", "-d", "5m", "-n", "resnet50", "--", "sleep", "600").stdout.strip()
+    again = system.cli("submit", "-g", "4", "-d", "5m", "-n", "resnet50", "--", "sleep", "600").stdout.strip()
+    both = system.cli("cancel", "resnet50")
+    assert (both.returncode, held in both.stderr, again in both.stderr) == (2, True, True)
+    assert system.cli("cancel", again).returncode == 0
+    by_name = system.cli("cancel", "resnet50")
+    assert by_name.stdout.startswith(f"{held}: "), by_name.stderr
+    assert f"resnet50 is {held}." in by_name.stderr
+    nothing = system.cli("show", "no such name")
+    assert (nothing.returncode, "nor the name of a job of yours" in nothing.stderr) == (3, True)
+
+
+def test_a_title_stands_for_ones_own_booking_and_a_name_for_a_token(system: System) -> None:
+    made = system.cli("book", "create", "-g", "1", "-s", "tomorrow 9-17", "--title", "thesis runs", "-o", "name")
+    booking = made.stdout.strip()
+    assert system.cli("book", "show", "thesis runs", "-o", "name").stdout.strip() == booking
+    assert system.cli("book", "cancel", "thesis runs").stdout == f"{booking}: cancelled\n"
+    gone = system.cli("book", "show", "thesis runs")
+    assert (gone.returncode, "try: gpu-dev book list" in gone.stderr) == (3, True)
+    assert system.cli("tokens", "create", "--name", "laptop").returncode == 0
+    assert system.cli("tokens", "revoke", "laptop", who="admin").returncode == 3
+    assert "revoked" in system.cli("tokens", "revoke", "laptop").stdout
+
+
+def test_the_status_shows_what_one_has_and_what_ends_soon(system: System) -> None:
+    assert "No jobs wait or run" in system.cli("status").stdout
+    assert system.cli("policy", "set", "default", "max_gpus=3", who="admin").returncode == 0
+    job = system.cli("submit", "-g", "1", "-d", "30m", "--", "sleep", "600").stdout.strip()
+    eventually_sync(lambda: "running" in system.cli("show", job).stdout)
+    booking = system.cli("book", "create", "-g", "1", "-s", "mon 9-17", "-o", "name").stdout.strip()
+    for words in ([], ["status"]):
+        shown = system.cli(*words)
+        assert shown.returncode == 0, shown.stderr
+        assert shown.stdout.startswith("alice at ")
+        assert booking in shown.stdout
+        assert "of 3 GPUs at once (default)" in shown.stdout
+        assert f"Longer: gpu-dev extend {job} --by 1h" in shown.stdout
+    assert json.loads(system.cli("status", "-o", "json").stdout)["jobs"][0]["id"] == job
+    stranger = system.cli(GPU_DEV_TOKEN="")
+    assert (stranger.returncode, "Usage: gpu-dev" in stranger.stdout) == (0, True)
+    assert "gpu-dev login" in stranger.stderr
 
 
 def test_login_checks_the_token_and_keeps_it_private(system: System) -> None:

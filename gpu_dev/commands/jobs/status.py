@@ -1,0 +1,118 @@
+"""`status`, and `gpu-dev` alone: one's jobs, bookings and quota, and what ends soon."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+
+import typer
+from pydantic import BaseModel
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.display.calendar_views import BOOKING
+from gpu_dev.display.output import Column, Format, View, local_time, show_list, show_one
+from gpu_dev.display.views import JOB
+from gpu_dev.inputs.durations import format_duration
+from gpu_dev.inputs.times import local_now
+from gpu_dev.options import Output
+from gpu_dev.session import OPEN_BOOKINGS, client_for, connection_of
+from gpu_dev.terminal import Rendered, harmless, put, say
+from reservation_core.contracts.bookings import BookingOut
+from reservation_core.contracts.jobs import Job
+from reservation_core.contracts.policy import ExplainRequest, LimitOut
+from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus
+from reservation_core.domain.policy.limits import QUOTAS, RuleName
+
+app = typer.Typer(add_completion=False)
+
+_SOON = timedelta(hours=24)
+_MOST = 20
+_QUOTA_WORDS = {
+    RuleName.MAX_GPUS: "GPUs at once",
+    RuleName.MAX_GPU_HOURS_PER_WEEK: "GPU-hours in the fullest week",
+    RuleName.MAX_OPEN_BOOKINGS: "open bookings",
+}
+
+
+class Overview(BaseModel):
+    """What a user has at a server now."""
+
+    user: str
+    server: str
+    jobs: list[Job]
+    bookings: list[BookingOut]
+    quotas: list[LimitOut]
+
+
+_OVERVIEW = View[Overview](name=lambda seen: seen.user, columns=(Column("USER", lambda seen: seen.user),))
+
+
+@app.command()
+def status(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+    """Show your jobs, bookings and quota, and what ends soon."""
+    with client_for(ctx) as client:
+        seen = overview_of(client)
+    put(as_text(seen, local_now()) if output in (Format.TABLE, Format.WIDE) else show_one(seen, _OVERVIEW, output))
+
+
+def begin(ctx: typer.Context) -> None:
+    """What `gpu-dev` alone shows: the status, or the help where there is no token yet."""
+    if connection_of(ctx).token is None:
+        put(Rendered(f"{ctx.get_help()}\n"))
+        say("You are not signed in. Begin with: gpu-dev login SERVER")
+        return
+    with client_for(ctx) as client:
+        put(as_text(overview_of(client), local_now()))
+    say("All commands: gpu-dev --help")
+
+
+def overview_of(client: GpuDevClient) -> Overview:
+    """Ask the server for all of it; of jobs and bookings the first few."""
+    me = client.me().name
+    asked = ExplainRequest(gpus=1, duration=timedelta(minutes=1))
+    return Overview(
+        user=me,
+        server=client.server,
+        jobs=list(islice(client.jobs(frozenset(JobStatus) - FINAL_STATUSES, user=me), _MOST + 1)),
+        bookings=list(islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), _MOST + 1)),
+        quotas=[limit for limit in client.policy.explain(asked).limits if limit.rule in QUOTAS],
+    )
+
+
+def as_text(seen: Overview, now: datetime) -> Rendered:
+    """The overview for people."""
+    parts = [harmless(f"{seen.user} at {seen.server}\n")]
+    if seen.jobs:
+        parts.append(_titled("Jobs", show_list(seen.jobs[:_MOST], JOB, Format.TABLE), len(seen.jobs), "gpu-dev list"))
+    else:
+        parts.append("\nNo jobs wait or run. Start one: gpu-dev run --gpus 1 --for 1h -- python train.py\n")
+    if seen.bookings:
+        table = show_list(seen.bookings[:_MOST], BOOKING, Format.TABLE)
+        parts.append(_titled("Bookings", table, len(seen.bookings), "gpu-dev book list"))
+    quotas = "".join(f"  {_quota_line(limit)}\n" for limit in seen.quotas)
+    if quotas:
+        parts.append(harmless(f"\nQuota\n{quotas}"))
+    endings = "".join(f"  {line}\n" for line in _ending_soon(seen, now))
+    if endings:
+        parts.append(harmless(f"\nEnds within a day\n{endings}"))
+    return Rendered("".join(parts))
+
+
+def _titled(title: str, table: str, count: int, more: str) -> str:
+    return f"\n{title}\n{table}" + (f"  more: {more}\n" if count > _MOST else "")
+
+
+def _quota_line(limit: LimitOut) -> str:
+    words = _QUOTA_WORDS[RuleName(limit.rule)]
+    used = f"{limit.used or 0:g}"
+    return f"{used} {words}, no limit" if limit.value is None else f"{used} of {limit.value} {words} ({limit.scope})"
+
+
+def _ending_soon(seen: Overview, now: datetime) -> Iterator[str]:
+    """What ends within a day, the first first, with the command that prolongs it."""
+    jobs = [(job.ends_at, job.id, "gpu-dev extend") for job in seen.jobs if job.ends_at is not None]
+    bookings = [(one.end, one.id, "gpu-dev book extend") for one in seen.bookings if one.status is BookingStatus.ACTIVE]
+    for end, of, command in sorted(jobs + bookings):
+        if end <= now + _SOON:
+            minutes = max(round((end - now) / timedelta(minutes=1)), 0)
+            left = format_duration(timedelta(minutes=minutes))
+            yield f"{of} ends at {local_time(end)}, in about {left}. Longer: {command} {of} --by 1h"
