@@ -16,8 +16,12 @@ from urllib.parse import urlsplit
 
 from gpu_dev.errors import NotLoggedInError, UsageError
 from gpu_dev.server.ways import Way, way_of
+from reservation_core.domain.similar_names import similar
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
+_PREFIX = "GPU_DEV_"
+_VARIABLES = ("SERVER", "TOKEN", "HOME", "LISTEN")
+_MISTYPED = 0.8
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -60,8 +64,10 @@ def login_file(environ: Mapping[str, str]) -> Path:
 def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, str]) -> Connection:
     """Find server and token; None for no token.
 
-    Raises UsageError for a bad address or token file, NotLoggedInError for a login file that others can read.
+    Raises UsageError for a bad address or token file, or a mistyped variable, NotLoggedInError for a login file that
+    others can read.
     """
+    _refuse_mistyped(environ)
     logins = _read_logins(login_file(environ))
     chosen = server or environ.get("GPU_DEV_SERVER") or logins.get("server") or _default_server(environ)
     url = normal_server(chosen)
@@ -119,6 +125,16 @@ def forget_login(path: Path, server: str) -> bool:
     current = None if logins.get("server") == server else logins.get("server")
     _write_private(path, json.dumps({"server": current, "tokens": tokens, "ways": ways}) + "\n")
     return True
+
+
+def _refuse_mistyped(environ: Mapping[str, str]) -> None:
+    """Raise UsageError for a variable that is one of ours, mistyped: it would have no effect."""
+    for variable in environ:
+        name = variable.removeprefix(_PREFIX)
+        if name == variable or name in _VARIABLES:
+            continue
+        if (meant := similar(name, _VARIABLES, _MISTYPED)) is not None:
+            raise UsageError(f"Nothing reads the variable {variable}. Did you mean {_PREFIX}{meant}?")
 
 
 def _default_server(environ: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from gpu_dev.errors import NotLoggedInError, UsageError
 from gpu_dev.server.connection import forget_login, login_file, resolve, store_login
+from reservation_core.runtime.settings.environment import known_names
 
 
 @pytest.fixture
@@ -114,3 +115,16 @@ def test_what_is_no_token_is_refused_without_showing_it(content: str, environ: d
 def test_no_repr_shows_a_token(environ: dict[str, str]) -> None:
     environ["GPU_DEV_TOKEN"] = "very-secret"
     assert "very-secret" not in repr(resolve(None, None, environ))
+
+
+@pytest.mark.parametrize(("mistyped", "meant"), [("GPU_DEV_SERVR", "SERVER"), ("GPU_DEV_TOKNE", "TOKEN")])
+def test_a_mistyped_variable_is_refused_with_the_one_that_was_meant(
+    environ: dict[str, str], mistyped: str, meant: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{mistyped}. Did you mean GPU_DEV_{meant}"):
+        resolve(None, None, environ | {mistyped: "x"})
+
+
+def test_variables_of_servers_and_jobs_are_no_mistakes(environ: dict[str, str]) -> None:
+    others = [f"GPU_DEV_{name}" for name in known_names()] + ["GPU_DEV_ANYTHING", "GPU_DEV_WEB__PUBLIC_URL"]
+    assert resolve(None, None, dict.fromkeys(others, "") | environ).token is None
