@@ -166,6 +166,19 @@ def missing_cards(
     return [] if choose(gpus, wanted, *from_now(span, now), keep=keep) else [no_free_gpus(wanted)]
 
 
+def rule_on(
+    judge: Judge, gpus: Collection[BookableGpu], span: Span, *, wait: bool
+) -> tuple[tuple[ChosenGpu, ...] | None, list[RuleBreach]]:
+    """The GPUs that a new booking gets, or every reason why it is refused; neither if it would `wait` for GPUs."""
+    able, broken = permitted(judge, gpus, span)
+    chosen = choose(able, judge.wanted, *from_now(span, judge.now)) if able else None
+    if chosen is not None or wait:
+        return chosen, broken
+    if broken:
+        return None, [*broken, *missing_cards(gpus, judge.wanted, span, judge.now)]
+    return None, [no_free_gpus(judge.wanted)]
+
+
 def no_free_gpus(wanted: Wanted) -> RuleBreach:
     """The breach when all fitting GPUs are taken for some of the time."""
     of_type = "" if wanted.gpu_type is None else f"{wanted.gpu_type} "

@@ -8,15 +8,12 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate
-from reservation_core.domain.bookings.card_choice import SLACK, BookableGpu, bookable, choose
+from reservation_core.domain.bookings.card_choice import SLACK, BookableGpu, bookable
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, BookingReason, ChosenGpu, Span, Wanted, Why
 from reservation_core.domain.bookings.refusals import (
     Booker,
     Judge,
-    from_now,
-    missing_cards,
-    no_free_gpus,
-    permitted,
+    rule_on,
     slots_near,
     this_minute,
 )
@@ -50,11 +47,9 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
         now = await uow.now()
         cards = await cards_around(uow, span, now)
         judge = await judge_for(uow, who, wanted, cards, now)
-        able, broken = permitted(judge, cards, span)
-        chosen = choose(able, wanted, *from_now(span, now)) if able else None
-        if chosen is None and (broken or not request.wait):
-            missing = [] if request.wait else missing_cards(cards, wanted, span, now)
-            raise await refusal(uow, judge, span, [*broken, *missing] if broken else [no_free_gpus(wanted)])
+        chosen, broken = rule_on(judge, cards, span, wait=request.wait)
+        if broken:
+            raise await refusal(uow, judge, span, broken)
         new = NewBooking(accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
         if await uow.bookings.add([new], None):
             await spend(uow, principal, [booking_ask(new.booking)], now)

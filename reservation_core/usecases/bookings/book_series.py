@@ -5,16 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate, Recurrence
-from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, choose, with_booked
+from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, with_booked
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, Skipped, Span, Wanted
 from reservation_core.domain.bookings.recurrences import Occurrence
 from reservation_core.domain.bookings.refusals import (
     Booker,
     Judge,
     from_now,
-    missing_cards,
-    no_free_gpus,
-    permitted,
+    rule_on,
     slots_near,
     this_minute,
 )
@@ -120,16 +118,13 @@ def _plan_date(
     if date.span is None:
         plan.missing.append((date, [RuleBreach("no_such_local_time", date.why)]))
         return
-    able, broken = permitted(plan.judge, plan.cards, date.span)
-    time = from_now(date.span, now)
-    chosen = choose(able, wanted, *time) if able else None
+    chosen, broken = rule_on(plan.judge, plan.cards, date.span, wait=False)
     if chosen is None:
-        cards = missing_cards(plan.cards, wanted, date.span, now)
-        plan.missing.append((date, [*broken, *cards] if broken else [no_free_gpus(wanted)]))
+        plan.missing.append((date, broken))
         return
     booking = accepted(request, who, wanted, date.span, plan.cards, chosen, ids, now, (series_id, date.number))
     plan.new.append(NewBooking(booking, chosen))
-    plan.cards = with_booked(plan.cards, chosen, *time)
+    plan.cards = with_booked(plan.cards, chosen, *from_now(date.span, now))
     plan.judge = plan.judge.after(booking.id, booking.wanted.gpu_type or "", date.span)
 
 
