@@ -11,12 +11,13 @@ from typing import TypeVar
 
 from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
-from reservation_core.domain.model import Node, Reason, ReasonCode
+from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, PlannedSlot, PlanningSnapshot, Start, WaitEstimate, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
+from reservation_core.domain.pools.waiting_reasons import booking_too_full
 
 _BEFORE = "before the booking"
 
@@ -144,18 +145,14 @@ class BookingPool:
         """Estimates for the jobs that wait in it."""
         if picture is None:
             jobs = sorted(self.waiting.values(), key=lambda job: job.key)
-            return [WaitEstimate(job.id, place, self._over(), None) for place, job in enumerate(jobs, 1)]
+            return [
+                WaitEstimate(job.id, place, booking_too_full(self.booking_id), None)
+                for place, job in enumerate(jobs, 1)
+            ]
         answer = []
         for estimate in estimate_waits(picture, now, len(self.waiting)):
             if estimate.estimated_start_at is None or estimate.estimated_start_at >= self._end:
-                answer.append(replace(estimate, reason=self._over(), estimated_start_at=None))
+                answer.append(replace(estimate, reason=booking_too_full(self.booking_id), estimated_start_at=None))
             else:
                 answer.append(estimate)
         return answer
-
-    def _over(self) -> Reason:
-        return Reason(
-            ReasonCode.WAITING_FOR_GPUS,
-            f"The GPUs of {self.booking_id} do not suffice for it before the booking ends. "
-            "Cancel another job in it, ask for less, or extend the booking.",
-        )

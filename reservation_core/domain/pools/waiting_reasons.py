@@ -75,13 +75,13 @@ class Capacity:
             return Reason(
                 ReasonCode.NOT_ENOUGH_NODES,
                 f"It asks for {nodes} nodes with {_gpus(gpus, of_type)} each, and there {_nodes_are(able)}. "
-                f"Cancel it and submit it for {fewer}, or with fewer GPUs per node.",
+                f"Submit it for {fewer} instead, or with fewer GPUs per node.",
             )
         largest = max(capacity.largest for capacity in wanted.values())
         return Reason(
             ReasonCode.LARGER_THAN_ANY_NODE,
             f"It asks for {_gpus(gpus, of_type)} on one node, and the largest node has {largest}. "
-            f"Cancel it and submit it with at most {largest} per node; --nodes takes several nodes.",
+            f"Submit it with at most {largest} per node instead; --nodes takes several nodes.",
         )
 
     def _no_such_type(self, gpu_type: str | None) -> Reason:
@@ -93,7 +93,7 @@ class Capacity:
         return Reason(
             ReasonCode.NO_SUCH_TYPE,
             f"There is no GPU of type {gpu_type!r} here; there are: {', '.join(sorted(self.types))}. "
-            "Cancel it and submit it with one of these, or without a type.",
+            "Submit it with one of these instead, or without a type.",
         )
 
 
@@ -114,6 +114,30 @@ def behind_in_line(gpu_type: str | None) -> Reason:
         ReasonCode.BEHIND_IN_LINE,
         f"Others before it in the line for {pool} go first. "
         "There is nothing to do; a shorter job or one with fewer GPUs may start sooner in a gap.",
+    )
+
+
+def taken_until_then(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
+    """The reason of a job beside its estimated start: until then, others have the GPUs that it could use."""
+    of_type = "" if gpu_type is None else f"{gpu_type} "
+    return Reason(
+        ReasonCode.WAITING_FOR_GPUS,
+        f"Until then, others have GPUs that it needs: {_sized(gpus, nodes, of_type)} for its whole duration. "
+        "Fewer GPUs, another type or a shorter duration may start sooner.",
+    )
+
+
+def booking_begins_then(booking_id: str) -> Reason:
+    """The reason of a job within a booking that has not begun, beside its estimated start."""
+    return Reason(ReasonCode.WAITING_FOR_GPUS, f"It runs on the GPUs of {booking_id}, which begins then.")
+
+
+def booking_too_full(booking_id: str) -> Reason:
+    """The reason of a job that could start only when its booking is over."""
+    return Reason(
+        ReasonCode.WAITING_FOR_GPUS,
+        f"The GPUs of {booking_id} do not suffice for it before the booking ends. "
+        "Cancel another job in it, ask for less, or extend the booking.",
     )
 
 
