@@ -19,7 +19,7 @@ from reservation_core.contracts.bookings import (
     TypeAvailability,
 )
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot, Skipped
-from reservation_core.domain.model import PodWorkload
+from reservation_core.domain.model import BookingStatus, PodWorkload, RequestVerdict
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book_series import SeriesOutcome
 from reservation_core.usecases.bookings.find_slots import FreeOverTime
@@ -56,9 +56,11 @@ def booking(found: Booking, sight: Sight) -> BookingOut:
     )
 
 
-def verdict(found: Booking) -> BookingVerdict:
+def verdict(found: Booking, now: datetime) -> BookingVerdict:
     """What one's own booking would be."""
+    begins = found.status is not BookingStatus.WAITING and found.span.start <= now
     return BookingVerdict(
+        verdict=RequestVerdict.STARTS_NOW if begins else RequestVerdict.ACCEPTED,
         status=found.status,
         reason=_reason(found, may_change=True),
         title=found.title,
@@ -75,10 +77,10 @@ def verdict(found: Booking) -> BookingVerdict:
     )
 
 
-def series_verdict(outcome: SeriesOutcome) -> SeriesVerdict:
+def series_verdict(outcome: SeriesOutcome, now: datetime) -> SeriesVerdict:
     """What one's own series would be."""
     return SeriesVerdict(
-        items=[verdict(booked) for booked in outcome.booked],
+        items=[verdict(booked, now) for booked in outcome.booked],
         skipped=[_skipped(skipped_date) for skipped_date in outcome.skipped],
     )
 

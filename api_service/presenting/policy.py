@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
+from reservation_core.contracts.base import BrokenRule
 from reservation_core.contracts.policy import (
     MOST_NAMED,
     Explanation,
@@ -26,6 +27,7 @@ from reservation_core.contracts.policy import (
 )
 from reservation_core.contracts.schedulability import Schedulability, SeedSchedulability
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.planning.request_verdicts import Outlook
 from reservation_core.domain.policy.limits import Limits
 from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine, UsageReport
 from reservation_core.ports.policy.policies import Project, StoredRule
@@ -57,9 +59,12 @@ def project(found: Project) -> ProjectOut:
     return ProjectOut(name=found.name, title=found.title, created_at=found.created_at, members=list(found.members))
 
 
-def explanation(found: Explained, kind: ReservationKind) -> Explanation:
+def explanation(found: Explained, outlook: Outlook, kind: ReservationKind) -> Explanation:
     """The whole answer to a request that is not made."""
     return Explanation(
+        verdict=outlook.verdict,
+        starts_at=outlook.starts_at,
+        reasons=[BrokenRule(code=reason.code, detail=reason.detail) for reason in outlook.reasons],
         allowed=not found.broken,
         kind="booking" if kind is ReservationKind.BOOKING else "job",
         broken_rules=[

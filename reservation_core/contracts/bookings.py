@@ -22,7 +22,7 @@ from reservation_core.contracts.base import (
 from reservation_core.contracts.jobs import Workload, WorkloadSpec
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, BookingReason, Span
 from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, occurrences
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.model import BookingStatus, RequestVerdict
 from reservation_core.domain.wall_times import WALL_TIME, WallTimeError, instant_of, read_time, zone_of
 
 MAX_RULE = 1000
@@ -271,6 +271,9 @@ class BookingSeries(Wire):
 class BookingVerdict(Wire):
     """The booking that a dry run would create or change; it has no id and is not stored."""
 
+    verdict: Annotated[
+        RequestVerdict, Field(description="Whether it begins at once, or is accepted for later. A refusal is an error.")
+    ]
     status: BookingStatus
     reason: BookingReasonOut
     title: str | None

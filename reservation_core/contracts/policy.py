@@ -21,8 +21,17 @@ from reservation_core.contracts.base import (
     duration_reader,
     with_example,
 )
-from reservation_core.contracts.bookings import Recurrence, TimeZoneName, Title, WallTime, length_faults, time_faults
-from reservation_core.contracts.jobs import Workload
+from reservation_core.contracts.bookings import (
+    BookingCreate,
+    Recurrence,
+    TimeZoneName,
+    Title,
+    WallTime,
+    length_faults,
+    time_faults,
+)
+from reservation_core.contracts.jobs import JobSubmit, Workload
+from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.usage import UsageBy
 from reservation_core.domain.wall_times import instant_of, read_time, zone_of
@@ -186,6 +195,18 @@ class ExplainRequest(Wire):
         return self
 
     @property
+    def job(self) -> JobSubmit:
+        """The job that it asks about."""
+        names = ("name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project")
+        workload = self.workload or Workload(command=[], env={})
+        return JobSubmit(**{name: getattr(self, name) for name in names}, duration=self.length, workload=workload)
+
+    @property
+    def booking(self) -> BookingCreate:
+        """The booking that it asks about. Raises ValidationError for one that can't be asked for."""
+        return BookingCreate(**{name: getattr(self, name) for name in BookingCreate.model_fields})
+
+    @property
     def starts_at(self) -> datetime | None:
         """The start of a booking (UTC)."""
         return None if self.start is None else self._instant(self.start)
@@ -220,8 +241,16 @@ class LimitOut(Wire):
 
 
 class Explanation(Wire):
-    """Whether the rules allow a request, and if not, why and from when. `possible_from` is the earliest start at which
-    every rule holds, or null. `GET /v1/bookings/slots` says whether GPUs are free then."""
+    """What becomes of a request: `refused` if asking for it is answered with an error, `starts_now`, or `accepted` and
+    starts later. `reasons` are all that refuse it, or all that it waits for; `starts_at` is about when it starts, null
+    where no start can be told.
+
+    `allowed` says whether it breaks no rule now: a job over a quota is accepted and waits. `possible_from` is the
+    earliest start at which every rule holds, or null. `GET /v1/bookings/slots` says whether GPUs are free then."""
+
+    verdict: RequestVerdict
+    starts_at: Time | None
+    reasons: list[BrokenRule]
 
     allowed: bool
     kind: Literal["job", "booking"]

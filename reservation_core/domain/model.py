@@ -56,6 +56,14 @@ class Role(StrEnum):
     SERVICE = "service"
 
 
+class RequestVerdict(StrEnum):
+    """What becomes of a request: it starts at once, is accepted and starts later, or is refused."""
+
+    STARTS_NOW = "starts_now"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+
+
 class GpuCondition(StrEnum):
     """The condition of a GPU apart from its holders. Only `usable` GPUs get new allocations."""
 

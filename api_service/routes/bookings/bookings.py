@@ -17,7 +17,7 @@ from api_service.requests.idempotency import Answer, key_of, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
 from api_service.requests.workloads import refuse_image
-from api_service.services import Caller, Served
+from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Instant, Page, UserName
 from reservation_core.contracts.bookings import (
@@ -107,7 +107,7 @@ async def create_booking(request: Request, services: Served, caller: Caller, dry
 
     if dry_run:
         key_of(request)  # one that can't be read is refused here, too; none is remembered
-        return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, make)))
+        return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, make)), services)
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
 
@@ -178,7 +178,7 @@ async def patch_booking(
 
     try:
         if dry_run:
-            return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, change)))
+            return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, change)), services)
         changed = await repeat_lost(act)
     except NotBookableError as error:
         if error.nameless is None:
@@ -239,8 +239,9 @@ def _answer(found: Booking, caller: Principal, status: int) -> Answer:
     )
 
 
-def _verdict(found: Booking | SeriesOutcome) -> Response:
-    shown = bookings.series_verdict(found) if isinstance(found, SeriesOutcome) else bookings.verdict(found)
+def _verdict(found: Booking | SeriesOutcome, services: Services) -> Response:
+    now = services.runtime.clock.now()
+    shown = bookings.series_verdict(found, now) if isinstance(found, SeriesOutcome) else bookings.verdict(found, now)
     return Response(shown.model_dump_json(), media_type=_JSON)
 
 

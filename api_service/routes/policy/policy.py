@@ -23,6 +23,7 @@ from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.policy import change_policy
 from reservation_core.usecases.policy import explain as explaining
+from reservation_core.usecases.policy.outlook import JobTerms, outlook
 from reservation_core.usecases.policy.policy_preview import preview
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
@@ -45,15 +46,17 @@ _LIST = "policy"
 @router.post(
     "/explain",
     response_model=Explanation,
-    summary="May I, and if not, why, and when?",
+    summary="Would it start now, later or never, and why?",
     responses=problems(400, 403, 404, 409, 413, 415),
     openapi_extra=reads(ExplainRequest),
 )
 async def explain(request: Request, services: Served, caller: Caller) -> Response:
-    """Every rule that a job or booking would break, at once, with what holds for it and what counts against it already.
-    Nothing is asked for by it."""
+    """Whether a job or booking would start now, be accepted and start later, or be refused; every rule that it would
+    break, what holds for it and what counts against it already. Nothing is asked for by it."""
     body = await bodies.read(request, ExplainRequest, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
+    settings = services.settings
+    terms = JobTerms(settings.max_duration, settings.start_allowance + settings.turnaround)
     wanted = RuleRequest(
         kind=ReservationKind.JOB if body.start is None else ReservationKind.BOOKING,
         user=body.user or caller.user,
@@ -66,8 +69,11 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
     )
 
     async def act(uow: UnitOfWork) -> Answer:
-        found = await explaining.explain(uow, caller, wanted, now)
-        return Answer(200, policy.explanation(found, wanted.kind).model_dump_json().encode())
+        who, disabled = await explaining.asked_for(uow, caller, body.user)
+        in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
+        found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
+        verdict = await outlook(uow, who, body, terms, services.runtime.ids, now, disabled=disabled)
+        return Answer(200, policy.explanation(found, verdict, wanted.kind).model_dump_json().encode())
 
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 

@@ -7,15 +7,14 @@ from datetime import datetime
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.bookings.refusals import this_minute, timing
-from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.people.token_budgets import refused
 from reservation_core.domain.policy.any_type import judged
-from reservation_core.domain.policy.limits import Limits
+from reservation_core.domain.policy.limits import QUOTAS, Limits
 from reservation_core.domain.policy.quota_windows import whole_minute
 from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleRequest, known_from, not_in_project, uses
 from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.policy.outlook import beyond_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +30,41 @@ class Explained:
     uses: Sequence[LimitUse]
 
 
-async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, now: datetime) -> Explained:
-    """Check a request of the caller, or as administrator of `request.user`, against the policy.
+async def asked_for(uow: UnitOfWork, principal: Principal, user: str | None) -> tuple[Principal, bool]:
+    """The caller, or as administrator another user, who makes the request; and whether that user is disabled.
 
     Raises ForbiddenError, NotFoundError for an unknown user.
     """
-    user_id = principal.user_id
-    if request.user != principal.user:
-        if not principal.is_admin:
-            raise ForbiddenError("Only administrators ask for others. Leave `user` out to ask for yourself.")
-        user = await uow.identities.user(request.user)
-        if user is None:
-            raise NotFoundError(f"There is no user {request.user!r}. `gpu-dev users list` shows those there are.")
-        user_id = user.id
+    if user in (None, principal.user):
+        return principal, False
+    if not principal.is_admin:
+        raise ForbiddenError("Only administrators ask for others. Leave `user` out to ask for yourself.")
+    record = await uow.identities.user(user)
+    if record is None:
+        raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` shows those there are.")
+    return Principal(record.id, record.name, record.role, "", None), record.disabled_at is not None
+
+
+async def explain(
+    uow: UnitOfWork, who: Principal, request: RuleRequest, now: datetime, *, in_booking: bool = False
+) -> Explained:
+    """Check a request of this user against the policy. Jobs in a booking are the booking's, and held to no quota."""
     project = request.project
-    foreign = project is not None and project not in await uow.projects.of_user(user_id)
+    foreign = project is not None and project not in await uow.projects.of_user(who.user_id)
     if foreign:
         # Rules and usage of a foreign project are not shown.
         request = replace(request, project=None)
     policy = (await uow.policies.current()).policy
-    types = {gpu_type for gpu_type, _, _ in await uow.inventory.gpu_counts()} if request.gpu_type is None else set()
+    types = (
+        {gpu_type for gpu_type, _, _ in await uow.inventory.gpu_counts()}
+        if request.gpu_type is None and not in_booking
+        else set()
+    )
     since = min(
         known_from(request, policy.limits(request.user, request.project, gpu_type), now)
         for gpu_type in (request.gpu_type, *types)
     )
-    usage = await uow.policies.usage(user_id, request.project, since, now)
+    usage = await uow.policies.usage(who.user_id, request.project, since, now)
     start = now if request.start is None else request.start
     verdict = judged(request, policy, usage, now, types)
     broken, earliest = list(verdict.broken), verdict.possible_from
@@ -70,11 +79,13 @@ async def explain(uow: UnitOfWork, principal: Principal, request: RuleRequest, n
     if foreign and project is not None:
         broken = [not_in_project(project, f"{request.user} is"), *broken]
         earliest = None
-    if principal.budget_id is not None and user_id == principal.user_id:
-        charge = request.gpus * length_micros(request.duration)
-        beyond = refused(await uow.budgets.view(principal.budget_id), charge, now)
-        if beyond is not None:
-            broken, earliest = [*broken, beyond], None
+    if not in_booking and (beyond := await beyond_budget(uow, who, request.gpus, request.duration, now)):
+        broken, earliest = [*broken, *beyond], None
     request = replace(request, gpu_type=verdict.gpu_type)
     limits = policy.limits(request.user, request.project, request.gpu_type)
-    return Explained(broken, earliest, limits, uses(request, policy, usage, now))
+    concerned = uses(request, policy, usage, now)
+    if in_booking:
+        broken = [rule for rule in broken if rule.code not in QUOTAS]
+        concerned = [use for use in concerned if use.name not in QUOTAS]
+        earliest = None if broken else now
+    return Explained(broken, earliest, limits, concerned)

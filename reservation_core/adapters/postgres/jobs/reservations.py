@@ -41,7 +41,7 @@ from reservation_core.domain.jobs.promises import (
     end_of_wait,
 )
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
-from reservation_core.ports.jobs.reservations import NewReservation, Submitted, UnknownGpuError
+from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted, UnknownGpuError
 from reservation_core.ports.queues import QueueName
 
 CALENDAR_CONSTRAINT = "allocations_calendar"
@@ -84,6 +84,10 @@ class Reservations(JobViews):
         Then look up what repeated Idempotency-Keys were answered with.
         """
         return await submissions.store(self._connection, batch, now, self._sealing)
+
+    async def refusal_of(self, new: NewReservation) -> Refusal | None:
+        """Why `submit` would refuse a job without an Idempotency-Key; None if it would not."""
+        return await submissions.refusal_of(self._connection, new)
 
     async def lock(self, ids: Sequence[str]) -> dict[str, Reservation]:
         """Read and lock rows (in id order) until the transaction ends; unknown ids are left out."""

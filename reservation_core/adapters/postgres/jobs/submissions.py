@@ -63,6 +63,16 @@ async def store(
     return [became.get(new.reservation.id) or Submitted(new.reservation.id) for new in batch]
 
 
+async def refusal_of(connection: AsyncConnection, new: NewReservation) -> Refusal | None:
+    """Why `store` would refuse a submission without an Idempotency-Key; None if it would not."""
+    row = new.reservation
+    names = {"booking_id": row.booking_id, "project": row.project}
+    asked = {"user_id": row.user_id, **names, "gpus": row.gpus, "nodes": row.nodes, "gpu_type": row.gpu_type}
+    if (await connection.execute(statement("may_be_stored"), asked)).scalar_one():
+        return None
+    return (await _not_stored(connection, [new]))[row.id].refusal
+
+
 async def _not_stored(connection: AsyncConnection, others: Sequence[NewReservation]) -> dict[str, Submitted]:
     """What became of these, by id; those are left out of whom nothing can be said."""
     owners = sorted({new.reservation.user_id for new in others})

@@ -49,6 +49,11 @@ WITH asked AS (
 )
 SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
 
+-- name: may_be_stored
+-- Whether such a job would be stored, see `submit_reservations`.
+SELECT may_name(:user_id, :booking_id, :project, :gpus, :nodes, :gpu_type)
+       AND (SELECT disabled_at FROM users WHERE id = :user_id) IS NULL;
+
 -- name: disabled_of
 -- Who of these is disabled.
 SELECT id FROM users WHERE id = ANY(CAST(:ids AS bigint[])) AND disabled_at IS NOT NULL;

@@ -34,7 +34,7 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
 
 
 def _same(verdict: dict[str, Any], booking: dict[str, Any]) -> None:
-    assert verdict == {name: booking[name] for name in verdict}
+    assert verdict == {name: booking[name] for name in verdict if name != "verdict"} | {"verdict": "accepted"}
 
 
 async def test_a_rehearsal_says_what_would_be_and_leaves_no_trace(
