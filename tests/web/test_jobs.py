@@ -24,11 +24,11 @@ async def test_a_job_is_submitted_and_watched_to_its_end(
     await page.get_by_label("GPUs on each node").fill("99")
     verdict = page.locator("#verdict")
     await expect(verdict).to_contain_text("gpus", ignore_case=True)
-    await expect(verdict).not_to_contain_text("Allowed")
+    await expect(verdict).to_contain_text("Refused")
     await page.get_by_label("GPUs on each node").fill("2")
     await page.get_by_label("For at most").fill("20m")
     await page.get_by_label("Name", exact=True).fill("watched")
-    await expect(verdict).to_contain_text("Allowed")
+    await expect(verdict).to_contain_text("Starts now")
     await verdict.get_by_text("The same for the terminal").click()
     await expect(verdict).to_contain_text("gpu-dev run --name watched --gpus 2")
     await assert_accessible(page)
@@ -141,3 +141,27 @@ async def test_signing_in_and_out(people: People, screenshot: Screenshot) -> Non
     await expect(alice.page.get_by_text("You are signed out.")).to_be_visible()
     await second.reload()
     await expect(second).to_have_url(re.compile(r"/sign-in"))
+
+
+async def test_a_verdict_is_told_by_word_and_colour(people: People, system: WebSystem, screenshot: Screenshot) -> None:
+    """Over a quota now a job is accepted and waits; one that no time would allow is refused."""
+    system.rest("root").put("/v1/policy/user:bob", json={"max_gpus": 2}).raise_for_status()
+    running = system.submit("bob", "sleep", "300", gpus=2)
+    await eventually(lambda: system.job(running)["status"] == "running")
+    bob = await people("bob")
+    page, verdict = bob.page, bob.page.locator("#verdict")
+    await page.goto("/submit")
+    await page.get_by_label("For at most").fill("10m")
+    for gpus, word, colour, quota in (
+        ("1", "Accepted", "warn", "3 of 2 GPUs with this job, over the quota"),
+        ("3", "Refused", "bad", "5 of 2 GPUs with this job, over the quota"),
+    ):
+        await page.get_by_label("GPUs on each node").fill(gpus)
+        await expect(verdict.locator(f".badge.{colour}")).to_have_text(word)
+        await expect(verdict.locator(".share.over")).to_contain_text(quota)
+        await assert_accessible(page)
+        await screenshot(page, f"verdict-{word.lower()}")
+    system.rest("root").delete("/v1/policy/user:bob").raise_for_status()
+    await page.get_by_label("GPUs on each node").fill("1")
+    await expect(verdict.locator(".badge.good")).to_have_text("Starts now")
+    system.end_all_jobs()

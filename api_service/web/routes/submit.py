@@ -1,7 +1,6 @@
 """The form of a job, with a verdict before it is submitted."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from starlette.responses import Response
@@ -20,7 +19,6 @@ from reservation_core.contracts.nodes import NodeOut
 from reservation_core.contracts.policy import ProjectOut
 from reservation_core.domain.model import BookingStatus
 
-_AT_ONCE = timedelta(minutes=2)
 _USABLE = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE)
 _RECENT = 30
 _TEMPLATES = 8
@@ -87,14 +85,11 @@ async def _form_page(
 
 
 async def _verdict(visit: Visit, typed: TypedJob) -> dict[str, Any]:
-    settings = visit.services.settings
-    beside = settings.start_allowance + settings.turnaround
-    found = JobProspects() if typed.wrong else await prospects_of(visit.rest, typed.body, beside)
-    base = settings.web.public_url or str(visit.request.base_url).rstrip("/")
+    found = JobProspects() if typed.wrong else await prospects_of(visit.rest, typed.body)
+    base = visit.services.settings.web.public_url or str(visit.request.base_url).rstrip("/")
     return {
         "wrong": typed.wrong,
         "prospects": found,
-        "at_once": found.start is not None and found.start <= visit.now + _AT_ONCE,
         "by_cli": job_by_cli(typed.body),
         "by_curl": by_curl(base, "/v1/jobs", typed.body),
     }

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import add_nodes, booked, execute
+from tests.integration.api_service.bookings.calendars import add_nodes, booked, booked_now, execute
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -65,7 +65,8 @@ async def test_the_verdict_comes_before_anything_is_sent(browsing: SignedIn, ali
         headers={"HX-Request": "true", "X-CSRF-Token": await browser.token("/submit")},
     )
     assert response.status_code == 200
-    assert "Allowed" in words(response.text)
+    assert "Accepted" in words(response.text)
+    assert "It would wait, and no start is known, because: No GPUs are known here yet." in words(response.text)
     assert "gpu-dev run --gpus 1 --for 1h -- nvidia-smi -L" in words(response.text)
     assert (await alice.get("/v1/jobs")).json()["items"] == []
 
@@ -88,8 +89,40 @@ async def test_the_verdict_counts_the_time_that_pods_take_to_start(
         )
         return words(response.text)
 
-    assert "The calendar has room for it now" in await verdict("55m")
-    assert "it waits in line until then" in await verdict("1h")
+    assert "Starts now Enough GPUs are free for its whole duration." in await verdict("55m")
+    assert "Accepted It starts about" in await verdict("1h")
+
+
+async def test_a_job_over_a_quota_is_accepted_and_one_that_never_fits_is_refused(
+    browsing: SignedIn, alice: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, titan=("h100", 8))
+    await root.put("/v1/policy/default", json={"max_gpus": 4, "max_gpu_hours_per_week": 100.5})
+    await booked_now(alice, gpus=3, duration="PT5H")
+    browser = await browsing("alice")
+
+    async def verdict(gpus: int) -> str:
+        response = await browser.client.post(
+            "/submit/verdict",
+            data={"gpus": str(gpus), "duration": "1h", "command": "true"},
+            headers={"HX-Request": "true", "X-CSRF-Token": await browser.token("/submit")},
+        )
+        return response.text
+
+    over = await verdict(2)
+    assert '<span class="badge warn">Accepted</span>' in over
+    assert "2 GPUs while 3 are held at that time; at most 4 at once are allowed (everybody)." in words(over)
+    assert "5 of 4 GPUs with this job, over the quota 3 now" in words(over)
+    assert '<p class="share over">' in over
+    assert "of 100.5 GPU-hours with this job" in words(over)
+    done = await sent(browser, gpus="2", duration="1h")
+    assert done.status_code == 303
+    never = await verdict(5)
+    assert '<span class="badge bad">Refused</span>' in never
+    assert (await sent(browser, gpus="5", duration="1h", key="k-2")).status_code == 409
+    fits = await verdict(1)
+    assert '<span class="badge good">Starts now</span>' in fits
+    assert "over the quota" not in fits
 
 
 async def test_a_job_is_submitted_into_a_booking_that_is_still_ahead(
