@@ -9,6 +9,7 @@ from reservation_core.contracts.bookings import BookingOut, BookingVerdict, Feed
 from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
 from reservation_core.contracts.notices import NoticeTargetOut
 from reservation_core.contracts.policy import LimitOut, Named, PolicyVerdict, ProjectOut, RuleOut, RulesIn, UsageLineOut
+from reservation_core.domain.model import RequestVerdict
 
 
 def minute(moment: datetime | None) -> str:
@@ -82,6 +83,7 @@ BOOKING_DETAILS = View[BookingOut](
 VERDICT = View[BookingVerdict](
     name=lambda one: f"{one.start:%Y-%m-%dT%H:%MZ}",
     columns=(
+        Column("VERDICT", lambda one: "Starts now" if one.verdict is RequestVerdict.STARTS_NOW else "Accepted"),
         Column("STATUS", lambda one: one.status.value),
         Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
         Column("START", lambda one: minute(one.start)),
@@ -104,12 +106,22 @@ SLOT = View[FreeSlotOut](
 
 FEED = View[FeedCreated](name=lambda feed: feed.path or "", columns=(Column("PATH", lambda feed: feed.path or ""),))
 
+
+def _in_use(limit: LimitOut) -> str:
+    """How much of a limit is used, to the hundredth."""
+    if limit.used is None:
+        return ""
+    used = f"{limit.used:.2f}".rstrip("0").rstrip(".")
+    over = isinstance(limit.value, int | float) and limit.used > limit.value
+    return f"{used}, over" if over else used
+
+
 LIMIT = View[LimitOut](
     name=lambda limit: limit.rule,
     columns=(
         Column("RULE", lambda limit: limit.rule),
         Column("LIMIT", lambda limit: "no limit" if limit.value is None else str(limit.value)),
-        Column("IN USE", lambda limit: "" if limit.used is None else f"{limit.used:g}", right=True),
+        Column("IN USE", _in_use, right=True),
         Column("SAID BY", lambda limit: limit.scope),
     ),
     empty="No limits hold for it.",

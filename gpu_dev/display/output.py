@@ -35,6 +35,9 @@ _STYLES = {
     "quarantined": "red",
     "cancelled": "dim",
     "expired": "magenta",
+    "Starts now": "green",
+    "Accepted": "yellow",
+    "Refused": "red",
 }
 
 
@@ -144,6 +147,11 @@ def _data(plain: Any, form: Format) -> Rendered:
     return Rendered(text)
 
 
+def coloured(word: str) -> Rendered:
+    """One word in the colour of what it says."""
+    return Rendered(_printed(_cell(word)).removesuffix("\n"))
+
+
 def _table(*, header: bool = True) -> Table:
     return Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 2, 0, 0))
 
@@ -153,7 +161,11 @@ def _cell(value: str) -> Text:
 
 
 def _rendered(table: Table) -> Rendered:
-    """The table as wide as it needs to be, coloured when stdout is a terminal that wants it."""
+    return Rendered("".join(f"{line.rstrip()}\n" for line in _printed(table).splitlines()))
+
+
+def _printed(content: Table | Text) -> str:
+    """A table or text as wide as it needs to be, coloured when stdout is a terminal that wants it."""
     wanted = Console()
     console = Console(
         file=io.StringIO(),
@@ -164,5 +176,5 @@ def _rendered(table: Table) -> Rendered:
         highlight=False,
     )
     with console.capture() as captured:
-        console.print(table, crop=False)
-    return Rendered("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        console.print(content, crop=False)
+    return captured.get()

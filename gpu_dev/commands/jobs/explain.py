@@ -1,12 +1,12 @@
-"""`explain`: why a job is as it is; or, before there is one, may I, and if not, why, and when?"""
+"""`explain`: why a job is as it is; or, before there is one, what would become of it, and why."""
 
 from typing import Annotated, Any
 
 import typer
 
-from gpu_dev.display.calendar_views import LIMIT, minute
 from gpu_dev.display.explaining import JobExplanation, as_text, explain
-from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.output import Column, Format, View, show_one
+from gpu_dev.display.verdicts import show_verdict
 from gpu_dev.display.views import summarise
 from gpu_dev.errors import UsageError
 from gpu_dev.following import has_ended
@@ -15,16 +15,12 @@ from gpu_dev.inputs.requests import checked
 from gpu_dev.inputs.times import local_now, parse_time, zone_name
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for, complete_job_id, whole_id
-from gpu_dev.terminal import Rendered, harmless, put
+from gpu_dev.terminal import put
 from gpu_dev.watching import watch
 from reservation_core.contracts.policy import ExplainRequest
-from reservation_core.contracts.policy import Explanation as Verdict
 
 app = typer.Typer(add_completion=False)
 _EXPLANATION = View[JobExplanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
-_VERDICT = View[Verdict](
-    name=lambda one: "allowed" if one.allowed else "not allowed", columns=(Column("KIND", lambda one: one.kind),)
-)
 
 
 @app.command("explain")
@@ -36,7 +32,9 @@ def explain_it(
             metavar="[ID]", help="A job's id, or as much of it as fits one.", autocompletion=complete_job_id
         ),
     ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="May I have so many, on each node?")] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", "-g", min=1, help="What if I asked for so many, on each node?")
+    ] = None,
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="On so many nodes.")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")] = None,
@@ -50,7 +48,7 @@ def explain_it(
 ) -> None:
     """Why does a job wait: its place, the reason, the estimated start, what would help.
 
-    Without a job: may I, and if not, why, and when? Every rule at once.
+    Without a job: would it start now, be accepted and start later, or be refused, and why?
     """
     if job_id is not None:
         if gpus is not None:
@@ -76,23 +74,7 @@ def explain_it(
     request = checked(ExplainRequest, {key: value for key, value in fields.items() if value is not None})
     with client_for(ctx) as client:
         verdict = client.policy.explain(request)
-    put(as_words(verdict) if output in (Format.TABLE, Format.WIDE) else show_one(verdict, _VERDICT, output))
-
-
-def as_words(verdict: Verdict) -> Rendered:
-    """The verdict for people, rendered; ends with a line break."""
-    lines = ["Yes: no rule stands against it." if verdict.allowed else "No, these rules stand against it:"]
-    for rule in verdict.broken_rules:
-        lines.append(f"  - {rule.code}: {rule.detail}")
-        if rule.possible_from is not None:
-            lines.append(f"    It holds for a start from {minute(rule.possible_from)}.")
-        if rule.ask_from is not None:
-            lines.append(f"    It can be asked for from {minute(rule.ask_from)}.")
-    if verdict.possible_from is not None and not verdict.allowed:
-        lines.append(f"Every rule holds for a start from {minute(verdict.possible_from)}.")
-    lines.append("Whether GPUs are free then: gpu-dev book slots")
-    said = harmless("\n".join(lines) + "\n")
-    return Rendered(said + "\n" + show_list(verdict.limits, LIMIT, Format.TABLE) if verdict.limits else said)
+    put(show_verdict(verdict, output))
 
 
 def _explain_job(ctx: typer.Context, job_id: str, output: Format, *, again: bool) -> None:

@@ -13,6 +13,7 @@ import typer
 from gpu_dev.again import asked_again
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, show_one
+from gpu_dev.display.verdicts import exit_code_of_verdict, show_verdict
 from gpu_dev.display.views import JOB_DETAILS
 from gpu_dev.errors import ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
@@ -24,6 +25,7 @@ from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.terminal import put, say
 from reservation_core.contracts.jobs import Job, JobSubmit
+from reservation_core.contracts.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
 
 run_app = typer.Typer(add_completion=False)
@@ -62,6 +64,9 @@ Again = Annotated[
         help="What this job asked for, once more; options and a command say what is different. Not in its booking.",
     ),
 ]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would become of it: starts now, accepted, or refused.")
+]
 
 
 @submit_app.command(context_settings=_COMMAND_LAST)
@@ -87,6 +92,7 @@ def submit(
     timeout: Annotated[
         str | None, typer.Option(help="Wait no longer than this (exit code 124); the job goes on.")
     ] = None,
+    dry_run: DryRun = False,
     output: Annotated[Format, typer.Option("--output", "-o", help="How to show the job.")] = Format.NAME,
 ) -> None:
     """Submit a job and print its id. Without a command it is a session: the GPUs are held for you."""
@@ -96,6 +102,8 @@ def submit(
     fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
+        if dry_run:
+            _rehearse(client, request, Format.TABLE if output is Format.NAME else output)
         job = client.submit(request)
         if not wait:
             put(show_one(job, JOB_DETAILS, output))
@@ -131,6 +139,7 @@ def run(
         Interrupted | None,
         typer.Option(help="What Ctrl-C does to the job (default: ask; without a terminal: cancel)."),
     ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Submit a job, follow its output, and end with its exit code.
 
@@ -148,7 +157,16 @@ def run(
             next_command=_RUN_EXAMPLE,
         )
     with client_for(ctx) as client, _terminable():
+        if dry_run:
+            _rehearse(client, request, Format.TABLE)
         raise typer.Exit(_run(client, request, on_interrupt))
+
+
+def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
+    """Say what would become of a job, and end as submitting it would."""
+    answer = client.policy.explain(checked(ExplainRequest, request.model_dump(mode="json", exclude_none=True)))
+    put(show_verdict(answer, output))
+    raise typer.Exit(exit_code_of_verdict(answer))
 
 
 class TerminatedError(KeyboardInterrupt):

@@ -1,6 +1,7 @@
 """The command line against the real system: real HTTP, real database, real processes with simulated cards."""
 
 import json
+import re
 import signal
 from datetime import UTC, datetime, timedelta
 
@@ -55,6 +56,16 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     holding = system.cli("submit", "-g", "4", "-d", "10m", "--", "sleep", "600").stdout.strip()
     eventually_sync(lambda: status_of(system, holding) == "running")
     waiting = system.cli("submit", "-g", "3", "-d", "1h", "--", "true").stdout.strip()
+    for words in (
+        ["submit", "-g", "1", "-d", "1h"],
+        ["run", "-g", "1", "-d", "1h"],
+        ["explain", "-g", "1", "-d", "1h"],
+    ):
+        ahead = system.cli(*words, *(["--dry-run", "--", "true"] if words[0] != "explain" else []))
+        assert ahead.returncode == 0, ahead.stderr
+        assert re.match(r"Accepted, starts about \w+ [\d-]+ [\d:]+, because:\n  - waiting_for_gpus: ", ahead.stdout)
+    refused = system.cli("submit", "-g", "1", "-d", "60d", "--dry-run", "-o", "json", "--", "true")
+    assert (refused.returncode, json.loads(refused.stdout)["verdict"]) == (4, "refused")
     timed = system.cli("submit", "-g", "1", "-d", "1h", "--wait", "--timeout", "1s", "--", "true")
     assert timed.returncode == 124
     assert f"try: gpu-dev show {timed.stdout.strip()}" in timed.stderr

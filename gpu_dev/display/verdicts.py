@@ -1,0 +1,60 @@
+"""The verdict on a request before it is made, for people: it starts now, is accepted, or is refused, and why."""
+
+from typing import assert_never
+
+from gpu_dev.display.calendar_views import LIMIT, minute
+from gpu_dev.display.output import Format, View, coloured, show_list, show_one
+from gpu_dev.errors import ExitCode
+from gpu_dev.terminal import Rendered, harmless
+from reservation_core.contracts.policy import Explanation
+from reservation_core.domain.model import RequestVerdict
+
+_DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
+
+
+def show_verdict(answer: Explanation, output: Format) -> Rendered:
+    """The verdict in words, with the limits that hold; or its data. Ends with a line break."""
+    if output not in (Format.TABLE, Format.WIDE):
+        return show_one(answer, _DATA, output)
+    words = f"{coloured(_name(answer))}{harmless(_rest(answer))}"
+    limits = "\n" + show_list(answer.limits, LIMIT, Format.TABLE) if answer.limits else ""
+    return Rendered(words + limits)
+
+
+def exit_code_of_verdict(answer: Explanation) -> ExitCode:
+    """How a rehearsed request ends: as the request itself would."""
+    return ExitCode.REFUSED if answer.verdict is RequestVerdict.REFUSED else ExitCode.OK
+
+
+def _name(answer: Explanation) -> str:
+    match answer.verdict:
+        case RequestVerdict.STARTS_NOW:
+            return "Starts now"
+        case RequestVerdict.ACCEPTED:
+            return "Accepted"
+        case RequestVerdict.REFUSED:
+            return "Refused"
+        case _:
+            assert_never(answer.verdict)
+
+
+def _rest(answer: Explanation) -> str:
+    """What follows the verdict's name; ends with a line break."""
+    when = f", starts about {minute(answer.starts_at)}" if answer.starts_at else ", no start is known"
+    first = when if answer.verdict is RequestVerdict.ACCEPTED else ""
+    if not answer.reasons:
+        return f"{first}.\n"
+    lines = [f"{first}, because:"]
+    times = {rule.code: rule for rule in answer.broken_rules} if answer.verdict is RequestVerdict.REFUSED else {}
+    for reason in answer.reasons:
+        lines.append(f"  - {reason.code}: {reason.detail}")
+        rule = times.get(reason.code)
+        if rule is not None and rule.possible_from is not None:
+            lines.append(f"    It holds for a start from {minute(rule.possible_from)}.")
+        if rule is not None and rule.ask_from is not None:
+            lines.append(f"    It can be asked for from {minute(rule.ask_from)}.")
+    if times and answer.possible_from is not None:
+        lines.append(f"Every rule holds for a start from {minute(answer.possible_from)}.")
+    if answer.kind == "booking":
+        lines.append("When GPUs are free: gpu-dev book slots")
+    return "\n".join(lines) + "\n"
