@@ -12,13 +12,16 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
-from api_service.services import Caller, Served
+from api_service.requests.workloads import refuse_image
+from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
+from reservation_core.domain.errors import DomainError
 from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.planning.request_verdicts import refused
 from reservation_core.domain.policy.limits import Scope
-from reservation_core.domain.policy.rules import RuleRequest
+from reservation_core.domain.policy.rules import RuleBreach, RuleRequest
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.policy import change_policy
@@ -68,14 +71,31 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
         priority=body.priority,
     )
 
+    unfit = await _unfit(body, services)
+
     async def act(uow: UnitOfWork) -> Answer:
         who, disabled = await explaining.asked_for(uow, caller, body.user)
         in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
         found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
-        verdict = await outlook(uow, who, body, terms, services.runtime.ids, now, disabled=disabled)
+        if unfit is None:
+            verdict = await outlook(uow, who, body, terms, services.runtime.ids, now, disabled=disabled)
+        else:
+            verdict = refused([RuleBreach(unfit.code, unfit.detail)])
         return Answer(200, policy.explanation(found, verdict, wanted.kind).model_dump_json().encode())
 
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+async def _unfit(body: ExplainRequest, services: Services) -> DomainError | None:
+    """Why this server could never run a workload, or knows no such GPUs, as submitting says it."""
+    try:
+        if body.workload is not None and body.workload.image is not None:
+            refuse_image(services.settings.cluster)
+        if body.gpu_type is not None and body.start is None:
+            await services.known_types.check(body.gpu_type, services.policy.known or await services.policy.current())
+    except DomainError as error:
+        return error
+    return None
 
 
 @router.get("", response_model=Page[RuleOut], summary="List the rules", responses=problems(400))

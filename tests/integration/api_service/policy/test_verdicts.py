@@ -165,6 +165,11 @@ async def a_cancelled_booking(lab: Lab) -> dict[str, Any]:
     return named
 
 
+async def a_type_to_come(lab: Lab) -> dict[str, Any]:
+    assert (await lab.root.put("/v1/policy/gpu_type:b200", json={"max_gpus": 2})).status_code == 200
+    return {}
+
+
 async def a_cordoned_node(lab: Lab) -> dict[str, Any]:
     assert (await lab.root.post("/v1/nodes/a/cordon", json={"reason": "fans"})).status_code == 200
     return {}
@@ -177,7 +182,9 @@ async def a_cordoned_node(lab: Lab) -> dict[str, Any]:
         (free, {"gpus": 8, "gpu_type": "h100"}, "starts_now", []),
         (free, {"gpus": 4, "nodes": 2}, "accepted", ["not_enough_nodes"]),
         (free, {"gpus": 9}, "accepted", ["larger_than_any_node"]),
-        (free, {"gpu_type": "b200"}, "accepted", ["no_such_type"]),
+        (free, {"gpu_type": "b200"}, "refused", ["no_such_type"]),
+        (free, {"workload": {"command": ["true"], "image": "train:1"}}, "refused", ["no_images"]),
+        (a_type_to_come, {"gpu_type": "b200"}, "accepted", ["no_such_type"]),
         (free, {"duration": "P31D"}, "refused", ["limit_exceeded"]),
         (free, {"priority": 5}, "refused", ["forbidden"]),
         (free, {"project": "vision"}, "refused", ["no_such_project"]),
