@@ -5,12 +5,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-from sqlalchemy.engine import make_url
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.layout import packaged_binaries
-from reservation_core.runtime.database import operators_database
+from reservation_core.runtime.operators_database import operators_database
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.environment import read_settings
 from reservation_core.runtime.settings.error import SettingsError
@@ -43,14 +42,14 @@ def open_psql(arguments: list[str]) -> int:
 
 def connection_variables(url: str) -> dict[str, str]:
     """A database URL as the environment variables that psql reads."""
-    parts = make_url(url)
-    query = {name: value if isinstance(value, str) else value[0] for name, value in parts.query.items()}
+    parts = urlsplit(url)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     found = {
-        "PGHOST": parts.host or query.get("host"),
+        "PGHOST": parts.hostname or query.get("host"),
         "PGPORT": query.get("port") if parts.port is None else str(parts.port),
-        "PGUSER": parts.username,
-        "PGPASSWORD": parts.password,
-        "PGDATABASE": parts.database,
+        "PGUSER": unquote(parts.username or ""),
+        "PGPASSWORD": unquote(parts.password or ""),
+        "PGDATABASE": unquote(parts.path.removeprefix("/")),
         "PGSSLMODE": query.get("sslmode") or query.get("ssl"),
     }
     return {name: value for name, value in found.items() if value}

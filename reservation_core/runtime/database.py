@@ -8,8 +8,6 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from reservation_core.adapters.clock import SystemClock
@@ -26,38 +24,16 @@ from reservation_core.adapters.postgres.connection.migrating import (
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
-from reservation_core.adapters.postgres.embedded.layout import make_home
-from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.runtime.database_urls import database_url_of
 from reservation_core.runtime.first_administrator import ensure_first_administrator, read_token
+from reservation_core.runtime.operators_database import operators_database
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.environment import read_settings
 from reservation_core.runtime.settings.error import SettingsError
 
 _BETWEEN_S = 2.0
 _LONGEST_S = 86_400.0
-
-
-@contextmanager
-def operators_database(settings: CommonSettings) -> Iterator[str]:
-    """The URL (for SQLAlchemy with asyncpg) of the settings' database, during the block.
-
-    An embedded server is started and stopped, unless it runs. Raises EmbeddedPostgresError and SettingsError.
-    """
-    if settings.database_url is not None:
-        yield database_url_of(settings)
-        return
-    server = EmbeddedPostgres(make_home(settings.home))
-    if server.pid is not None:
-        yield server.url
-        return
-    server.start()
-    try:
-        yield server.url
-    finally:
-        server.stop()
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,30 @@
+"""The database that an operator's command works on: that of the settings, or the embedded one, started if need be."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reservation_core.adapters.postgres.embedded.layout import make_home
+from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.runtime.settings.components import CommonSettings
+
+
+@contextmanager
+def operators_database(settings: CommonSettings) -> Iterator[str]:
+    """The URL (for SQLAlchemy with asyncpg) of the settings' database, during the block.
+
+    An embedded server is started and stopped, unless it runs. Raises EmbeddedPostgresError and SettingsError.
+    """
+    if settings.database_url is not None:
+        from reservation_core.runtime.database_urls import database_url_of  # noqa: PLC0415 - loads SQLAlchemy
+
+        yield database_url_of(settings)
+        return
+    server = EmbeddedPostgres(make_home(settings.home))
+    if server.pid is not None:
+        yield server.url
+        return
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
