@@ -29,7 +29,7 @@ def explain_it(
     job_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]", help="A job's id, or as much of it as fits one.", autocompletion=complete_job_id
+            metavar="ID", help="A job's id, or as much of it as fits one.", autocompletion=complete_job_id
         ),
     ] = None,
     gpus: Annotated[
