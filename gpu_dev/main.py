@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gpu_dev.display.command_examples import add_examples
 from gpu_dev.errors import ApiError, ClientError, ExitCode
 from gpu_dev.terminal import say
 
@@ -104,6 +105,7 @@ class CommandTable(TyperGroup):
             command = typer.main.get_command(getattr(module, entry.app))
             command.name = args[0]
             command.help = command.help or entry.help
+            add_examples(command, args[0])
             self.commands[args[0]] = command
         return super().resolve_command(ctx, args)
 

@@ -28,9 +28,7 @@ def explain_it(
     ctx: typer.Context,
     job_id: Annotated[
         str | None,
-        typer.Argument(
-            metavar="ID", help="A job's id, or as much of it as fits one.", autocompletion=complete_job_id
-        ),
+        typer.Argument(metavar="ID", help="A job's id, or as much of it as fits one.", autocompletion=complete_job_id),
     ] = None,
     gpus: Annotated[
         int | None, typer.Option("--gpus", "-g", min=1, help="What if I asked for so many, on each node?")

@@ -1,6 +1,7 @@
 """Help texts: the terminal shows what the code says, in every command."""
 
 import importlib
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 import rich.markup
 import typer
 
-from gpu_dev.main import COMMANDS
+from gpu_dev.display.command_examples import EXAMPLES, with_paths
+from gpu_dev.main import COMMANDS, app
 from reservation_core.domain.notices import NoticeKind
 from reservation_core.domain.policy.limits import RuleName
 
@@ -36,3 +38,28 @@ def test_help_lists_what_can_be_set(words: str, names: type[RuleName | NoticeKin
     below: Any = typer.main.get_command(getattr(module, entry.app))
     for name in names:
         assert f"{name}: " in below.commands[word].epilog
+
+
+def of_name(name: str) -> Any:
+    """A command as `gpu-dev NAME` finds it, examples included."""
+    root: Any = typer.main.get_command(app)
+    return root.resolve_command(typer.Context(root), [name])[1]
+
+
+def test_every_command_has_examples_and_no_other_has() -> None:
+    assert {path for name in COMMANDS for path, _ in with_paths(of_name(name), name)} == {*EXAMPLES}
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_examples_are_commands_as_they_can_be_typed(path: str) -> None:
+    name, *_ = path.split()
+    commands = dict(with_paths(of_name(name), name))
+    for example in EXAMPLES[path]:
+        assert example in commands[path].epilog
+        assert rich.markup.render(example).plain == example
+        words = [word for word in shlex.split(example.partition(" > ")[0]) if not word.startswith("GPU_DEV_")][1:]
+        if words[:1] in (["--server"], ["--token-file"]):
+            words = words[2:]
+        words = words or ["status"]
+        assert words[: len(path.split())] == path.split()
+        commands[path].make_context(path, words[len(path.split()) :])

@@ -1,0 +1,133 @@
+"""Two examples for the help of each command."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+EXAMPLES: Mapping[str, tuple[str, str]] = {
+    "status": ("gpu-dev", "gpu-dev status -o json"),
+    "run": ("gpu-dev run --gpus 1 --for 1h -- python train.py", "gpu-dev run --again job-7f3k9q2m --gpus 2"),
+    "submit": (
+        "gpu-dev submit --gpus 4 --type h100 --for 2d --name big -- python train.py --epochs 90",
+        "gpu-dev submit --gpus 2 --for 4h --dry-run",
+    ),
+    "list": ("gpu-dev list --status running", "gpu-dev list --all --watch"),
+    "show": ("gpu-dev show job-7f3k9q2m", "gpu-dev show train -o json"),
+    "explain": ("gpu-dev explain job-7f3k9q2m", "gpu-dev explain --gpus 4 --type h100 --for 8h"),
+    "logs": ("gpu-dev logs job-7f3k9q2m", "gpu-dev logs train --follow"),
+    "events": ("gpu-dev events job-7f3k9q2m", "gpu-dev events train --follow"),
+    "extend": ("gpu-dev extend job-7f3k9q2m --by 2h", "gpu-dev extend train --by 90m"),
+    "cancel": ("gpu-dev cancel job-7f3k9q2m", "gpu-dev cancel train evaluate"),
+    "gpus": ("gpu-dev gpus", "gpu-dev gpus --type h100 --each"),
+    "nodes": ("gpu-dev nodes", "gpu-dev nodes --watch"),
+    "nodes cordon": (
+        "gpu-dev nodes cordon gpu-07 --reason 'new driver on Friday'",
+        "gpu-dev nodes cordon gpu-07 --reason 'noisy fan'",
+    ),
+    "nodes uncordon": ("gpu-dev nodes uncordon gpu-07", "gpu-dev nodes uncordon gpu-r07-n03"),
+    "nodes fence": (
+        "gpu-dev nodes fence gpu-07 --reason 'power supply failed'",
+        "gpu-dev nodes fence gpu-07 --reason 'taken out of the rack' --yes",
+    ),
+    "nodes unfence": ("gpu-dev nodes unfence gpu-07", "gpu-dev nodes unfence gpu-r07-n03"),
+    "queue": ("gpu-dev queue", "gpu-dev queue --limit 500 --watch"),
+    "queue dlq": ("gpu-dev queue dlq", "gpu-dev queue dlq --redrive gpu_jobs/17"),
+    "book create": (
+        'gpu-dev book create --gpus 2 --start "tomorrow 9am" --for 4h',
+        'gpu-dev book create --gpus 8 --type h100 --start "mon 9-17" --title "demo for the board"',
+    ),
+    "book list": ("gpu-dev book list", "gpu-dev book list --all --from today --to fri"),
+    "book show": ("gpu-dev book show bkg-552v3yxa", 'gpu-dev book show "demo for the board"'),
+    "book extend": ("gpu-dev book extend bkg-552v3yxa --by 1h", "gpu-dev book extend bkg-552v3yxa --by 1d --dry-run"),
+    "book shorten": ("gpu-dev book shorten bkg-552v3yxa --by 1h", "gpu-dev book shorten 552v3yxa --by 30m"),
+    "book move": (
+        'gpu-dev book move bkg-552v3yxa --start "wed 9am"',
+        "gpu-dev book move bkg-552v3yxa --node gpu-07 --dry-run",
+    ),
+    "book cancel": ("gpu-dev book cancel bkg-552v3yxa", "gpu-dev book cancel bkg-552v3yxa --following"),
+    "book slots": ("gpu-dev book slots --gpus 4 --for 8h", "gpu-dev book slots --gpus 8 --for 2d --type h100 --to fri"),
+    "book waitlist": ("gpu-dev book waitlist", "gpu-dev book waitlist --all"),
+    "book accept": ("gpu-dev book accept bkg-552v3yxa", "gpu-dev book accept 552v3yxa"),
+    "book decline": ("gpu-dev book decline bkg-552v3yxa", "gpu-dev book decline 552v3yxa"),
+    "book feed": ("gpu-dev book feed", "gpu-dev book feed --drop"),
+    "avail": ("gpu-dev avail --type h100", "gpu-dev avail --from mon --to sat --step 4h"),
+    "usage": ("gpu-dev usage", "gpu-dev usage --by project --from 2030-01-01 --step 7d -o csv"),
+    "notify targets": ("gpu-dev notify targets", "gpu-dev notify targets -o json"),
+    "notify add": (
+        "gpu-dev notify add email ann@example.org",
+        "gpu-dev notify add slack https://hooks.slack.com/services/T0/B0/key --name team",
+    ),
+    "notify verify": ("gpu-dev notify verify ntg-4c8d2k7m 482913", "gpu-dev notify verify ntg-4c8d2k7m 073325"),
+    "notify test": ("gpu-dev notify test ntg-4c8d2k7m", "gpu-dev notify test ntg-9x3b6p5w"),
+    "notify remove": ("gpu-dev notify remove ntg-4c8d2k7m", "gpu-dev notify remove ntg-4c8d2k7m ntg-9x3b6p5w"),
+    "notify show": ("gpu-dev notify show", "gpu-dev notify show -o json"),
+    "notify set": ("gpu-dev notify set ended=email failed=email,slack", "gpu-dev notify set started=none"),
+    "login": ("gpu-dev login https://gpus.example.org", "gpu-dev login https://gpus.example.org --kubernetes"),
+    "logout": ("gpu-dev logout", "gpu-dev --server https://gpus.example.org logout"),
+    "tokens list": ("gpu-dev tokens list", "gpu-dev tokens list -o json"),
+    "tokens create": (
+        "gpu-dev tokens create --name laptop --expires-in 30d",
+        "gpu-dev tokens create --name nightly --scope submit --gpu-hours 40",
+    ),
+    "tokens renew": ("gpu-dev tokens renew", "gpu-dev --token-file nightly.token tokens renew"),
+    "tokens revoke": ("gpu-dev tokens revoke tok-4c8d2k7m", "gpu-dev tokens revoke --all --user ann"),
+    "users list": ("gpu-dev users list", "gpu-dev users list -o json"),
+    "users add": ("gpu-dev users add ann", "gpu-dev users add ci-bot --role service"),
+    "users disable": ("gpu-dev users disable ann", "gpu-dev users disable ann --end --yes"),
+    "users enable": ("gpu-dev users enable ann", "gpu-dev users enable ci-bot"),
+    "users me": ("gpu-dev users me", "gpu-dev users me -o json"),
+    "projects list": ("gpu-dev projects list", "gpu-dev projects list -o json"),
+    "projects create": (
+        "gpu-dev projects create vision --member ann --member bob",
+        'gpu-dev projects create speech --title "Speech recognition"',
+    ),
+    "projects end": ("gpu-dev projects end vision", "gpu-dev projects end vision -o json"),
+    "projects add": ("gpu-dev projects add vision ann", "gpu-dev projects add vision ann bob"),
+    "projects remove-member": (
+        "gpu-dev projects remove-member vision ann",
+        "gpu-dev projects remove-member vision ann bob",
+    ),
+    "policy list": ("gpu-dev policy list", "gpu-dev policy list -o yaml"),
+    "policy show": ("gpu-dev policy show default", "gpu-dev policy show user:ann"),
+    "policy set": (
+        "gpu-dev policy set default max_gpus=8 max_duration=7d",
+        "gpu-dev policy set user:ann,gpu_type:h100 max_gpus=2 --dry-run",
+    ),
+    "policy remove": ("gpu-dev policy remove user:ann", "gpu-dev policy remove user:ann,gpu_type:h100"),
+    "maintenance plan": (
+        'gpu-dev maintenance plan gpu-07 --start "sat 8am" --for 4h --reason "new driver" --dry-run',
+        'gpu-dev maintenance plan gpu-07:0,2 --for 2d --reason "GPUs are replaced"',
+    ),
+    "maintenance list": ("gpu-dev maintenance list", "gpu-dev maintenance list -o json"),
+    "maintenance cancel": (
+        "gpu-dev maintenance cancel mnt-4c8d2k7m",
+        "gpu-dev maintenance cancel mnt-4c8d2k7m mnt-9x3b6p5w",
+    ),
+    "audit": ("gpu-dev audit --subject job-7f3k9q2m", "gpu-dev audit --actor ann --from mon"),
+    "audit export": (
+        "gpu-dev audit export --from 2030-01-01 --to 2030-02-01 --file january.jsonl",
+        "gpu-dev audit export > all.jsonl",
+    ),
+    "audit verify": ("gpu-dev audit verify", "gpu-dev audit verify january.jsonl february.jsonl"),
+    "pods": ("gpu-dev pods", "gpu-dev pods --watch"),
+    "pods end": ("gpu-dev pods end gpu-jobs/train-0", "gpu-dev pods end gpu-jobs/train-0 --yes"),
+    "up": ("gpu-dev up", "GPU_DEV_LOCAL_GPUS=h100:4 gpu-dev up"),
+    "db migrate": ("gpu-dev db migrate", "GPU_DEV_DATABASE_URL=postgresql://db/gpu_dev gpu-dev db migrate"),
+    "db status": ("gpu-dev db status", "GPU_DEV_DATABASE_URL=postgresql://db/gpu_dev gpu-dev db status"),
+    "psql": ("gpu-dev psql", "gpu-dev psql -c 'SELECT count(*) FROM reservations'"),
+    "completion": ("gpu-dev completion bash", "gpu-dev completion zsh"),
+}
+
+
+def add_examples(command: Any, path: str) -> None:
+    """Put the examples at the end of the help of a command and of those below it."""
+    for name, found in with_paths(command, path):
+        found.epilog = "\n\n".join(["Examples:", *EXAMPLES[name], *filter(None, [found.epilog])])
+
+
+def with_paths(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The commands that do something, with their names: `nodes`, `nodes cordon`."""
+    below = getattr(command, "commands", {})
+    if not below or getattr(command, "invoke_without_command", False):
+        yield path, command
+    for name, inner in below.items():
+        yield from with_paths(inner, f"{path} {name}")
