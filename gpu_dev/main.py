@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OURS = "urn:gpu-dev:problem:"
 _PLACES = re.compile(r"^(?:path|query|header|body)\.")
 JOBS = "Jobs"
-LOOK = "GPUs and the line"
+LOOK = "GPUs and the queue"
 BOOK = "The calendar"
 PEOPLE = "People and tokens"
 OPERATE = "Operate"
@@ -53,15 +53,17 @@ COMMANDS = {
     "logs": Entry("jobs.logs", "logs_app", "Print a job's output.", JOBS),
     "events": Entry("jobs.logs", "events_app", "Print what happened to a job.", JOBS),
     "extend": Entry("jobs.jobs", "extend_app", "Give a job more time.", JOBS),
-    "cancel": Entry("jobs.jobs", "cancel_app", "End jobs, or take them out of the line.", JOBS),
+    "cancel": Entry("jobs.jobs", "cancel_app", "End running jobs, or take waiting jobs out of the queue.", JOBS),
     "gpus": Entry("gpus.inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
     "nodes": Entry(
         "gpus.inventory",
         "nodes_app",
-        "List the nodes; `nodes cordon`: nothing new there; `nodes fence`: it is without power.",
+        "List the nodes; `nodes cordon` keeps new jobs off a node, `nodes fence` declares it without power.",
         LOOK,
     ),
-    "queue": Entry("gpus.queue", "app", "Show who waits and why; `queue dlq`: messages that failed.", LOOK),
+    "queue": Entry(
+        "gpus.queue", "app", "Show waiting jobs and why they wait; `queue dlq` shows messages that failed.", LOOK
+    ),
     "book": Entry("bookings.book", "app", "Book GPUs for a time slot; list, move and cancel bookings.", BOOK),
     "avail": Entry("bookings.avail", "app", "Show how many GPUs are free when.", BOOK),
     "usage": Entry("bookings.usage", "app", "Show GPU-hours held, used, idle and wasted.", BOOK),
@@ -69,21 +71,21 @@ COMMANDS = {
     "login": Entry("people.login", "login_app", "Remember a server and a token for it.", PEOPLE),
     "logout": Entry("people.login", "logout_app", "Forget the token of a server.", PEOPLE),
     "tokens": Entry("people.tokens", "app", "List, create and revoke tokens.", PEOPLE),
-    "users": Entry("people.users", "app", "List, add and disable users; `users me`: who am I.", PEOPLE),
-    "projects": Entry("operate.policy", "projects_app", "List projects, and who is in them.", PEOPLE),
-    "policy": Entry("operate.policy", "app", "Show what is allowed to whom, or change it.", OPERATE),
-    "maintenance": Entry("bookings.maintenance", "app", "Keep cards from everybody for a time.", OPERATE),
+    "users": Entry("people.users", "app", "List, add and disable users; `users me` shows your own.", PEOPLE),
+    "projects": Entry("operate.policy", "projects_app", "List projects and their members.", PEOPLE),
+    "policy": Entry("operate.policy", "app", "Show or change rules and quotas.", OPERATE),
+    "maintenance": Entry(
+        "bookings.maintenance", "app", "Plan maintenance windows, in which GPUs are not given out.", OPERATE
+    ),
     "audit": Entry(
         "operate.audit",
         "app",
-        "Show who did what to what, when and why; export it, or verify that it was not changed.",
+        "Show the audit log, export it, or verify that it was not changed.",
         OPERATE,
     ),
     "pods": Entry("operate.pods", "app", "List pods that the ledger does not know, or end one.", OPERATE),
     "up": Entry("operate.operate", "up_app", "Run the whole system on this machine, in the foreground.", OPERATE),
-    "db": Entry(
-        "operate.operate", "db_app", "Bring the database's schema up to date, or show where it stands.", OPERATE
-    ),
+    "db": Entry("operate.operate", "db_app", "Migrate the database, or show its revision.", OPERATE),
     "psql": Entry("operate.operate", "psql_app", "Open psql on the database of this machine's server.", OPERATE),
     "completion": Entry("operate.completion", "app", "Print the completion script of a shell.", OPERATE),
 }

@@ -15,7 +15,7 @@ JobId = Annotated[
         autocompletion=complete_job_id,
     ),
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to show it.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every 2 s until Ctrl-C.")]
 JobIds = Annotated[
     list[str],

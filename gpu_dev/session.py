@@ -111,7 +111,7 @@ def check_type(gpu_type: str, known: Iterable[str]) -> str:
 
 
 def own_names(client: GpuDevClient, found: "Iterable[TokenOut | NoticeTargetOut]") -> Iterator[tuple[str, str | None]]:
-    """Ids, with their names where they are one's own: administrators see everybody's."""
+    """Ids, with their names where they are one's own: administrators see all users'."""
     me = client.me().name
     for one in found:
         yield one.id, one.name if one.user == me else None

@@ -159,8 +159,8 @@ POLICY_VERDICT = View[PolicyVerdict](
         Column("WOULD SAY", lambda verdict: format_rules(verdict.rules)),
         Column("USERS AFFECTED", lambda verdict: _named(verdict.users)),
         Column("PROJECTS AFFECTED", lambda verdict: _named(verdict.projects)),
-        Column("STAY, AND COULD NOT RUN ANEW", lambda verdict: _named(verdict.running)),
-        Column("STAY, AND COULD NOT BE BOOKED ANEW", lambda verdict: _named(verdict.bookings)),
+        Column("RUNNING, WOULD NOW BE REFUSED", lambda verdict: _named(verdict.running)),
+        Column("BOOKED, WOULD NOW BE REFUSED", lambda verdict: _named(verdict.bookings)),
         Column("WOULD WAIT FOR EVER", lambda verdict: _named(verdict.waiting)),
         Column(
             "BROKEN RULES", lambda verdict: ", ".join(f"{name} {count}" for name, count in verdict.broken_rules.items())
@@ -182,7 +182,7 @@ PROJECT = View[ProjectOut](
 USAGE_LINE = View[UsageLineOut](
     name=lambda line: line.key or "",
     columns=(
-        Column("WHOSE", lambda line: line.key or "(no project)"),
+        Column("NAME", lambda line: line.key or "(no project)"),
         Column("HELD GPU-H", lambda line: f"{line.held_gpu_hours:.2f}", right=True),
         Column("USED", lambda line: f"{line.used_gpu_hours:.2f}", right=True),
         Column("IDLE", lambda line: f"{line.idle_gpu_hours:.2f}", right=True),
@@ -213,7 +213,7 @@ AFFECTED = View[AffectedOut](
         Column("WHAT BECOMES OF IT", becomes),
         Column("ENDS", lambda one: local_time(one.ends_at)),
     ),
-    empty="It affects nobody.",
+    empty="It affects no job and no booking.",
 )
 
 TARGET = View[NoticeTargetOut](
@@ -228,5 +228,5 @@ TARGET = View[NoticeTargetOut](
         Column("LAST FAILURE", lambda target: target.failure or ""),
         Column("USER", lambda target: target.user, wide=True),
     ),
-    empty="You are told nowhere. Add a place: gpu-dev notify add email you@example.org",
+    empty="You have no notification address. Add one: gpu-dev notify add email you@example.org",
 )

@@ -26,7 +26,7 @@ def avail(
     step: Annotated[str, typer.Option(help="In steps of this length.")] = "1h",
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="Only this type.")] = None,
     zone: Annotated[
-        str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")
+        str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:

@@ -42,9 +42,9 @@ BookingIdArgument = Annotated[
 ]
 Zone = Annotated[
     str | None,
-    typer.Option("--time-zone", "-z", help="What times without offset are meant in (default: this machine's)."),
+    typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
 ]
-OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Show the booking so.")]
+OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be; nothing is booked or changed.")]
 Gpus = Annotated[int, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
 GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
@@ -60,12 +60,12 @@ def create(
         str, typer.Option("--start", "-s", help='When: "tomorrow 9am", "mon 14:30", now; "mon 9-17" says the end, too.')
     ],
     command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Run this at its start.")] = None,
-    duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")] = None,
+    duration: Annotated[str | None, typer.Option("--for", "-d", help="Duration: 4h, 90m, 2d.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Until when, instead of --for.")] = None,
     gpu_type: GpuType = None,
     nodes: Nodes = 1,
     node: Node = None,
-    title: Annotated[str | None, typer.Option("--title", help="What it is for.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Its purpose.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
     rrule: Annotated[
         str | None, typer.Option("--rrule", help="A series, such as FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8 (RFC 5545).")
@@ -131,7 +131,7 @@ def list_bookings(
     ctx: typer.Context,
     start: Annotated[str | None, typer.Option("--from", help="What ends after this time (default: now).")] = None,
     end: Annotated[str | None, typer.Option("--to", help="What begins before this time.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's, not only yours.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings, not only yours.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     status: Annotated[list[BookingStatus] | None, typer.Option(help="Only in this status (may be repeated).")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the earliest.")] = 200,
@@ -194,7 +194,7 @@ def move(
     duration: Annotated[str | None, typer.Option("--for", "-d", help="The new length.")] = None,
     node: Annotated[str | None, typer.Option("--node", help="On this node.")] = None,
     any_node: Annotated[bool, typer.Option("--any-node", help="On whichever node.")] = False,
-    title: Annotated[str | None, typer.Option("--title", help="What it is for.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Its purpose.")] = None,
     zone: Zone = None,
     dry_run: DryRun = False,
     output: OneOutput = None,
@@ -250,7 +250,7 @@ def cancel(
 def slots(
     ctx: typer.Context,
     gpus: Gpus,
-    duration: Annotated[str, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")],
+    duration: Annotated[str, typer.Option("--for", "-d", help="Duration: 4h, 90m, 2d.")],
     gpu_type: GpuType = None,
     nodes: Nodes = 1,
     node: Node = None,
@@ -281,7 +281,7 @@ def slots(
 @app.command()
 def waitlist(
     ctx: typer.Context,
-    everybody: Annotated[bool, typer.Option("--all", "-a", help="Everybody's (administrators).")] = False,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings (administrators).")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Show what waits for a slot, and what is offered: answer offers with `book accept` or `book decline`."""

@@ -20,27 +20,27 @@ from reservation_core.contracts.maintenance import MaintenanceCreate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
-OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Show the answer so.")]
+OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
 
 
 @app.command()
 def plan(
     ctx: typer.Context,
     where: Annotated[
-        list[str], typer.Argument(metavar="NODE[:GPUS]...", help="Nodes, or cards of them: n1 or n1:0,2.")
+        list[str], typer.Argument(metavar="NODE[:GPUS]...", help="Nodes, or GPUs of nodes: n1 or n1:0,2.")
     ],
-    reason: Annotated[str, typer.Option(help="Why: whoever it affects is told so.")],
+    reason: Annotated[str, typer.Option(help="The reason; affected users are notified of it.")],
     start: Annotated[str | None, typer.Option("--start", "-s", help="When (default: now).")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 2d.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Until when, instead of --for.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whom it would affect.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the affected jobs and bookings.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     zone: Annotated[
-        str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")
+        str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
     ] = None,
     output: OneOutput = None,
 ) -> None:
-    """Keep cards from everybody for a time (administrators). Shows whom it affects before it does."""
+    """Plan a maintenance window, in which GPUs are not given out (administrators). Shows what it affects, then asks."""
     name, now = zone_name(zone), local_now()
     fields: dict[str, Any] = read_places(where) | {"reason": reason}
     fields |= {"start": None if start is None else parse_instant(start, now, name, whole_days=False)}
@@ -81,7 +81,7 @@ def cancel(
     window_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Windows' ids.")],
     output: OneOutput = None,
 ) -> None:
-    """Call windows off, or end them early: their cards are given out again (administrators)."""
+    """Cancel maintenance windows, or end them early: their GPUs are given out again (administrators)."""
     with client_for(ctx) as client:
         for window_id in window_ids:
             window = client.maintenance.cancel(window_id)
@@ -97,7 +97,7 @@ def read_places(where: list[str]) -> dict[str, Any]:
     for place in where:
         node, _, indices = place.partition(":")
         if not all(one.isascii() and one.isdigit() for one in indices.split(",")):
-            raise UsageError(f"{place!r}: name cards as n1:0,2, of every node, or nodes only.")
+            raise UsageError(f"{place!r}: name GPUs as n1:0,2 for every node, or only nodes.")
         cards += [{"node": node, "index": int(one)} for one in indices.split(",")]
     return {"gpus": cards}
 

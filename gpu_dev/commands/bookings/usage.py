@@ -40,11 +40,11 @@ def usage(
         str | None, typer.Option("--step", help="Figures for each step of this length, such as 1d, instead of one.")
     ] = None,
     zone: Annotated[
-        str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")
+        str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
     ] = None,
-    output: Annotated[UsageFormat, typer.Option("--output", "-o", help="How to show it.")] = UsageFormat.TABLE,
+    output: Annotated[UsageFormat, typer.Option("--output", "-o", help="Output format.")] = UsageFormat.TABLE,
 ) -> None:
-    """Show GPU-hours held, used, idle and wasted: your own, or for administrators everybody's."""
+    """Show GPU-hours held, used, idle and wasted: your own; administrators see all users'."""
     name, now = zone_name(zone), local_now()
     since = None if start is None else parse_instant(start, now, name)
     until = None if end is None else parse_instant(end, now, name)
@@ -77,7 +77,7 @@ _FIGURE = View[_Figure](
     name=lambda figure: figure.key or "",
     columns=(
         Column("FROM", lambda figure: minute(figure.start)),
-        Column("WHOSE", lambda figure: figure.key or "(no project)"),
+        Column("NAME", lambda figure: figure.key or "(no project)"),
         Column("HELD GPU-H", lambda figure: f"{figure.held:.2f}", right=True),
         Column("USED", lambda figure: f"{figure.used:.2f}", right=True),
     ),

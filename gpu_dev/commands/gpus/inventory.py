@@ -19,7 +19,9 @@ nodes_app = typer.Typer(add_completion=False)
 @gpus_app.command()
 def gpus(
     ctx: typer.Context,
-    each: Annotated[bool, typer.Option("--each", "-e", help="One line a card: its state, holder and end.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", "-e", help="One line for each GPU: its state, holder and end.")
+    ] = False,
     gpu_type: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
     output: Output = Format.TABLE,
     again: Watch = False,
@@ -52,7 +54,7 @@ def fence(
     ctx: typer.Context,
     node: Annotated[str, typer.Argument(help="A node that does not answer.")],
     reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Say that a node is without power: jobs with pods there end, and GPUs that they hold elsewhere come back.
 

@@ -33,7 +33,7 @@ def queue(
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
-    """Show who waits, why, and until when. Users see their own jobs, and totals over everybody's."""
+    """Show waiting jobs, why they wait, and until when. Users see their own jobs, and totals of all."""
     if ctx.invoked_subcommand is not None:
         return
     with client_for(ctx) as client:

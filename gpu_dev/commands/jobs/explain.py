@@ -35,7 +35,7 @@ def explain_it(
     ] = None,
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="On so many nodes.")] = None,
-    duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 90m, 2d.")] = None,
+    duration: Annotated[str | None, typer.Option("--for", "-d", help="Duration: 4h, 90m, 2d.")] = None,
     start: Annotated[str | None, typer.Option("--start", "-s", help="A booking from then; left out: a job.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,

@@ -30,11 +30,11 @@ def list_jobs(
     status: Annotated[list[JobStatus] | None, typer.Option(help="Only jobs in this status (may be repeated).")] = None,
     all_: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs (administrators).")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the newest.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the newest.")] = 200,
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
-    """List the jobs that wait or run, newest first; administrators see everybody's."""
+    """List the jobs that wait or run, newest first; administrators see all users'."""
     wanted = frozenset(status) if status else (frozenset() if all_ else _OPEN)
     with client_for(ctx) as client:
 
@@ -65,7 +65,7 @@ def extend(
     ctx: typer.Context,
     job_id: JobId,
     by: Annotated[str, typer.Option(help="How much longer, such as 1h or 90m.")],
-    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the job so.")] = None,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
     """Give a job more time."""
     longer = parse_duration(by)
@@ -82,9 +82,12 @@ def extend(
 def cancel(
     ctx: typer.Context,
     job_ids: JobIds,
-    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the jobs so.")] = None,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
-    """End jobs, or take them out of the line. Goes through all of them; ends with the first error, if any."""
+    """End running jobs, or take waiting jobs out of the queue.
+
+    It tries all of them, and ends with the first error.
+    """
     first: ClientError | None = None
     with client_for(ctx) as client:
         cancelled = []

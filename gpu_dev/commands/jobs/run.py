@@ -93,7 +93,7 @@ def submit(
         str | None, typer.Option(help="Wait no longer than this (exit code 124); the job goes on.")
     ] = None,
     dry_run: DryRun = False,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to show the job.")] = Format.NAME,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.NAME,
 ) -> None:
     """Submit a job and print its id. Without a command it is a session: the GPUs are held for you."""
     if timeout is not None and not wait:

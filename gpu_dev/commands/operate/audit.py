@@ -45,7 +45,9 @@ _EVENT = View[EventOut](
 )
 
 
-Kinds = Annotated[list[str] | None, typer.Option(help="Only this, such as node_fenced (may be repeated).")]
+Kinds = Annotated[
+    list[str] | None, typer.Option(help="Only this kind of event, such as node_fenced (may be repeated).")
+]
 Actor = Annotated[str | None, typer.Option(help="Only what this user did; `system` is the server.")]
 Subject = Annotated[
     str | None, typer.Option(help="Only about this: an id, a node, user:NAME, project:NAME, policy:SCOPE.")
@@ -54,7 +56,7 @@ From = Annotated[str | None, typer.Option("--from", help="Only from this time on
 To = Annotated[str | None, typer.Option("--to", help="Only before this time.")]
 ChainedFrom = Annotated[str | None, typer.Option("--from", help="Only what was chained from this time on.")]
 ChainedTo = Annotated[str | None, typer.Option("--to", help="Only what was chained before this time.")]
-Zone = Annotated[str | None, typer.Option("--time-zone", "-z", help="What times without offset are meant in.")]
+Zone = Annotated[str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -65,13 +67,13 @@ def audit(
     subject: Subject = None,
     start: From = None,
     end: To = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the newest.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the newest.")] = 100,
     zone: Zone = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show who did what to what, when and why, newest first.
 
-    For administrators; for others with --subject, when it is theirs.
+    Administrators see all events; other users need --subject with something of their own.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -128,8 +130,8 @@ def verify(
 ) -> None:
     """Check that no event was changed, removed or inserted since it was chained (administrators).
 
-    With files no server is asked. A writer to the database could make the whole chain anew: note a digest elsewhere now
-    and then, and check with --noted that it is still in the chain.
+    With files no server is asked. Someone who can write to the database could make a new chain: note a digest
+    elsewhere now and then, and check with --noted that it is still in the chain.
     """
     check = ChainCheck(None if noted is None else _noted(noted))
     if files:

@@ -38,11 +38,11 @@ def pods(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False
 def end(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="POD...", help="Pods as `gpu-dev pods` shows them.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """End unknown pods (administrators): whatever they do is lost."""
     told = " ".join(names)
-    confirmed(f"End {told}? It may be somebody's work.", yes=yes)
+    confirmed(f"End {told}? It may be a user's work.", yes=yes)
     with client_for(ctx) as client:
         for name in names:
             put(f"{client.end_unknown_pod(name).name}: will be ended\n")

@@ -31,7 +31,7 @@ Scope = Annotated[
         metavar="SCOPE", help="default, user:ann, project:vision, gpu_type:h100, or user:ann,gpu_type:h100."
     ),
 ]
-OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Show the answer so.")]
+OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
 
 
 class RuleWord(StrEnum):
@@ -67,7 +67,7 @@ def set_rules(
         ),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say whose jobs and bookings would break it.")
+        bool, typer.Option("--dry-run", help="Only show which jobs and bookings would break the rules.")
     ] = False,
     output: OneOutput = None,
 ) -> None:

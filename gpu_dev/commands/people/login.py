@@ -53,7 +53,7 @@ def login(
     """
     url = server_of(ctx, server)
     if url.startswith("http://") and not is_loopback(url):
-        say(f"warning: {url} is not encrypted: whoever can listen in on the way can take the token. Use https.")
+        say(f"warning: {url} is not encrypted: the token can be read on the way. Use https.")
     files = {WayKind.OIDC_FILE: id_token_file, WayKind.OIDC_COMMAND: id_token_command}
     ways = [Way(kind, where) for kind, where in files.items() if where is not None]
     ways += [Way(WayKind.GCP, None, server_id)] if gcp else []

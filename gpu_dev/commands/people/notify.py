@@ -48,7 +48,7 @@ def add(
     channel: Annotated[NoticeChannel, typer.Argument(help="How.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="An e-mail address, or a webhook's https address.")],
     name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
-    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the whole answer so.")] = None,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
     """Add a notification address. An e-mail address gets a code first: confirm it with `notify verify`."""
     fields = {"channel": channel, "address": address} | ({} if name is None else {"name": name})

@@ -38,7 +38,7 @@ def list_tokens(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 @app.command()
 def create(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    name: Annotated[str | None, typer.Option(help="Its purpose.")] = None,
     user: Annotated[str | None, typer.Option(help="For this user (administrators).")] = None,
     expires_in: Annotated[str | None, typer.Option(help="Stops working after this time, such as 30d.")] = None,
     scopes: Annotated[
@@ -53,9 +53,9 @@ def create(
     ] = None,
     zone: Annotated[
         str | None,
-        typer.Option("--time-zone", "-z", help="What times without offset are meant in (default: this machine's)."),
+        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
     ] = None,
-    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the whole answer so.")] = None,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
     """Create a token and print it: the only time that it is shown.
 

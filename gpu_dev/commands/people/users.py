@@ -33,7 +33,7 @@ def add(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="A short name or an e-mail address.")],
     role: Annotated[Role, typer.Option(help="What the user may do.")] = Role.USER,
-    output: Annotated[Format | None, typer.Option("--output", "-o", help="Show the user so.")] = None,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
     """Add a user (administrators). Then make a token for them."""
     with client_for(ctx) as client:
@@ -48,8 +48,8 @@ def add(
 def disable(
     ctx: typer.Context,
     name: str,
-    end: Annotated[bool, typer.Option("--end", help="End everything of theirs, not only what waits.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="End the user's running jobs and bookings, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
 
@@ -93,6 +93,6 @@ def enable(ctx: typer.Context, name: str) -> None:
 
 @app.command()
 def me(ctx: typer.Context, output: Output = Format.TABLE) -> None:
-    """Show whose token this is."""
+    """Show your user name and role."""
     with client_for(ctx) as client:
         put(show_one(client.me(), USER, output))
