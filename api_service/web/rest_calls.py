@@ -132,7 +132,7 @@ class RestCalls:
     ) -> list[T]:
         """The first `at_most` items of a list, over all its pages."""
         items: list[T] = []
-        asked = {"limit": _PAGE, **(query or {})}
+        asked = {"limit": min(_PAGE, at_most), **(query or {})}
         while True:
             page = model.model_validate_json((await self.send("GET", path, query=asked)).body)
             items += page.items

@@ -15,7 +15,6 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut
 from reservation_core.contracts.jobs import Job, JobSpec
-from reservation_core.contracts.nodes import NodeOut
 from reservation_core.contracts.policy import ProjectOut
 from reservation_core.domain.model import BookingStatus
 
@@ -66,7 +65,7 @@ async def _form_page(
     status: int = 200,
 ) -> Response:
     typed = typed or typed_job(Form({name: [value] for name, value in fields.items()}))
-    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
+    gpus = await visit.services.reads(lambda uow: uow.inventory.gpu_counts())
     projects = await visit.rest.all(Page[ProjectOut], "/v1/projects")
     bookings = await visit.rest.all(Page[BookingOut], "/v1/bookings", {"mine": True}, at_most=100)
     recent = await visit.rest.get(Page[Job], "/v1/jobs", {"limit": _RECENT, "user": visit.principal.user})
@@ -76,7 +75,7 @@ async def _form_page(
         status=status,
         fields={name: fields.get(name, "") for name in FIELDS},
         problem=problem,
-        gpu_types=sorted({name for node in nodes for name in node.gpu_types}),
+        gpu_types=sorted({gpu_type for gpu_type, _, _ in gpus}),
         projects=[project.name for project in projects],
         bookings=[booking for booking in bookings if booking.status in _USABLE],
         templates=_distinct(recent.items),
