@@ -106,6 +106,7 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
     }  # fmt: skip
     entries: dict[str, Any] = {
         "start": now, "end": now + 7 * day, "gpu_ids": list(range(1, min(gpus, 200) + 1)), "only_of": None,
+        "limit": None,
     }  # fmt: skip
     due = {
         "now": now, "look_ahead": now + day, "starting_soon": [900.0, 86_400.0], "ending_soon": [900.0], "limit": 500,

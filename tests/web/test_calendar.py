@@ -357,8 +357,10 @@ async def test_a_finger_that_rests_first_books_and_moves_and_one_that_does_not_s
     await dialog.get_by_role("button", name="Change it").click()
     await expect(page.get_by_role("status").filter(has_text="touched is changed.")).to_be_visible()
     assert now_is(system, "alice", booking)["start"] == said(start + timedelta(days=1))
-    # A tap is none of these: it opens the booking.
+    # A tap is none of these: it shows the card, and a second one opens the booking.
     await open_week(page, first)
+    await event.get_by_role("link").tap()
+    await expect(page.locator("#entry-card")).to_contain_text("Your booking touched")
     await event.get_by_role("link").tap()
     await page.wait_for_url(f"**/bookings/{booking['id']}")
     system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()

@@ -1,30 +1,37 @@
 """Read what a calendar page shows: all GPUs for the free counts, and the entries on the page's rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from api_service.access.sight import sight_of
+from api_service.web import words
+from api_service.web.calendar.free_runs import FreeRun, at_most, free_runs, on_wall
 from api_service.web.calendar.timeline_entries import SeenEntry, draw_events, see_entries
 from api_service.web.calendar.timeline_query import TimelineQuery
 from api_service.web.calendar.timeline_rows import By, RowPage, page_of, rows_of, usual_rows
-from api_service.web.calendar.timeline_table import heat
 from api_service.web.calendar.timeline_window import DayWindow, window_of
 from api_service.web.visit import Visit
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableGpu
+from reservation_core.domain.calendar import to_micros
+from reservation_core.ports.bookings.bookings import CalendarEntry
 from reservation_core.usecases.bookings.view_calendar import calendar_cards, calendar_entries
 
 _MOST_DRAWN = 2000
-"""With more busy ranges on a page only the viewer's entries are drawn: browsers would be slow."""
+"""With more entries on a page only the viewer's are drawn, and of these no more either: browsers would be slow."""
+_MOST_RUNS = 4000
+"""The free counts of a page. With more changes, short runs of different counts become one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The contents of the page. `crowded`: too many entries to draw; those of other users are only counted.
+    """The contents of the page.
 
-    `types` and `nodes` are all that can be chosen.
+    `free`: the free counts of each row. `crowded`: too many entries to draw; those of other users are only counted.
+    `drawn_until`: of the viewer's own, those that begin then or later are not drawn. `types` and `nodes` are all that
+    can be chosen.
     """
 
     asked: TimelineQuery
@@ -32,15 +39,20 @@ class Shown:
     window: DayWindow
     now: datetime
     rows: RowPage
+    free: Mapping[str, Sequence[FreeRun]]
     found: Sequence[SeenEntry]
     crowded: bool
+    drawn_until: datetime | None
     types: Sequence[str]
     nodes: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
         """The data of the timeline's script. Times are local, without an offset."""
         window, rows = self.window, self.rows.rows
-        counts = {} if self.by is By.CARD else heat(rows, window, self.now)
+        most = _MOST_RUNS // max(1, len(rows))
+        counts = (
+            {} if self.by is By.CARD else {row.id: on_wall(at_most(self.free[row.id], most), window) for row in rows}
+        )
         return {
             "view": window.view,
             "by": self.by,
@@ -54,9 +66,10 @@ class Shown:
                 for row in rows
             ],
             "cards": {row.id: len(row.cards) for row in rows},
-            "heat": counts,
-            "events": draw_events(self.found, rows, window),
+            "free": counts,
+            "events": draw_events(self.found, window),
             "crowded": self.crowded,
+            "drawnUntil": None if self.drawn_until is None else words.clock(self.drawn_until, window.zone, self.now),
         }
 
 
@@ -70,9 +83,14 @@ async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
         by = asked.by or usual_rows(chosen)
         page = page_of(rows_of(chosen, by), by, asked.page)
         crowded = sum(row.ranges for row in page.rows) > _MOST_DRAWN
-        only_of = visit.principal.user_id if crowded else None
         cards = [card.gpu_id for row in page.rows for card in row.cards]
-        entries = await calendar_entries(uow, window.start, window.end, cards, only_of)
+
+        async def entries_of(only_of: int | None) -> list[CalendarEntry]:
+            return await calendar_entries(uow, window.start, window.end, cards, only_of, _MOST_DRAWN + 1)
+
+        entries = [] if crowded else await entries_of(None)
+        if crowded or len(entries) > _MOST_DRAWN:  # the past has no ranges
+            crowded, entries = True, await entries_of(visit.principal.user_id)
         sight = await sight_of(uow, visit.principal, visit.services.settings.holders)
         return Shown(
             asked=asked,
@@ -80,8 +98,13 @@ async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
             window=window,
             now=known.now,
             rows=page,
-            found=see_entries(entries, page.rows, sight, window, known.now),
+            free={
+                row.id: free_runs(row.cards, to_micros(max(window.start, known.now)), to_micros(window.end))
+                for row in page.rows
+            },
+            found=see_entries(entries[:_MOST_DRAWN], page.rows, sight, window, known.now),
             crowded=crowded,
+            drawn_until=entries[_MOST_DRAWN].span.start if len(entries) > _MOST_DRAWN else None,
             types=sorted({card.gpu_type for card in known.cards}),
             nodes=sorted({card.node for card in known.cards}),
         )

@@ -1,31 +1,34 @@
 """The entries on the calendar's rows as one viewer sees them: owners by policy, and what the viewer can change."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import islice
 from typing import Any, assert_never
 
 from api_service.access.sight import Sight
 from api_service.web import words
 from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow
+from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry
 
+_MOST_NODES = 3
 _NARROWEST = timedelta(minutes=15)
 """The shortest drawn entry: an entry in the hour that comes twice can end before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenEntry:
-    """One entry as a viewer sees it. `label` is short, `words` is the tooltip.
+    """One entry as a viewer sees it. `label` is short, `words` has everything, a line each.
 
-    `rows`: the number of its GPUs by row. `href`: its page. `movable` and `extendable`: what may be dragged.
+    `rows`: the rows with its GPUs. `href`: its page. `movable` and `extendable`: what may be dragged.
     """
 
     entry: CalendarEntry
-    rows: Mapping[str, int]
+    rows: Sequence[str]
     label: str
     words: str
     mine: bool
@@ -38,35 +41,41 @@ def see_entries(
     entries: Iterable[CalendarEntry], rows: Sequence[Row], sight: Sight, window: DayWindow, now: datetime
 ) -> list[SeenEntry]:
     """Entries as the viewer sees them, with their rows."""
-    row_of = {card.gpu_id: row.id for row in rows for card in row.cards}
+    places = {card.gpu_id: (row.id, card) for row in rows for card in row.cards}
 
     @cache  # most times are whole hours
     def clock(moment: datetime) -> str:
         return words.clock(moment, window.zone, now)
 
-    return [_seen(entry, row_of, sight, now, clock) for entry in entries]
+    return [_seen(entry, places, sight, now, clock) for entry in entries]
 
 
 def _seen(
-    entry: CalendarEntry, row_of: Mapping[int, str], sight: Sight, now: datetime, clock: Callable[[datetime], str]
+    entry: CalendarEntry,
+    places: Mapping[int, tuple[str, BookableGpu]],
+    sight: Sight,
+    now: datetime,
+    clock: Callable[[datetime], str],
 ) -> SeenEntry:
-    counts: dict[str, int] = {}
-    for gpu_id in entry.gpu_ids:
-        if gpu_id in row_of:
-            counts[row_of[gpu_id]] = counts.get(row_of[gpu_id], 0) + 1
+    here = [places[gpu_id] for gpu_id in entry.gpu_ids if gpu_id in places]
     mine = entry.user_id == sight.caller.user_id
     open_to = mine or sight.caller.is_admin
     label, owner_words = _named(entry, sight, mine=mine)
     cards = entry.gpus * entry.nodes
-    gpus = "1 GPU" if cards == 1 else f"{cards} GPUs"
-    tooltip = f"{owner_words}, {gpus}, {clock(entry.span.start)} to {clock(entry.span.end)}"
+    lines = (
+        owner_words,
+        "1 GPU" if cards == 1 else f"{cards} GPUs",
+        f"{clock(entry.span.start)} to {clock(entry.span.end)}",
+        entry.status,
+        f"{words.span(entry.span.length)} on {_where([card for _, card in here])}",
+    )
     open_one = entry.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and entry.span.end > now
     changeable = mine and entry.kind is ReservationKind.BOOKING and open_one
     return SeenEntry(
         entry=entry,
-        rows=counts,
+        rows=sorted({row for row, _ in here}),
         label=label,
-        words=f"{tooltip}, {entry.status}",
+        words="\n".join(lines),
         mine=mine,
         href=_address(entry) if open_to else None,
         movable=changeable and entry.span.start > now,
@@ -106,28 +115,25 @@ def _address(entry: CalendarEntry) -> str | None:
             assert_never(entry.kind)
 
 
-def draw_events(found: Iterable[SeenEntry], rows: Sequence[Row], window: DayWindow) -> list[dict[str, Any]]:
-    """The timeline's events. Jobs and maintenance that take a whole row are its background."""
+def _where(cards: Iterable[BookableGpu]) -> str:
+    nodes: dict[str, list[int]] = {}
+    for card in cards:
+        nodes.setdefault(card.node, []).append(card.index)
+    named = [
+        f"{node}: {'GPU' if len(indices) == 1 else 'GPUs'} {', '.join(map(str, sorted(indices)))}"
+        for node, indices in islice(nodes.items(), _MOST_NODES)
+    ]
+    left = len(nodes) - len(named)
+    return "; ".join([*named, *([f"{left} more {'node' if left == 1 else 'nodes'}"] if left else [])])
+
+
+def draw_events(found: Iterable[SeenEntry], window: DayWindow) -> list[dict[str, Any]]:
+    """The timeline's events."""
     wall = cache(window.wall)
-    sizes = {row.id: len(row.cards) for row in rows}
-    drawn: list[dict[str, Any]] = []
-    for number, seen_entry in enumerate(found):
-        behind = [row for row, count in seen_entry.rows.items() if _is_behind(seen_entry, count, sizes[row])]
-        before = [row for row in seen_entry.rows if row not in behind]
-        if before:
-            drawn.append(_event(seen_entry, number, before, wall, behind=False))
-        if behind:
-            drawn.append(_event(seen_entry, number, behind, wall, behind=True))
-    return drawn
+    return [_event(seen_entry, number, wall) for number, seen_entry in enumerate(found) if seen_entry.rows]
 
 
-def _is_behind(seen_entry: SeenEntry, count: int, size: int) -> bool:
-    return seen_entry.entry.kind is not ReservationKind.BOOKING and count == size
-
-
-def _event(
-    seen_entry: SeenEntry, number: int, rows: Collection[str], wall: Callable[[datetime], str], *, behind: bool
-) -> dict[str, Any]:
+def _event(seen_entry: SeenEntry, number: int, wall: Callable[[datetime], str]) -> dict[str, Any]:
     entry = seen_entry.entry
     start, end = wall(entry.span.start), wall(entry.span.end)
     if end <= start:
@@ -136,8 +142,8 @@ def _event(
     more: dict[str, Any] = {"words": seen_entry.words}
     event: dict[str, Any] = {
         # The id of an entry would reveal its owner, by other logs and events.
-        "id": f"{number if seen_entry.href is None else entry.id}{'~' if behind else ''}",
-        "resourceIds": sorted(rows),
+        "id": str(number) if seen_entry.href is None else entry.id,
+        "resourceIds": seen_entry.rows,
         "start": start,
         "end": end,
         "title": seen_entry.label,
@@ -146,8 +152,6 @@ def _event(
     }
     if entry.planned:
         event["classNames"].append("planned")
-    if behind:
-        event["display"] = "background"
     if seen_entry.href is not None:
         more["href"] = seen_entry.href
     if seen_entry.extendable:

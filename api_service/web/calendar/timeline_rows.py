@@ -1,17 +1,11 @@
-"""The rows of the calendar: types, nodes or GPUs, in pages, with the number of free GPUs over time.
+"""The rows of the calendar: types, nodes or GPUs, in pages."""
 
-Times are ints as in `reservation_core.domain.calendar`.
-"""
-
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate
 from typing import assert_never
 
 from reservation_core.domain.bookings.card_choice import BookableGpu
-from reservation_core.domain.calendar import Range
 
 _MOST_CARDS_AT_FIRST, _MOST_NODES_AT_FIRST = 16, 24
 
@@ -97,33 +91,6 @@ def page_of(rows: Sequence[Row], by: By, wanted: int) -> RowPage:
     pages = max(1, -(-len(rows) // size))
     number = min(max(wanted, 1), pages)
     return RowPage(tuple(rows[(number - 1) * size : number * size]), number, pages, len(rows))
-
-
-def free_between(cards: Iterable[BookableGpu], bounds: Sequence[int]) -> list[int]:
-    """How many GPUs are free for the whole of each step: step `i` is [bounds[i], bounds[i + 1])."""
-    steps = len(bounds) - 1
-    changes = [0] * (steps + 1)
-    for card in cards:
-        if not card.available:
-            continue
-        changes[0] += 1
-        for first, after in _taken_steps(card.busy, bounds):
-            changes[first] -= 1
-            changes[after] += 1
-    return list(accumulate(changes[:steps]))
-
-
-def _taken_steps(busy: Sequence[Range], bounds: Sequence[int]) -> Iterable[tuple[int, int]]:
-    """The steps [first, after) that busy ranges (in order) touch, without overlaps."""
-    steps, done = len(bounds) - 1, 0
-    for start, end in busy:
-        if end <= bounds[0] or start >= bounds[-1]:
-            continue
-        first = max(bisect_right(bounds, start) - 1, done)
-        after = min(bisect_left(bounds, end), steps)
-        if after > first:
-            yield first, after
-            done = after
 
 
 def _counted(number: int, what: str) -> str:

@@ -1,14 +1,18 @@
 """The calendar as a table: free GPUs by row and column, and the viewer's bookings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from api_service.web.calendar.free_runs import FreeRun, extremes_between
 from api_service.web.calendar.timeline_entries import SeenEntry
-from api_service.web.calendar.timeline_rows import Row, free_between
+from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import ReservationKind
+
+_MOST_NAMED = 3
+"""Cells that name hundreds of bookings would make the page megabytes large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +28,14 @@ class TimelineColumn:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`free`: how many GPUs are free for the whole column, None for the past. `mine`: the viewer's bookings in it."""
+    """`free`: the smallest and the largest number of free GPUs in the column, None for the past.
 
-    free: int | None
+    `mine`: the viewer's first bookings in it, and `more` how many follow.
+    """
+
+    free: tuple[int, int] | None
     mine: tuple[SeenEntry, ...]
+    more: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,41 +62,22 @@ def columns(window: DayWindow, now: datetime) -> list[TimelineColumn]:
 
 
 def table(
-    rows: Sequence[Row], shown: Sequence[TimelineColumn], found: Iterable[SeenEntry], now: datetime
+    rows: Sequence[Row],
+    shown: Sequence[TimelineColumn],
+    found: Iterable[SeenEntry],
+    free: Mapping[str, Sequence[FreeRun]],
 ) -> list[TableRow]:
+    """The lines; `free` are the counts of each row."""
     bounds = [to_micros(column.start) for column in shown] + [to_micros(shown[-1].end)]
     own = [entry for entry in found if entry.mine and entry.entry.kind is ReservationKind.BOOKING]
     made = []
     for row in rows:
         here = [entry for entry in own if row.id in entry.rows]
-        cells = (
-            Cell(
-                None if column.end <= now else free,
-                tuple(
-                    entry
-                    for entry in here
-                    if entry.entry.span.start < column.end and column.start < entry.entry.span.end
-                ),
-            )
-            for column, free in zip(shown, free_between(row.cards, bounds), strict=True)
-        )
+        cells = []
+        for column, extremes in zip(shown, extremes_between(free[row.id], bounds), strict=True):
+            mine = [
+                entry for entry in here if entry.entry.span.start < column.end and column.start < entry.entry.span.end
+            ]
+            cells.append(Cell(extremes, tuple(mine[:_MOST_NAMED]), max(0, len(mine) - _MOST_NAMED)))
         made.append(TableRow(row, tuple(cells)))
-    return made
-
-
-def heat(rows: Sequence[Row], window: DayWindow, now: datetime) -> dict[str, list[tuple[str, str, int]]]:
-    """For each row, runs of equal free counts: local start and end, and the count. The past is left out."""
-    bounds = window.bounds(window.heat_hours)
-    micros = [to_micros(bound) for bound in bounds]
-    first = next((number for number, end in enumerate(bounds[1:]) if end > now), len(bounds) - 1)
-    walls = [window.wall(bound) for bound in bounds[:-1]] + [f"{window.last.isoformat()}T00:00:00"]
-    made: dict[str, list[tuple[str, str, int]]] = {}
-    for row in rows:
-        runs: list[tuple[str, str, int]] = []
-        for number, free in list(enumerate(free_between(row.cards, micros)))[first:]:
-            if runs and runs[-1][2] == free:
-                runs[-1] = (runs[-1][0], walls[number + 1], free)
-            else:
-                runs.append((walls[number], walls[number + 1], free))
-        made[row.id] = runs
     return made

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import assert_never
+from itertools import pairwise
+from typing import NamedTuple, assert_never
 from zoneinfo import ZoneInfo
 
-_DAY = timedelta(days=1)
+from reservation_core.domain.calendar import length_micros, to_micros
+
+_DAY, _SECOND = timedelta(days=1), timedelta(seconds=1)
 EARLIEST, LATEST = date(2000, 1, 1), date(2199, 12, 1)
 
 
@@ -15,6 +18,14 @@ class TimelineScale(StrEnum):
     WEEK = "week"
     TWO_WEEKS = "2weeks"
     MONTH = "month"
+
+
+class Spell(NamedTuple):
+    """[start, end) in which clocks are `offset` ahead of UTC; ints as in `reservation_core.domain.calendar`."""
+
+    start: int
+    end: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +64,35 @@ class DayWindow:
         return self.bounds(2 if self.view is TimelineScale.DAY else 24)
 
     @property
-    def heat_hours(self) -> int:
-        """The length of a step of the free counts."""
-        match self.view:
-            case TimelineScale.DAY:
-                return 1
-            case TimelineScale.WEEK:
-                return 4
-            case TimelineScale.TWO_WEEKS:
-                return 8
-            case TimelineScale.MONTH:
-                return 24
-            case _:
-                assert_never(self.view)
+    def midnight(self) -> int:
+        """The first midnight as if the zone were UTC, as in `reservation_core.domain.calendar`."""
+        return to_micros(datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC))
+
+    @property
+    def spells(self) -> list[Spell]:
+        """The window, cut where clocks are changed."""
+        cuts = [self.start]
+        for day in self.days:
+            begin, end = _midnight(day, self.zone), _midnight(day + _DAY, self.zone)
+            if self._offset(begin) != self._offset(end):
+                cuts.append(self._changed_at(begin, end))
+        cuts = sorted({*cuts, self.end})
+        return [
+            Spell(to_micros(start), to_micros(end), length_micros(self._offset(start))) for start, end in pairwise(cuts)
+        ]
+
+    def _offset(self, moment: datetime) -> timedelta:
+        return moment.astimezone(self.zone).utcoffset() or timedelta(0)
+
+    def _changed_at(self, before: datetime, after: datetime) -> datetime:
+        """The first second of the offset at `after`, which is another than that at `before`."""
+        while after - before > _SECOND:
+            middle = before + (after - before) // 2
+            if self._offset(middle) == self._offset(after):
+                after = middle
+            else:
+                before = middle
+        return after.replace(microsecond=0)
 
     def moved(self, by: int) -> date:
         """The first day of the next window (1) or the one before (-1)."""

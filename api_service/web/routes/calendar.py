@@ -192,7 +192,7 @@ async def _page(
         asked=asked,
         heading=_title(shown),
         columns=headings,
-        table=table(shown.rows.rows, headings, shown.found, shown.now),
+        table=table(shown.rows.rows, headings, shown.found, shown.free),
         today=visit.now.astimezone(visit.zone).date(),
         views=list(TimelineScale),
         bys=list(By),

@@ -4,6 +4,12 @@
 import { createCalendar, Interaction, ResourceTimeline } from "@event-calendar/core";
 import "@event-calendar/core/index.css";
 
+import { DragWords, spanWords, wallOf } from "./dragging.js";
+import { EntryCard } from "./entry_card.js";
+import { counted, followCounts, freeLine } from "./free_line.js";
+import { placeLabels } from "./labels.js";
+import { mergeEvents } from "./merging.js";
+
 const SETTLE_MS = 300;
 const AGAIN_MS = 5_000;
 // How finely time is shown; `narrowest`: pixels of a slot, on screens that it has to be scrolled on.
@@ -13,6 +19,8 @@ const SLOTS = {
   "2weeks": { slots: 3, narrowest: 15, slotDuration: "08:00", snapDuration: "01:00", slotLabelInterval: "24:00" },
   month: { slots: 2, narrowest: 10, slotDuration: "12:00", snapDuration: "06:00", slotLabelInterval: "24:00" },
 };
+
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 const at = (wall) => Date.parse(`${wall}Z`);
 const moved = (wall, seconds) => new Date(at(wall) + seconds * 1000).toISOString().slice(0, 16);
@@ -29,35 +37,24 @@ function fill(form, fields) {
   for (const [name, value] of Object.entries(fields)) form.elements.namedItem(name).value = value;
 }
 
-/** Free counts over a row's time, each as wide as it lasts. */
-function heatLine(runs, cards, first, days) {
-  const line = element("div", "heat-line");
-  line.setAttribute("aria-hidden", "true"); // the table says it in words
-  const begin = at(`${first}T00:00:00`);
-  const whole = days * 86_400_000;
-  for (const [from, to, free] of runs) {
-    const level = free === 0 ? "none" : free * 4 <= cards ? "few" : free < cards ? "some" : "all";
-    const run = element("span", `heat ${level}`, String(free));
-    run.title = `${free} of ${cards} free`;
-    run.style.insetInlineStart = `${(100 * (at(from) - begin)) / whole}%`;
-    run.style.inlineSize = `${(100 * (at(to) - at(from))) / whole}%`;
-    line.append(run);
-  }
-  return line;
-}
-
+/** Another's entry leads nowhere, but its card can be asked for by keys and by a tap. */
 function eventContent({ event }) {
-  const { heat, href, words } = event.extendedProps;
+  const { entries, heat, href, offer, words } = event.extendedProps;
   if (heat !== undefined) return { domNodes: [heat()] };
-  const shown = element(href ? "a" : "span", "ec-event-title", event.title);
-  if (href) {
-    shown.href = href;
-    shown.draggable = false;
+  if (offer) return { domNodes: [element("span", "offer-number", event.title)] };
+  const shown = element(href ? "a" : "button", "ec-event-title");
+  const [count, ...what] = event.title.split(" ");
+  const label = element("span", "label", entries ? count : event.title);
+  if (entries) label.append(element("span", "what", ` ${what.join(" ")}`));
+  shown.append(label);
+  shown.dataset.entry = event.id;
+  shown.draggable = false;
+  if (href) shown.href = href;
+  else {
+    shown.type = "button";
+    shown.tabIndex = -1;
   }
-  if (words) {
-    shown.title = words;
-    shown.append(element("span", "visually-hidden", ` – ${words}`));
-  }
+  if (words) shown.append(element("span", "visually-hidden", ` – ${words.replaceAll("\n", ", ")}`));
   return { domNodes: [shown] };
 }
 
@@ -66,17 +63,19 @@ function rowContent({ resource }) {
   return { domNodes: [element("span", "row-title", resource.title), element("small", "row-detail", detail)] };
 }
 
-function eventsOf({ events, heat, cards, first, days }) {
-  const end = new Date(at(`${first}T00:00:00`) + days * 86_400_000).toISOString().slice(0, 19);
-  const lines = Object.entries(heat).map(([row, runs]) => ({
-    id: `heat ${row}`,
-    resourceIds: [row],
-    start: `${first}T00:00:00`,
-    end,
-    classNames: ["heat-row"],
-    extendedProps: { heat: () => heatLine(runs, cards[row], first, days) },
+/** The slots that were found, as the page lists them. */
+function offersOf(rows) {
+  const known = new Set(rows.map(({ id }) => id));
+  return [...document.querySelectorAll("#found-slots form[data-start]")].map(({ dataset }, number) => ({
+    id: `offer ${number}`,
+    resourceIds: JSON.parse(dataset.rows).filter((row) => known.has(row)),
+    start: dataset.start,
+    end: dataset.end,
+    title: String(number + 1),
+    display: "background",
+    classNames: ["offer"],
+    extendedProps: { offer: true },
   }));
-  return [...lines, ...events];
 }
 
 class Timeline {
@@ -91,11 +90,15 @@ class Timeline {
   #revert = null;
   #book = document.getElementById("book-dialog");
   #change = document.getElementById("change-dialog");
+  #words;
+  #card;
+  #chosen = [];
 
   constructor(place, data) {
     this.#place = place;
     this.#data = data;
-    this.#remember();
+    this.#words = new DragWords(place);
+    this.#card = new EntryCard(place, (entry) => this.#about(entry));
     this.#calendar = createCalendar(place, [ResourceTimeline, Interaction], this.#options());
     // Its roles are those of a table, which it is not: the table is a page of its own.
     for (const name of ["role", "aria-colindex", "aria-colspan"]) {
@@ -108,6 +111,8 @@ class Timeline {
     for (const kind of ["calendar", "now"]) {
       document.body.addEventListener(`live:${kind}`, () => this.#refreshSoon(SETTLE_MS));
     }
+    place.addEventListener("keydown", (event) => this.#step(event));
+    followCounts(place, (row) => this.#data.free[row], (...asked) => this.#tellCount(...asked), () => this.#words.hide());
     addEventListener("resize", () => this.#fit());
   }
 
@@ -131,8 +136,9 @@ class Timeline {
       nowIndicator: true,
       resources: rows.map(({ id, title, detail }) => ({ id, title, extendedProps: { detail } })),
       resourceLabelContent: rowContent,
-      events: eventsOf(this.#data),
+      events: this.#events(),
       eventContent,
+      eventAllUpdated: () => this.#drawn(),
       eventOrder: (a, b) => ("heat" in b.extendedProps) - ("heat" in a.extendedProps) || a.start - b.start,
       eventGap: 2,
       eventStartEditable: false, // but for what says otherwise
@@ -140,8 +146,10 @@ class Timeline {
       eventResizableFromStart: true,
       selectable: true,
       unselectAuto: false,
+      selectConstraint: (info) => this.#selecting(info),
       select: (info) => this.#askToBook(info),
-      resizeConstraint: ({ event, startDelta }) => !startDelta.seconds || event.extendedProps.movable,
+      dragConstraint: (info) => this.#moving(info),
+      resizeConstraint: (info) => this.#moving(info) && (!info.startDelta.seconds || info.event.extendedProps.movable),
       eventDragStart: () => this.#began(),
       eventResizeStart: () => this.#began(),
       eventDragStop: () => (this.#busy = false),
@@ -153,6 +161,7 @@ class Timeline {
 
   #fit() {
     this.#calendar.setOption("slotWidth", this.#slotWidth());
+    this.#calendar.setOption("events", this.#events());
   }
 
   /** In pixels, so that all of it is seen where there is room. */
@@ -164,11 +173,81 @@ class Timeline {
     return Math.max(narrowest, (this.#place.clientWidth - head - 4) / (days * slots));
   }
 
-  #remember() {
-    this.#byId = new Map(this.#data.events.map((event) => [event.id, event]));
+  #events() {
+    const { view, first, days, free, cards, rows, events } = this.#data;
+    const pixels = (this.#slotWidth() * SLOTS[view].slots) / 86_400; // of a second
+    const whole = days * 86_400;
+    const start = `${first}T00:00:00`;
+    const lines = Object.entries(free).map(([row, runs]) => ({
+      id: `heat ${row}`,
+      resourceIds: [row],
+      start,
+      end: new Date(at(start) + whole * 1000).toISOString().slice(0, 19),
+      classNames: ["heat-row"],
+      extendedProps: { heat: () => freeLine(row, runs, cards[row], pixels, whole) },
+    }));
+    const shown = mergeEvents(events, pixels / 1000);
+    this.#byId = new Map(shown.map((event) => [event.id, event]));
+    return [...lines, ...offersOf(rows), ...shown];
+  }
+
+  #drawn() {
+    placeLabels(this.#place);
+    // One of what leads nowhere can be reached by Tab, the others by arrow keys.
+    const other = this.#place.querySelector("button.ec-event-title");
+    if (other !== null) other.tabIndex = 0;
+  }
+
+  #about(entry) {
+    const { entry: id } = entry.querySelector("[data-entry]")?.dataset ?? {};
+    const { start, extendedProps } = this.#byId.get(id) ?? {};
+    if (extendedProps?.entries === undefined || this.#data.view === "day") return extendedProps && { day: null, ...extendedProps };
+    const address = new URL(this.#place.dataset.day, location.href);
+    address.searchParams.set("from", start.slice(0, 10));
+    return { ...extendedProps, day: address.href };
+  }
+
+  /** Arrow keys go to the nearest entry on that side. */
+  #step(event) {
+    const [x, y] = ARROWS[event.key] ?? [0, 0];
+    const from = event.target.closest(".ec-event-title");
+    if (from === null || (x === 0 && y === 0) || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const here = from.closest(".ec-event").getBoundingClientRect();
+    const next = [...this.#place.querySelectorAll(".ec-event-title")]
+      .map((title) => [title, title.closest(".ec-event").getBoundingClientRect()])
+      .map(([title, { left, top }]) => [title, (left - here.left) * x + (top - here.top) * y, x ? top - here.top : left - here.left])
+      .filter(([, along]) => along > 1)
+      .sort(([, a, across], [, b, other]) => (x ? Math.abs(across) - Math.abs(other) || a - b : a - b || Math.abs(across) - Math.abs(other)));
+    next[0]?.[0].focus();
+  }
+
+  #tellCount(row, run, pointer) {
+    const midnight = at(`${this.#data.first}T00:00:00`);
+    const [from, until] = run.map((seconds) => new Date(midnight + 1000 * seconds).toISOString().slice(0, 19));
+    this.#words.show(`${counted(run)} of ${this.#data.cards[row]} free, ${spanWords(from, until)}`, pointer);
+  }
+
+  #moving({ event, jsEvent }) {
+    this.#words.show(spanWords(wallOf(event.start), wallOf(event.end)), jsEvent);
+    return true;
+  }
+
+  /** More rows are more GPUs of a node, or more nodes of a type. */
+  #selecting({ startStr, endStr, resource, jsEvent }) {
+    const { by, rows } = this.#data;
+    const first = rows.findIndex(({ id }) => id === resource?.id);
+    const same = by === "card" ? "node" : "type";
+    const joins = (number) => by !== "type" && rows[number]?.[same] === rows[first][same];
+    this.#chosen = first < 0 ? [] : this.#words.rowsTo(first, jsEvent, joins).map((number) => rows[number]);
+    const count = this.#chosen.length;
+    const what = count < 2 ? "" : `, ${count} ${by === "card" ? "GPUs" : "nodes"}`;
+    this.#words.show(`${spanWords(startStr.slice(0, 19), endStr.slice(0, 19))}${what}`, jsEvent);
+    return true;
   }
 
   #began() {
+    this.#card.hide();
     this.#busy = true;
     this.#dragged = true;
   }
@@ -216,9 +295,14 @@ class Timeline {
   #askToBook({ startStr, endStr, resource }) {
     const form = document.getElementById("book-form");
     const row = this.#data.rows.find(({ id }) => id === resource?.id);
-    const fields = { start: startStr.slice(0, 16), end: endStr.slice(0, 16), length: "", node: row?.node ?? "" };
+    const count = Math.max(1, this.#chosen.length);
+    const nodes = this.#data.by === "node" ? count : 1;
+    const node = nodes > 1 ? "" : (row?.node ?? "");
+    const fields = { start: startStr.slice(0, 16), end: endStr.slice(0, 16), length: "", node, nodes };
     if (row !== undefined) fields.type = row.type;
+    if (this.#data.by === "card") fields.gpus = count;
     fill(form, fields);
+    if (nodes > 1) form.querySelector("details").open = true;
     const left = document.getElementById("book-place");
     left.style.minBlockSize = `${left.offsetHeight}px`; // what is below stays where it is
     document.getElementById("book-dialog-place").append(form);
@@ -283,10 +367,12 @@ class Timeline {
       return;
     }
     this.#stale = false;
-    this.#remember();
     const focused = this.#place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    this.#calendar.setOption("events", eventsOf(this.#data));
-    document.getElementById("calendar-crowded").hidden = !this.#data.crowded;
+    this.#calendar.setOption("events", this.#events());
+    const { crowded, drawnUntil } = this.#data;
+    document.getElementById("calendar-crowded").hidden = !crowded;
+    document.getElementById("calendar-cut").hidden = drawnUntil === null;
+    document.querySelector("#calendar-cut span").textContent = drawnUntil ?? "";
     requestAnimationFrame(() => this.#focus(focused));
   }
 

@@ -25,7 +25,7 @@ async def calendar_cards(uow: UnitOfWork, start: datetime, end: datetime) -> Cal
 
 
 async def calendar_entries(
-    uow: UnitOfWork, start: datetime, end: datetime, gpu_ids: Collection[int], only_of: int | None
+    uow: UnitOfWork, start: datetime, end: datetime, gpu_ids: Collection[int], only_of: int | None, limit: int
 ) -> list[CalendarEntry]:
-    """Reservations of these GPUs in [start, end), including past ones; `only_of`: of this user alone."""
-    return await uow.bookings.entries(start, end, gpu_ids, only_of=only_of)
+    """The first `limit` reservations of these GPUs in [start, end), including past ones; `only_of`: of this user."""
+    return await uow.bookings.entries(start, end, gpu_ids, only_of=only_of, limit=limit)

@@ -184,13 +184,21 @@ class Bookings(StatementRunner):
         return await self._whole([row.id for row in rows])
 
     async def entries(
-        self, start: datetime, end: datetime, gpu_ids: Collection[int], *, only_of: int | None = None
+        self,
+        start: datetime,
+        end: datetime,
+        gpu_ids: Collection[int],
+        *,
+        only_of: int | None = None,
+        limit: int | None = None,
     ) -> list[CalendarEntry]:
-        """Reservations of these GPUs in [start, end), by start and id; `only_of`: of this user alone.
+        """The first `limit` reservations of these GPUs in [start, end), by start and id; `only_of`: of this user alone.
 
         Jobs within bookings are left out, as the booking covers their time.
         """
-        result = await self._run("calendar_entries", start=start, end=end, gpu_ids=list(gpu_ids), only_of=only_of)
+        result = await self._run(
+            "calendar_entries", start=start, end=end, gpu_ids=list(gpu_ids), only_of=only_of, limit=limit
+        )
         rows = result.all()  # a third of the time of reading thousands one by one
         return [
             CalendarEntry(

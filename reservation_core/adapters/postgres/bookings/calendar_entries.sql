@@ -47,4 +47,5 @@ SELECT r.id, r.kind, r.status, h.planned, r.user_id, u.name AS user_name, r.name
 FROM had h
 JOIN theirs r ON r.id = h.id
 JOIN people u ON u.id = r.user_id
-ORDER BY h.starts_at, r.id;
+ORDER BY h.starts_at, r.id
+LIMIT CAST(:limit AS bigint);

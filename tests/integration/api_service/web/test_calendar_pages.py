@@ -2,6 +2,7 @@
 
 import html
 import json
+import random
 import re
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from api_service.web.calendar import timeline_data
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import add_nodes, at, booked, execute, said
+from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked, execute, said
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -97,8 +98,8 @@ async def test_the_table_has_free_counts_and_links_to_ones_own(browsing: SignedI
     made = await booked(alice, at(26), gpus=3, gpu_type="h100", title="runs", duration="PT30M")
     page = await (await browsing("alice")).get(week(by="type", **{"as": "table"}))
     line = next(part for part in page.split("<tr>") if 'scope="row">h100' in part)
-    cells = re.findall(r'<span class="free-count[^"]*">(\d+)</span>', line)
-    assert sorted(cells) == ["1", *["4"] * 6]
+    cells = re.findall(r'<span class="free-count[^"]*">([\d–]+)</span>', line)
+    assert sorted(cells) == ["1–4", *["4"] * 6]
     assert f'href="/bookings/{made["id"]}"' in line
     # Without `as=table` it is there as well, for browsers without scripts.
     assert "free-count" in (await (await browsing("alice")).get(week(by="type"))).partition("<noscript>")[2]
@@ -174,7 +175,7 @@ async def test_maintenance_and_what_is_over_are_seen(
     await execute(runtime, "UPDATE allocations SET released_at = now() WHERE reservation_id = :id", id=made["id"])
     found = await events(await browsing("alice"), by="node")
     [fans] = drawn(found, "maintenance")
-    assert (fans["display"], fans["resourceIds"], fans["extendedProps"].get("href")) == ("background", ["rhea"], None)
+    assert (fans["title"], fans["resourceIds"], fans["extendedProps"].get("href")) == ("maintenance", ["rhea"], None)
     [was] = drawn(found)
     assert (was["title"], "durationEditable" in was) == ("was", False)
     await alice.delete(f"/v1/bookings/{made['id']}")
@@ -205,7 +206,57 @@ async def test_too_many_are_in_the_counts_and_ones_own_are_drawn(
     found = await events(await browsing("alice"), by="type")
     assert found["crowded"] is True
     assert [event["title"] for event in drawn(found)] == ["mine"]
-    assert 2 in [free for _, _, free in found["heat"]["h100"]]
+    assert 2 in [least for _, _, least, _ in found["free"]["h100"]]
+
+
+@pytest.mark.usefixtures("lab")
+async def test_of_too_many_of_ones_own_the_first_are_drawn_and_it_is_said_until_when(
+    browsing: SignedIn, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline_data, "_MOST_DRAWN", 2)
+    for hours in (30, 33, 36, 39):
+        await booked(alice, at(hours), gpu_type="h100", title=f"in {hours} hours")
+    browser = await browsing("alice")
+    found = await events(browser, by="node")
+    assert [event["title"] for event in drawn(found)] == ["in 30 hours", "in 33 hours"]
+    assert found["drawnUntil"].endswith(f" {at(36):%H:%M}")
+    assert "in 36 hours" not in await browser.get(week(by="node"))
+
+
+@pytest.mark.parametrize("view", ["day", "week", "2weeks", "month"])
+@pytest.mark.usefixtures("lab")
+async def test_free_counts_are_exact_at_every_zoom(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime, view: str
+) -> None:
+    """Against the ledger, minute by minute: a short booking leaves the rest of its day free."""
+    chance = random.Random(view)
+    await execute(runtime, RUNNING)
+    for _ in range(12):
+        start = at(chance.randint(0, 40), minutes=chance.randrange(60))
+        body = asked(start, gpus=chance.randint(1, 3), duration=f"PT{chance.choice([7, 20, 60, 600])}M")
+        await chance.choice([alice, bob]).post("/v1/bookings", json=body)
+    found = await events(await browsing("alice"), by="type", view=view)
+    rows = await execute(
+        runtime,
+        "SELECT g.gpu_type, lower(a.during), upper(a.during) FROM allocations a JOIN gpus g ON g.id = a.gpu_id "
+        "WHERE a.released_at IS NULL",
+    )
+    taken = [tuple(row) for row in rows]
+    midnight = at(1).replace(hour=0) + timedelta(seconds=1)  # jobs end within seconds, which are drawn whole
+    for gpu_type, gpus in (("h100", 4), ("a100", 2)):
+        runs = found["free"][gpu_type]
+        assert runs[-1][1] == found["days"] * 86_400
+        assert [run[0] for run in runs[1:]] == [run[1] for run in runs[:-1]]
+        shown = {
+            minute: (least, most)
+            for start, end, least, most in runs
+            for minute in range(-(-start // 60), -(-end // 60))
+        }
+        for minute, counts in shown.items():
+            moment = midnight + timedelta(minutes=minute)
+            free = gpus - sum(kind == gpu_type and start <= moment < end for kind, start, end in taken)
+            assert counts == (free, free), (gpu_type, moment)
+        assert {least for _, _, least, _ in runs} > {gpus}, "nothing was booked"
 
 
 async def test_four_thousand_cards_are_as_readable_as_four(

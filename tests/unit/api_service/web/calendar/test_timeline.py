@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from api_service.access.sight import Sight
 from api_service.problems import ProblemError
+from api_service.web.calendar.free_runs import free_runs
 from api_service.web.calendar.timeline_entries import SeenEntry, draw_events, see_entries
 from api_service.web.calendar.timeline_query import TimelineQuery, read_query
-from api_service.web.calendar.timeline_rows import By, free_between, page_of, rows_of, usual_rows
-from api_service.web.calendar.timeline_table import columns, heat, table
+from api_service.web.calendar.timeline_rows import By, page_of, rows_of, usual_rows
+from api_service.web.calendar.timeline_table import columns, table
 from api_service.web.calendar.timeline_window import TimelineScale, window_of
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span
@@ -94,39 +95,12 @@ def test_a_day_that_begins_at_one_begins_when_it_begins() -> None:
 @given(st.dates(date(1990, 1, 1), date(2300, 1, 1)), st.sampled_from(list(TimelineScale)), st.sampled_from([-1, 0, 1]))
 def test_any_day_has_a_window_and_steps_in_order(day: date, view: TimelineScale, by: int) -> None:
     window = window_of(view, window_of(view, day, BERLIN).moved(by), BERLIN)
-    bounds = window.bounds(window.heat_hours)
+    bounds = window.columns
     assert bounds == sorted(set(bounds))
     assert (bounds[0], bounds[-1]) == (window.start, window.end)
 
 
 # == Rows ==
-
-
-@given(
-    st.lists(
-        st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=5),
-        max_size=4,
-    ),
-    st.lists(st.integers(0, 60), min_size=2, max_size=12, unique=True).map(sorted),
-)
-def test_free_counts_are_what_counting_says(drawn: list[list[tuple[int, int]]], bounds: list[int]) -> None:
-    cards = []
-    for number, ranges in enumerate(drawn):
-        busy: list[tuple[int, int]] = []
-        for start, length in sorted(ranges):
-            begin = max(start, busy[-1][1] if busy else 0)
-            busy.append((begin, begin + length))
-        cards.append(card(number, "n", "t", *busy))
-    expected = [
-        sum(all(not (a < end and begin < b) for a, b in listed_card.busy) for listed_card in cards)
-        for begin, end in pairwise(bounds)
-    ]
-    assert free_between(cards, bounds) == expected
-
-
-def test_what_cannot_be_booked_is_never_free() -> None:
-    broken = BookableGpu(1, "titan", 1, "h100", False)
-    assert free_between([card(0), broken], [0, 10, 20]) == [1, 1]
 
 
 def test_rows_are_types_nodes_or_cards_and_come_in_pages() -> None:
@@ -183,18 +157,28 @@ def test_ones_own_can_be_dragged_as_far_as_it_has_not_begun_or_ended() -> None:
     assert (job.href, job.movable, job.extendable) == ("/jobs/job-1", False, False)
 
 
-def test_what_takes_a_whole_row_lies_behind_but_bookings_never() -> None:
-    cards = [card(0), card(1), card(2, "rhea"), card(3, "rhea")]
-    rows = rows_of(cards, By.NODE)
+def test_what_has_no_gpu_on_a_row_is_not_drawn() -> None:
     window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
+    cards = [card(0), card(1), card(2, "rhea"), card(3, "rhea")]
 
-    def drawn(**fields: object) -> dict[str, list[str]]:
-        made = see_entries([entry(**fields)], rows, Sight(ALICE), window, NOW)  # type: ignore[arg-type]
-        return {event.get("display", "auto"): event["resourceIds"] for event in draw_events(made, rows, window)}
+    def drawn(**fields: object) -> list[list[str]]:
+        made = see_entries([entry(**fields)], rows_of(cards, By.NODE), Sight(ALICE), window, NOW)  # type: ignore[arg-type]
+        return [event["resourceIds"] for event in draw_events(made, window)]
 
-    assert drawn(kind=ReservationKind.MAINTENANCE, gpu_ids=(0, 1, 2)) == {"background": ["titan"], "auto": ["rhea"]}
-    assert drawn(gpu_ids=(0, 1, 2)) == {"auto": ["rhea", "titan"]}
-    assert drawn(gpu_ids=(77,)) == {}
+    assert drawn(kind=ReservationKind.MAINTENANCE, gpu_ids=(0, 1, 2)) == [["rhea", "titan"]]
+    assert drawn(gpu_ids=(77,)) == []
+
+
+def test_an_entry_says_where_it_is_and_how_long() -> None:
+    cards = [card(number, f"n{number // 2}") for number in range(10)]
+    found = look(entry(gpus=2, nodes=5, gpu_ids=tuple(range(1, 10))), cards=cards)
+    assert found.words.split("\n") == [
+        "Your booking secret plans",
+        "10 GPUs",
+        "12:20 to 14:20",
+        "confirmed",
+        "2 h on n0: GPU 1; n1: GPUs 2, 3; n2: GPUs 4, 5; 2 more nodes",
+    ]
 
 
 def test_an_hour_that_comes_twice_is_drawn_all_the_same() -> None:
@@ -203,11 +187,11 @@ def test_an_hour_that_comes_twice_is_drawn_all_the_same() -> None:
     rows = rows_of([card(0)], By.NODE)
     window = window_of(TimelineScale.DAY, date(2030, 10, 27), BERLIN)
     found = see_entries([entry(start=start, hours=1)], rows, Sight(ALICE), window, NOW)
-    [event] = draw_events(found, rows, window)
+    [event] = draw_events(found, window)
     assert (event["start"], event["end"]) == ("2030-10-27T02:30:00", "2030-10-27T02:45:00")
 
 
-# == The table and the heat line ==
+# == The table ==
 
 
 def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
@@ -217,8 +201,9 @@ def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
     rows = rows_of([card(0, "titan", "h100", taken), card(1)], By.NODE)
     mine, other = entry(start=start, hours=30), entry(2, id="bkg-2", start=start)
     shown = columns(window, NOW)
-    [line] = table(rows, shown, see_entries([mine, other], rows, Sight(ALICE), window, NOW), NOW)
-    assert [cell.free for cell in line.cells] == [2, 1, 1, 2, 2, 2, 2]
+    free = {"titan": free_runs(rows[0].cards, to_micros(NOW), to_micros(window.end))}
+    [line] = table(rows, shown, see_entries([mine, other], rows, Sight(ALICE), window, NOW), free)
+    assert [cell.free for cell in line.cells] == [(2, 2), (1, 2), (1, 2), (2, 2), (2, 2), (2, 2), (2, 2)]
     assert [[listed_entry.entry.id for listed_entry in cell.mine] for cell in line.cells] == [
         [],
         ["bkg-1"],
@@ -231,29 +216,20 @@ def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
     assert [column.today for column in shown] == [True] + [False] * 6
 
 
+def test_a_cell_names_few_bookings_and_counts_the_rest() -> None:
+    window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
+    rows = rows_of([card(0)], By.NODE)
+    own = see_entries([entry(id=f"bkg-{number}") for number in range(500)], rows, Sight(ALICE), window, NOW)
+    [line] = table(rows, columns(window, NOW), own, {"titan": []})
+    assert [(len(cell.mine), cell.more) for cell in line.cells][:2] == [(3, 497), (0, 0)]
+
+
 def test_what_is_over_has_no_count() -> None:
     window = window_of(TimelineScale.WEEK, NOW.date() - timedelta(days=3), BERLIN)
     rows = rows_of([card(0)], By.NODE)
-    [line] = table(rows, columns(window, NOW), [], NOW)
-    assert [cell.free for cell in line.cells] == [None, None, None, 1, 1, 1, 1]
-    [(begin, end, free)] = heat(rows, window, NOW)["titan"]
-    assert (begin, end, free) == ("2030-03-04T08:00:00", "2030-03-08T00:00:00", 1)
-    past = window_of(TimelineScale.DAY, NOW.date() - timedelta(days=9), BERLIN)
-    assert heat(rows, past, NOW) == {"titan": []}
-
-
-def test_equal_counts_are_one_run() -> None:
-    window = window_of(TimelineScale.DAY, NOW.date() + timedelta(days=1), UTC_ZONE)
-    busy = (to_micros(window.start + 6 * HOUR), to_micros(window.start + 8 * HOUR))
-    rows = rows_of([card(0, "titan", "h100", busy)], By.TYPE)
-    assert [run[1:] for run in heat(rows, window, NOW)["h100"]] == [
-        ("2030-03-05T06:00:00", 1),
-        ("2030-03-05T08:00:00", 0),
-        ("2030-03-06T00:00:00", 1),
-    ]
-
-
-UTC_ZONE = ZoneInfo("UTC")
+    free = {"titan": free_runs(rows[0].cards, to_micros(NOW), to_micros(window.end))}
+    [line] = table(rows, columns(window, NOW), [], free)
+    assert [cell.free for cell in line.cells] == [None, None, None, (1, 1), (1, 1), (1, 1), (1, 1)]
 
 
 # == Addresses ==

@@ -1,0 +1,134 @@
+// A card with all that is known of an entry, beside it: shown by hovering, by focus, and by a tap.
+const MARGIN = 6;
+const LEAVE_MS = 200; // time to get from the entry to its card
+const NAMED = 8; // of merged entries
+
+const PLAIN = ".ec-event:not(.heat-row, .ec-preview, .ec-ghost)";
+
+function element(name, className, text = "") {
+  const made = document.createElement(name);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+function link(href, text) {
+  const made = element("a", "", text);
+  made.href = href;
+  return made;
+}
+
+/** The lines of one entry; the first one is its title, a link where there is a page of it. */
+function linesOf({ words, href }) {
+  const [title, ...lines] = words.split("\n");
+  const head = element("p", "entry-title");
+  head.append(href ? link(href, title) : title);
+  return [head, ...lines.map((line) => element("p", "", line))];
+}
+
+/** Of merged entries, each in two lines, and the way to where they are drawn one by one. */
+function listOf(entries, dayHref) {
+  const list = document.createElement("ul");
+  for (const { extendedProps } of entries.slice(0, NAMED)) {
+    const [title, gpus, times] = extendedProps.words.split("\n");
+    const item = document.createElement("li");
+    item.append(extendedProps.href ? link(extendedProps.href, title) : title, element("small", "", `${gpus}, ${times}`));
+    list.append(item);
+  }
+  if (entries.length > NAMED) list.append(element("li", "quiet", `and ${entries.length - NAMED} more`));
+  return dayHref === null ? [list] : [list, link(dayHref, "Show this day")];
+}
+
+export class EntryCard {
+  #place;
+  #about;
+  #card = element("div", "entry-card");
+  #entry = null;
+  #timer = 0;
+  #dismissed = false;
+
+  /** `about`: what an element of the timeline shows, as {words, href} or {entries, day}, or nothing. */
+  constructor(place, about) {
+    this.#place = place;
+    this.#about = about;
+    this.#card.id = "entry-card";
+    this.#card.hidden = true;
+    place.after(this.#card);
+    place.addEventListener("pointerover", (event) => this.#hovered(event));
+    place.addEventListener("pointerout", (event) => event.pointerType === "mouse" && this.#leaveSoon());
+    place.addEventListener("focusin", (event) => this.#show(event.target.closest(PLAIN)));
+    place.addEventListener("focusout", () => this.#leaveSoon());
+    place.addEventListener("click", (event) => this.#tapped(event), true);
+    addEventListener("scroll", () => this.#entry !== null && this.#put(this.#entry.getBoundingClientRect()), true);
+    for (const [kind, act] of [["pointerenter", () => this.#stay()], ["pointerleave", () => this.#leaveSoon()]]) {
+      this.#card.addEventListener(kind, act);
+    }
+    this.#card.addEventListener("focusin", () => this.#stay());
+    this.#card.addEventListener("focusout", () => this.#leaveSoon());
+    document.addEventListener("keydown", (event) => event.key === "Escape" && this.#dismiss());
+    document.addEventListener("pointermove", ({ movementX, movementY }) => (this.#dismissed &&= movementX === 0 && movementY === 0));
+    document.addEventListener("pointerdown", (event) => this.#pressed(event));
+  }
+
+  hide() {
+    this.#stay();
+    this.#entry = null;
+    this.#card.hidden = true;
+  }
+
+  /** Not to come again for the pointer that rests where it was. */
+  #dismiss() {
+    this.hide();
+    this.#dismissed = true;
+  }
+
+  #pressed({ target }) {
+    if (!this.#card.contains(target) && !(target instanceof Element && target.closest(PLAIN) === this.#entry)) this.hide();
+  }
+
+  #hovered(event) {
+    const entry = event.target.closest(PLAIN);
+    if (event.pointerType !== "mouse" || event.buttons !== 0 || entry === null || this.#dismissed) return;
+    this.#show(entry);
+  }
+
+  /** A first tap shows the card, a second one goes where the entry leads to. */
+  #tapped(event) {
+    const entry = event.target.closest(PLAIN);
+    if (entry === null || event.pointerType === "mouse" || event.pointerType === undefined || event.detail === 0) return;
+    if (!this.#card.hidden && this.#entry === entry && entry.dataset.tapped === "yes") return;
+    event.preventDefault();
+    this.#show(entry);
+    entry.dataset.tapped = "yes";
+  }
+
+  #show(entry) {
+    this.#stay();
+    if (entry === null || (entry === this.#entry && !this.#card.hidden)) return;
+    const about = this.#about(entry);
+    if (about === undefined) return;
+    if (this.#entry !== null) delete this.#entry.dataset.tapped;
+    this.#entry = entry;
+    this.#card.replaceChildren(...(about.entries ? listOf(about.entries, about.day) : linesOf(about)));
+    this.#card.hidden = false;
+    this.#put(entry.getBoundingClientRect());
+  }
+
+  #put(at) {
+    const { offsetWidth: width, offsetHeight: height } = this.#card;
+    const head = this.#place.querySelector(".ec-sidebar")?.getBoundingClientRect().right ?? 0;
+    const below = at.bottom + MARGIN + height <= innerHeight;
+    const left = Math.max(MARGIN, Math.min(Math.max(at.left, head), innerWidth - width - MARGIN));
+    this.#card.style.insetInlineStart = `${left}px`;
+    this.#card.style.insetBlockStart = `${Math.max(MARGIN, below ? at.bottom + MARGIN : at.top - MARGIN - height)}px`;
+  }
+
+  #stay() {
+    clearTimeout(this.#timer);
+  }
+
+  #leaveSoon() {
+    this.#stay();
+    this.#timer = setTimeout(() => this.hide(), LEAVE_MS);
+  }
+}

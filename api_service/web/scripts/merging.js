@@ -1,0 +1,104 @@
+// Entries that are too many or too small to be drawn one by one become one: "5 bookings".
+const TARGET = 24; // pixels: what is narrower can't be hit
+const WIDEST = 120; // of what small entries become
+export const LANES = 8; // above each other on a row
+
+const at = (wall) => Date.parse(`${wall}Z`);
+const wall = (milliseconds) => new Date(milliseconds).toISOString().slice(0, 19);
+
+const isMine = ({ classNames }) => classNames.includes("mine");
+const kindOf = ({ classNames }) => classNames[0];
+const PLURALS = { booking: "bookings", job: "jobs", maintenance: "maintenance windows" };
+
+function together(row, number, items) {
+  const kinds = new Set(items.map(({ event }) => kindOf(event)));
+  const [kind] = kinds;
+  const start = Math.min(...items.map(({ start: begin }) => begin));
+  return {
+    start,
+    end: Math.max(...items.map(({ end }) => end)),
+    mine: isMine(items[0].event),
+    event: {
+      id: `merged ${row} ${number}`,
+      classNames: [kinds.size === 1 ? kind : "booking", isMine(items[0].event) ? "mine" : "others", "merged"],
+      title: `${items.length} ${kinds.size === 1 ? PLURALS[kind] : "entries"}`,
+      extendedProps: { entries: items.map(({ event }) => event) },
+    },
+  };
+}
+
+/** Small neighbours of a row, one's own apart from those of others. */
+function mergeSmall(row, items, pixels) {
+  const kept = [];
+  for (const mine of [true, false]) {
+    let group = [];
+    const flush = () => {
+      if (group.length > 1) kept.push(together(row, `${mine} ${kept.length}`, group));
+      else kept.push(...group);
+      group = [];
+    };
+    for (const item of items.filter((one) => one.mine === mine)) {
+      const small = (item.end - item.start) * pixels < TARGET;
+      if (!small) kept.push(item);
+      else {
+        const [first, last] = [group[0], group.at(-1)];
+        const near = first && (item.start - last.end) * pixels < TARGET && (item.end - first.start) * pixels <= WIDEST;
+        if (first && !near) flush();
+        group.push(item);
+      }
+    }
+    flush();
+  }
+  return kept;
+}
+
+/** What finds none of the lanes lies in one more, together with all that it overlaps there. One's own come first. */
+function mergeDeep(row, items, lanes) {
+  const taken = Array.from({ length: lanes }, () => []);
+  const kept = [];
+  const left = [];
+  for (const item of [...items].sort((a, b) => b.mine - a.mine || a.start - b.start)) {
+    const lane = taken.find((spans) => spans.every(({ start, end }) => end <= item.start || item.end <= start));
+    (lane ?? left).push(item);
+    if (lane !== undefined) kept.push(item);
+  }
+  let group = [];
+  let end = -Infinity;
+  const flush = () => {
+    const members = group.flatMap((item) => item.event.extendedProps.entries?.map((event) => ({ ...item, event })) ?? [item]);
+    kept.push(...(group.length > 1 ? [together(row, `deep ${kept.length}`, members)] : group));
+    group = [];
+  };
+  for (const item of left.sort((a, b) => a.start - b.start)) {
+    if (item.start >= end) flush();
+    group.push(item);
+    end = Math.max(end, item.end);
+  }
+  flush();
+  return kept;
+}
+
+/** The timeline's events, of which those of a row that are too small or too many are merged. `pixels`: of a millisecond. */
+export function mergeEvents(events, pixels, most = LANES) {
+  const rows = new Map();
+  for (const event of events) {
+    for (const row of event.resourceIds) {
+      if (!rows.has(row)) rows.set(row, []);
+      rows.get(row).push({ event, start: at(event.start), end: at(event.end), mine: isMine(event) });
+    }
+  }
+  const single = new Map();
+  const made = [];
+  for (const [row, items] of rows) {
+    for (const { event, start, end } of mergeDeep(row, mergeSmall(row, items, pixels), most)) {
+      if (event.extendedProps.entries === undefined) {
+        if (!single.has(event)) single.set(event, []);
+        single.get(event).push(row);
+      } else {
+        made.push({ ...event, resourceIds: [row], start: wall(start), end: wall(Math.max(end, start + TARGET / pixels)) });
+      }
+    }
+  }
+  for (const [event, resourceIds] of single) made.push({ ...event, resourceIds });
+  return made;
+}
