@@ -153,6 +153,54 @@ async def test_dragging_says_the_time_and_rows_are_a_number(
     await expect(dialog.get_by_text("Free: 1 × a100")).to_be_visible()
 
 
+async def test_a_refused_drag_offers_another_node_in_one_click(people: People, system: WebSystem) -> None:
+    first = day(40)
+    start = first + timedelta(days=1, hours=6)
+    booking = booked(system, "alice", start, 4, title="roams", node="titan")
+    other = booked(system, "bob", start + timedelta(days=1), 10, node="titan", gpus=4)
+    alice = await people("alice")
+    page = alice.page
+    await opened(page, first)
+    entry = page.locator(".ec-event", has_text="roams")
+    box, cell = await box_of(entry), await box_of(page.locator(".ec-body .ec-day").first)
+    at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    await page.mouse.move(*at)
+    await page.mouse.down()
+    await page.mouse.move(at[0] + cell["width"], at[1], steps=6)
+    moved = start + timedelta(days=1)
+    await expect(page.locator(".drag-words")).to_have_text(f"{moved:%a} {moved.day} {moved:%b} 06:00 – 10:00 (4 h)")
+    await page.mouse.up()
+    dialog = page.get_by_role("dialog", name="Change your booking?")
+    await dialog.get_by_role("button", name="Move it to titus").click()
+    await expect(page.get_by_role("status").filter(has_text="roams is changed.")).to_be_visible()
+    now = now_is(system, "alice", booking)
+    assert (now["node"], now["start"]) == ("titus", said(moved))
+    system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
+    system.rest("bob").delete(f"/v1/bookings/{other['id']}").raise_for_status()
+
+
+async def test_found_slots_are_highlighted_and_booked_by_one_click(
+    people: People, system: WebSystem, screenshot: Screenshot
+) -> None:
+    alice = await people("alice")
+    page = alice.page
+    await opened(page, day(0))
+    await page.get_by_label("Find a slot for").fill("3")
+    await page.get_by_role("button", name="Find a slot").click()
+    await expect(page.get_by_role("heading", name="3 GPUs for 2 h: the best slots")).to_be_visible()
+    buttons = page.locator("#found-slots button")
+    await expect(buttons).to_have_count(5)
+    await expect(page.locator(".ec-bg-event.offer")).to_have_count(5)
+    await expect(page.locator(".ec-bg-event.offer").first).to_contain_text("1")
+    await assert_accessible(page)
+    await screenshot(page, "calendar-found")
+    wanted = await buttons.nth(1).get_attribute("value")
+    await buttons.nth(1).click()
+    await page.wait_for_url("**/bookings/bkg-*")
+    made = now_is(system, "alice", {"id": page.url.rsplit("/", 1)[1]})
+    assert f"{made['start']}/{made['end']}" == wanted
+
+
 async def test_a_finger_on_the_strip_reads_the_count(people: People, system: WebSystem) -> None:
     first = day(50)
     alice = await people("alice", has_touch=True, is_mobile=True, viewport={"width": 800, "height": 900})

@@ -36,7 +36,10 @@ class _NotReadableError(Exception):
 
 
 def typed_booking(form: Form, zone: str) -> TypedBooking:
-    """The body for POST /v1/bookings. A clicked `slot` (`start/end`) has precedence over typed times."""
+    """The body for POST /v1/bookings. A clicked `slot` (`start/end`) has precedence over typed times.
+
+    So has a clicked `elsewhere`, the name of a node, over the typed node.
+    """
     body: dict[str, Any] = {"time_zone": form.get("zone") or zone}
     wrong: list[str] = []
     for name, words in (("gpus", "The number of GPUs"), ("nodes", "The number of nodes")):
@@ -52,6 +55,8 @@ def typed_booking(form: Form, zone: str) -> TypedBooking:
     for name, field in (("gpu_type", "type"), ("node", "node"), ("title", "title"), ("project", "project")):
         if (value := form.get(field)) is not None:
             body[name] = value
+    if (elsewhere := form.get("elsewhere")) is not None:
+        body["node"] = elsewhere
     for read in (_times, _recurrence):
         try:
             body |= read(form)
@@ -76,8 +81,9 @@ def typed_change(form: Form, zone: str) -> TypedBooking:
                 body[name] = value
     if body:
         body["time_zone"] = form.get("zone") or zone
-    if form.get("node") != form.get("was_node"):
-        body["node"] = form.get("node")
+    node = form.get("elsewhere") or form.get("node")
+    if node != form.get("was_node"):
+        body["node"] = node
     title = form.get("title")
     if title != form.get("was_title"):
         body["title"] = title

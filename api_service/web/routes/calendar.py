@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta
 
 from starlette.responses import Response
 
+from api_service.web.calendar.slot_offers import find_offers, rows_of_offer
 from api_service.web.calendar.timeline_data import Shown, read_calendar
 from api_service.web.calendar.timeline_query import TimelineQuery, read_query
 from api_service.web.calendar.timeline_rows import By
@@ -33,12 +34,16 @@ _MORNING = time(9)
 
 @dataclass(frozen=True, slots=True)
 class BookingPreview:
-    """The verdict on a form: a booking, a series, or a problem; none of them if the input can't be sent."""
+    """The verdict on a form: a booking, a series, or a problem; none of them if the input can't be sent.
+
+    `elsewhere`: with a problem, the booking on another node at that time, if that can be had.
+    """
 
     typed: TypedBooking
     booking: BookingVerdict | None = None
     series: SeriesVerdict | None = None
     problem: RestProblemError | None = None
+    elsewhere: BookingVerdict | None = None
 
 
 async def calendar_page(visit: Visit) -> Response:
@@ -100,7 +105,9 @@ async def change_verdict(visit: Visit) -> Response:
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
-        preview = BookingPreview(typed, problem=problem)
+        pinned = typed.body.get("node", before.body.node) is not None
+        other = await _elsewhere(visit, "PATCH", address, {**typed.body, "node": None}) if pinned else None
+        preview = BookingPreview(typed, problem=problem, elsewhere=other)
     return visit.part("_change_verdict.html", verdict=preview, booking=before.body, etag=before.headers["etag"])
 
 
@@ -157,10 +164,25 @@ async def _verdict(visit: Visit) -> BookingPreview:
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
-        return BookingPreview(typed, problem=problem)
+        other = None
+        if "node" in typed.body and not typed.is_series:
+            anywhere = {name: value for name, value in typed.body.items() if name != "node"}
+            other = await _elsewhere(visit, "POST", "/v1/bookings", anywhere)
+        return BookingPreview(typed, problem=problem, elsewhere=other)
     if typed.is_series:
         return BookingPreview(typed, series=SeriesVerdict.model_validate_json(answer.body))
     return BookingPreview(typed, booking=BookingVerdict.model_validate_json(answer.body))
+
+
+async def _elsewhere(visit: Visit, method: str, address: str, body: object) -> BookingVerdict | None:
+    """The verdict on the same booking on any node; None where it is refused, too, or would wait."""
+    try:
+        answer = await visit.rest.call(BookingVerdict, method, address, query={"dry_run": True}, body=body)
+    except RestProblemError as problem:
+        if problem.status not in _REFUSALS:
+            raise
+        return None
+    return answer.body if len(answer.body.allocations) == 1 else None
 
 
 async def _again(visit: Visit, found: BookingPreview, status: int) -> Response:
@@ -183,6 +205,10 @@ async def _page(
 ) -> Response:
     shown = await read_calendar(visit, asked)
     headings = columns(shown.window, shown.now)
+    offers = None
+    if visit.query("find"):
+        gpus, length = fields.get("gpus", ""), fields.get("length", "")
+        offers = await find_offers(visit, gpus, length, asked.gpu_type, asked.node)
     return visit.page(
         "calendar.html",
         title=f"Calendar, {_title(shown)}",
@@ -199,6 +225,8 @@ async def _page(
         repeats=list(Repeats),
         fields={**_first_fields(visit, asked), **fields},
         verdict=found,
+        offers=offers,
+        rows_of_offer=rows_of_offer,
         projects=[project.name for project in await visit.rest.all(Page[ProjectOut], "/v1/projects")],
     )
 

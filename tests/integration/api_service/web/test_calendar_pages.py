@@ -483,6 +483,67 @@ async def test_a_drag_has_its_verdict_and_what_to_click(
     assert f"{changed['start']}/{changed['end']}" == slots[-1]
 
 
+@pytest.fixture
+async def two_nodes(runtime: Runtime) -> None:
+    """Two nodes of a type."""
+    await add_nodes(runtime, titan=("h100", 2), titus=("h100", 1))
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_what_is_refused_on_a_node_is_offered_on_another_at_that_time(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    await booked(bob, at(2), gpus=2, node="titan", duration="PT6H")
+    browser = await browsing("alice")
+    refused = await sent(browser, "/calendar/verdict", node="titan")
+    assert "On another node it fits at that time: Book it on titus: GPU 0" in words(refused.text)
+    done = await sent(browser, node="titan", elsewhere="titus")
+    made = (await alice.get(f"/v1{done.headers['location']}")).json()
+    assert (made["node"], made["start"], made["allocations"][0]["node"]) == ("titus", said(at(2)), "titus")
+    # Where no node has them, none is offered.
+    assert "another node" not in words((await sent(browser, "/calendar/verdict", node="titan")).text)
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_a_drag_that_is_refused_offers_another_node_at_that_time(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    await booked(bob, at(5), gpus=2, node="titan", duration="PT6H")
+    made = await booked(alice, at(2), node="titan", title="runs")
+    browser, path = await browsing("alice"), f"/bookings/{made['id']}"
+    times = {"start": f"{at(6):%Y-%m-%dT%H:%M}", "end": f"{at(7):%Y-%m-%dT%H:%M}", "zone": "UTC"}
+    refused = await browser.send("/calendar/change-verdict", page="/calendar", booking=made["id"], **times)
+    assert "On another node it fits at that time: Move it to titus" in words(refused.text)
+    done = await browser.send(path, etag=field(refused.text, "etag"), elsewhere="titus", **times)
+    assert done.status_code == 303, words(done.text)
+    changed = (await alice.get(f"/v1{path}")).json()
+    assert (changed["node"], changed["start"], changed["end"]) == ("titus", said(at(6)), said(at(7)))
+
+
+@pytest.mark.usefixtures("lab")
+async def test_slots_are_found_and_booked_by_one_button(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    await booked(bob, at(0), gpus=3, gpu_type="h100", duration="PT8H")
+    browser = await browsing("alice")
+    page = await browser.get(week(gpus="3", length="2h", type="h100", find="yes"))
+    assert "3 GPUs for 2 h: the best slots" in words(page)
+    found = page.partition('id="found-slots"')[2].partition("</section>")[0]
+    slots = re.findall(r'name="slot" value="([^"]+)"', found)
+    assert len(slots) == 5
+    assert slots[0] == f"{said(at(8))}/{said(at(10))}"
+    assert slots == sorted(slots)
+    assert "h100 on titan: GPUs 0, 1, 2" in words(found)
+    done = await browser.send("/calendar/bookings", page="/calendar", gpus="3", type="h100", slot=slots[1], key="found")
+    made = (await alice.get(f"/v1{done.headers['location']}")).json()
+    assert f"{made['start']}/{made['end']}" == slots[1]
+    nowhere = await browser.get(week(gpus="8", length="2h", find="yes"))
+    assert "No slot found" in words(nowhere)
+    for wrong in ({"gpus": "many"}, {"length": "long"}, {"length": "0h"}, {"gpus": "0"}):
+        page = await browser.get(week(**{"gpus": "1", "length": "2h", "find": "yes", **wrong}))
+        assert "Say how many GPUs" in words(page)
+
+
 @pytest.mark.usefixtures("lab")
 async def test_nobody_is_led_elsewhere_by_a_form(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     made = await booked(alice, at(3), gpu_type="h100", title="runs")
