@@ -60,7 +60,10 @@ function eventContent({ event }) {
 
 function rowContent({ resource }) {
   const { detail } = resource.extendedProps;
-  return { domNodes: [element("span", "row-title", resource.title), element("small", "row-detail", detail)] };
+  const title = element("span", "row-title");
+  title.title = resource.title;
+  title.append(element("bdi", "", resource.title));
+  return { domNodes: [title, element("small", "row-detail", detail)] };
 }
 
 /** The slots that were found, as the page lists them. */
