@@ -30,13 +30,11 @@ def free_runs(cards: Iterable[BookableGpu], start: int, end: int) -> list[FreeRu
         if not card.available:
             continue
         free += 1
-        done = start
         for begin, over in card.busy:
-            first, after = max(begin, done), min(over, end)
+            first, after = max(begin, start), min(over, end)
             if first < after:
                 changes[first] = changes.get(first, 0) - 1
                 changes[after] = changes.get(after, 0) + 1
-                done = after
     runs: list[FreeRun] = []
     at = start
     for moment in sorted(changes):
