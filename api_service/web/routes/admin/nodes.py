@@ -1,4 +1,7 @@
-"""Nodes: cordon and fence."""
+"""Nodes: search, cordon and fence."""
+
+from enum import StrEnum
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -8,6 +11,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.nodes import NodeOut
 
+_PAGE = 100
 _DONE = {
     "cordon": "{} gets nothing new from now on.",
     "uncordon": "{} takes jobs again.",
@@ -16,9 +20,62 @@ _DONE = {
 }
 
 
+class NodeState(StrEnum):
+    """A node's state in the words of its badge."""
+
+    TAKES_JOBS = "takes jobs"
+    CLOSED = "gets nothing new"
+    CORDONED = "cordoned"
+    SILENT = "does not answer"
+    FENCED = "fenced"
+
+
+_GRADES = {
+    NodeState.TAKES_JOBS: "good",
+    NodeState.CLOSED: "warn",
+    NodeState.CORDONED: "warn",
+    NodeState.SILENT: "bad",
+    NodeState.FENCED: "bad",
+}
+
+
 async def nodes_page(visit: Visit) -> Response:
-    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
-    return visit.page("admin/nodes.html", title="Nodes", live="admin", nodes=nodes)
+    """Show nodes by name: `?node=` is a part of a name, logical name, zone or type; `after` is a name."""
+    typed, state, after = visit.query("node"), visit.query("state"), visit.query("after")
+    every = await visit.rest.all(Page[NodeOut], "/v1/nodes")
+    found = sorted(
+        (node for node in every if _matches(node, typed) and state in ("", _state(node))), key=lambda node: node.name
+    )
+    ahead = [node for node in found if node.name > after]
+    shown = ahead[:_PAGE]
+    asked = {name: value for name, value in (("node", typed), ("state", state)) if value}
+    return visit.page(
+        "admin/nodes.html",
+        title="Nodes",
+        live="admin",
+        nodes=[(node, _state(node), _GRADES[_state(node)]) for node in shown],
+        every=len(every),
+        found=len(found),
+        typed=typed,
+        chosen_state=state,
+        states=list(NodeState),
+        more=urlencode({**asked, "after": shown[-1].name}) if len(ahead) > _PAGE else None,
+    )
+
+
+def _matches(node: NodeOut, typed: str) -> bool:
+    words = (node.name, node.logical_name or "", node.zone or "", *node.gpu_types)
+    return any(typed.casefold() in word.casefold() for word in words)
+
+
+def _state(node: NodeOut) -> NodeState:
+    if node.fenced_at is not None:
+        return NodeState.FENCED
+    if not node.ready:
+        return NodeState.SILENT
+    if node.cordoned_at is not None:
+        return NodeState.CORDONED
+    return NodeState.TAKES_JOBS if node.schedulable else NodeState.CLOSED
 
 
 async def confirm_cordon(visit: Visit) -> Response:

@@ -1,5 +1,8 @@
 """What administrators do on pages, and that nobody else can."""
 
+import html
+import re
+
 import httpx
 import pytest
 
@@ -11,6 +14,7 @@ from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
+_MORE = re.compile(r'<a href="([^"]+)">More nodes')
 ADMIN = sorted({(route.method, route.path) for route in WEB_ROUTES if route.path.startswith("/admin")})
 
 
@@ -125,3 +129,21 @@ async def test_what_was_done_is_said_on_the_page_that_follows_and_not_to_a_scrip
     assert "There is a project vision now" not in part.text
     assert "There is a project vision now" in await root.get("/admin/projects/vision")
     assert "There is a project vision now" not in await root.get("/admin/projects/vision")
+
+
+async def test_nodes_are_searched_and_come_in_pages(runtime: Runtime, browsing: SignedIn) -> None:
+    await add_nodes(runtime, **{f"gpu-r{n // 50}-n{n:03}": ("h100" if n % 2 else "a100", 1) for n in range(120)})
+    admin = await browsing("root")
+    first = await admin.get("/admin/nodes")
+    assert "120 of 120 nodes" in words(first)
+    assert first.count('<tr id="gpu-') == 100
+    more = _MORE.search(first)
+    assert more is not None
+    assert (await admin.get(html.unescape(more[1]))).count('<tr id="gpu-') == 20
+    for query, count in (("node=R1-", 50), ("node=a100", 60), ("state=takes+jobs", 120), ("state=cordoned", 0)):
+        page = await admin.get(f"/admin/nodes?{query}")
+        assert page.count('<tr id="gpu-') == min(count, 100), query
+        assert (f"{count} of 120 nodes" in words(page)) is bool(count)
+    assert "No node matches." in words(await admin.get("/admin/nodes?node=<b>"))
+    await admin.send("/admin/nodes/gpu-r1-n060/cordon")
+    assert (await admin.get("/admin/nodes?state=cordoned")).count('<tr id="gpu-') == 1
