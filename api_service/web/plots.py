@@ -1,11 +1,14 @@
-"""Plots as geometry: places of columns, lines and labels, in units of the SVG's view box."""
+"""Plots as geometry: places of columns and labels, in per cent of the width and in pixels of the height.
+
+So a plot is as wide as the screen, and its words are as large as all others.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 960, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 34
+WIDTH, HEIGHT = 100.0, 260
+_TOP, _BOTTOM = 10, 34
 _TICKS = 4
 _MOST_LABELS = 10
 _GAP = 0.25
@@ -39,10 +42,7 @@ class ColumnPlot:
     columns: Sequence[PlotColumn]
     ticks: Sequence[Mark]
     labels: Sequence[Mark]
-    left: float = _LEFT
-    right: float = WIDTH - _RIGHT
     base: float = HEIGHT - _BOTTOM
-    width: int = WIDTH
     height: int = HEIGHT
 
 
@@ -50,11 +50,11 @@ def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[s
     """One column a step; the three sequences have one entry a step. Used hours are drawn within held ones."""
     top = _rounded_up(max(_LEAST, *held) if held else 0.0)
     base, high = HEIGHT - _BOTTOM, HEIGHT - _BOTTOM - _TOP
-    room = (WIDTH - _LEFT - _RIGHT) / max(1, len(held))
+    room = WIDTH / max(1, len(held))
     columns = [
         PlotColumn(
-            x=round(_LEFT + room * (index + _GAP / 2), 2),
-            width=round(room * (1 - _GAP), 2),
+            x=round(room * (index + _GAP / 2), 3),
+            width=round(room * (1 - _GAP), 3),
             held_y=round(base - high * have / top, 2),
             used_y=round(base - high * min(took, have) / top, 2),
             words=f"{label}: {_number(have)} GPU-hours held, {_number(took)} used",
@@ -65,7 +65,7 @@ def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[s
     return ColumnPlot(
         columns,
         ticks=[Mark(round(base - high * n / _TICKS, 2), _number(top * n / _TICKS)) for n in range(_TICKS + 1)],
-        labels=[Mark(round(_LEFT + room * (index + 0.5), 2), labels[index]) for index in range(0, len(labels), every)],
+        labels=[Mark(round(room * (index + 0.5), 3), labels[index]) for index in range(0, len(labels), every)],
     )
 
 

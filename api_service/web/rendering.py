@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from secrets import token_urlsafe
@@ -19,6 +20,10 @@ from reservation_core.contracts.base import rfc3339
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COMPRESS_FROM = 1024
+_TABLE = re.compile(r"(<table>.*?</thead>)(.*?</table>)", re.DOTALL)
+_HEADING = re.compile(r"<th scope=\"col\"[^>]*>(.*?)</th>", re.DOTALL)
+_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<t[dh]\b")
 
 
 class Templates:
@@ -52,7 +57,25 @@ class Templates:
             "until": lambda when: words.until(when, now),
             "in_zone": lambda text: words.in_zone(text, zone, now),
         }
-        return self._environment.get_template(name).render(context)
+        return label_cells(self._environment.get_template(name).render(context))
+
+
+def label_cells(text: str) -> str:
+    """HTML whose table cells carry their column's heading (`data-label`): on a phone, a row is a card.
+
+    Headings that only screen readers get give no label.
+    """
+
+    def label_table(table: re.Match[str]) -> str:
+        labels = ["" if "<span" in heading else heading for heading in _HEADING.findall(table[1])]
+
+        def label_row(row: re.Match[str]) -> str:
+            cells = iter(labels)
+            return _CELL.sub(lambda cell: f'{cell[0]} data-label="{next(cells, "")}"', row[0])
+
+        return table[1] + _ROW.sub(label_row, table[2])
+
+    return _TABLE.sub(label_table, text) if "<table>" in text else text
 
 
 def new_nonce() -> str:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api_service.web.plots import column_plot, shares
+from api_service.web.plots import WIDTH, column_plot, shares
 
 STEPS = st.lists(
     st.tuples(st.floats(0, 1e9, allow_nan=False), st.floats(0, 1.5)).map(
@@ -17,11 +17,11 @@ STEPS = st.lists(
 def test_columns_are_within_the_drawing_and_in_proportion(steps: list[tuple[float, float]]) -> None:
     held, used = [step[0] for step in steps], [step[1] for step in steps]
     plot = column_plot(held, used, [str(number) for number in range(len(steps))])
-    end = plot.left
+    end = 0.0
     for column in plot.columns:
         assert end <= column.x
         end = column.x + column.width
-        assert end <= plot.right + 0.01
+        assert end <= WIDTH + 0.01
         assert 0 <= column.held_y <= column.used_y <= plot.base  # used within held, whatever is said
     tallest = max(held, default=0.0)
     for column, value in zip(plot.columns, held, strict=True):
