@@ -3,6 +3,7 @@
 Nothing in it depends on a viewer: names and ownership are decided when a page is drawn.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from urllib.parse import quote
 from api_service.web.fleet.card_tiles import OUT_OF_USE, TileState, state_of
 from reservation_core.domain.bookings.nouns import FreeSlot
 from reservation_core.ports.nodes.cards_now import GpuNow, NodeNow
+
+_RACK = re.compile(r"(?:^|[-_])(r(?:ack)?[-_]?\d{1,4})(?=[-_n]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,12 @@ class FleetNode:
         return tuple(sorted({card.gpu_type for card in self.cards}))
 
     @cached_property
+    def rack(self) -> str:
+        """The rack by the node's label, else by its name (`gpu-r07-n03`); empty where neither tells one."""
+        told = _RACK.search(self.name.partition(".")[0])
+        return self.now.rack or ("" if told is None else told[1])
+
+    @cached_property
     def users(self) -> tuple[int, ...]:
         """Users with a hold here, now or soon."""
         holds = (hold for card in self.cards for hold in (card.holder, card.follower))
@@ -62,6 +71,11 @@ class FleetNode:
     def states(self) -> Counter[tuple[str, TileState]]:
         """How many GPUs there are by type and state, for a user without holds."""
         return Counter((card.gpu_type, state_of(card, available=self.now.available)) for card in self.cards)
+
+    def free(self, kind: str | None = None) -> int:
+        """How many GPUs (of this type) are free."""
+        kinds = self.kinds if kind is None else (kind,)
+        return sum(self.states[shown_kind, TileState.FREE] for shown_kind in kinds)
 
     @cached_property
     def held(self) -> Counter[tuple[int, str]]:

@@ -1,11 +1,13 @@
-"""Nodes with their tiles as HTML, cached until they change for a viewer.
+"""Nodes as HTML, cached until they change for a viewer.
 
 Of 500 nodes a handful change at a time, and most look the same to all viewers.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -20,16 +22,27 @@ from reservation_core.ports.nodes.cards_now import GpuNow
 _KEPT = 20_000
 
 
+class Density(StrEnum):
+    """How much a page says of a node. The value is a CSS class."""
+
+    LARGE = "large"
+    """GPUs with words."""
+    SMALL = "small"
+    """GPUs without words."""
+    MAP = "map"
+    """The number of free GPUs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one viewer looks at nodes. `kind`: only GPUs of this type; `mine`: only their own; `large`: with words."""
+    """How one viewer looks at nodes. `kind`: only GPUs of this type; `mine`: only their own."""
 
     sight: Sight
     zone: ZoneInfo
     now: datetime
     kind: str | None
     mine: bool
-    large: bool
+    density: Density = Density.SMALL
 
     def shows(self, card: GpuNow) -> bool:
         """Whether the filter lets this GPU through."""
@@ -58,7 +71,7 @@ class NodeMarkup:
             sight.caller.is_admin,
             look.kind if len(node.kinds) > 1 else None,
             look.mine,
-            look.large,
+            look.density,
         )
         kept = self._drawn.get(key)
         if kept is not None and kept[0] is node:
@@ -71,9 +84,15 @@ class NodeMarkup:
             self._drawn.popitem(last=False)
         return drawn
 
-    def swap(self, node: FleetNode, look: Look) -> Markup:
-        """The same element, marked to replace the one on the page."""
-        return Markup(str(self.of(node, look)).replace("<article", '<article hx-swap-oob="morph"', 1))  # noqa: S704
+    def all(self, nodes: Iterable[FleetNode], look: Look) -> Markup:
+        return Markup("".join(self.of(node, look) for node in nodes))  # noqa: S704 - each is markup
+
+    def swaps(self, nodes: Iterable[FleetNode], look: Look) -> Markup:
+        """The same elements, marked to replace those on the page."""
+        return Markup("".join(self._swap(node, look) for node in nodes))  # noqa: S704 - each is markup
+
+    def _swap(self, node: FleetNode, look: Look) -> str:
+        return str(self.of(node, look)).replace(" id=", ' hx-swap-oob="morph" id=', 1)
 
     def _draw(self, node: FleetNode, look: Look) -> Markup:
         writer = TileWriter(look.sight, lambda when: clock(when, look.zone, look.now))
@@ -83,13 +102,14 @@ class NodeMarkup:
             if look.shows(card)
         ]
         text = self._templates.text(
-            "_node.html",
+            "_cell.html" if look.density is Density.MAP else "_node.html",
             zone=look.zone,
             now=look.now,
             node=node,
             tiles=tiles,
             free=sum(tile.state is TileState.FREE for tile in tiles),
-            large=look.large,
+            mine=sum(tile.state is TileState.MINE for tile in tiles),
+            large=look.density is Density.LARGE,
             admin=look.sight.caller.is_admin,
         )
         return Markup(text)  # noqa: S704 - a template's own text, escaped where it had to be

@@ -1,10 +1,9 @@
 """The page Now: all nodes and GPUs, their holders and ends, and when the next GPU is free."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -12,7 +11,9 @@ from api_service.access.sight import Sight, sight_of
 from api_service.problems import ProblemError
 from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
 from api_service.web.fleet.fleet import FleetNode, FleetPicture, counts
-from api_service.web.fleet.node_markup import Look
+from api_service.web.fleet.node_filter import NodeFilter, NodeOrder, NodeView
+from api_service.web.fleet.node_groups import NodeGroup, group_nodes, one_group
+from api_service.web.fleet.node_markup import Density, Look
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from api_service.web.words import clock
@@ -20,38 +21,25 @@ from reservation_core.ports.nodes.cards_now import GpuNow
 
 LARGE_UP_TO = 64
 """More GPUs are shown as small tiles, without words."""
+TILES_UP_TO = 320
+"""More GPUs are shown as a heat map of their nodes, unless tiles are asked for."""
+MOST_TILES = 1024
 _MOST_TYPED = 253
+_MOST_ON_A_NODE = 3
+"""Digits of a number of GPUs on one node."""
 _PROCESS = token_hex(4)
 """Versions are counted by each process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """The requested filter: GPUs of this type, of nodes with such names, of the viewer."""
-
-    kind: str
-    node: str
-    mine: bool
-
-    @property
-    def query(self) -> str:
-        """The filter as a query, `&` before each parameter."""
-        given = {"type": self.kind, "node": self.node, "mine": "yes" if self.mine else ""}
-        return "".join(f"&{urlencode({name: value})}" for name, value in given.items() if value)
-
-    def names(self, node: FleetNode, *, exactly: bool) -> bool:
-        """Whether the filter matches this node's name."""
-        return node.name == self.node if exactly else self.node.casefold() in node.name.casefold()
-
-
-@dataclass(frozen=True, slots=True)
 class NowView:
-    """One viewer's page: the nodes to show, and how."""
+    """One viewer's page: the nodes to show, and how. `too_many`: tiles were asked for, of more GPUs than are drawn."""
 
     fleet: FleetPicture
     look: Look
-    nodes: tuple[FleetNode, ...]
+    groups: list[NodeGroup]
     cards: int
+    too_many: bool
     token: str
 
 
@@ -72,41 +60,45 @@ class CardDetails:
 
 
 async def now_page(visit: Visit) -> Response:
-    """Show GPUs, filtered by `?type=h100&node=gpu-1&mine=yes`; `card=NODE/INDEX` shows one above all others."""
-    wish = _wish(visit)
-    view = await _view(visit, wish)
+    """Show GPUs, filtered by `?type=h100&free=4&mine=yes`; `card=NODE/INDEX` shows one above all others."""
+    chosen = _filter(visit)
+    view = await _view(visit, chosen)
     shown: dict[str, Any] = {
         "view": view,
-        "wish": wish,
+        "chosen": chosen,
         "counts": counts(view.fleet, visit.principal.user_id),
-        "drawn": [visit.nodes.of(node, view.look) for node in view.nodes],
+        "groups": [(group, visit.nodes.all(group.nodes, view.look)) for group in view.groups],
         "states": [(state, WORDS[state], MEANINGS[state]) for state in TileState],
+        "most_tiles": MOST_TILES,
     }
     if visit.partial:
         return visit.part("_now.html", **shown)
-    chosen = visit.query("card")
-    card = _card(visit, view.fleet, view.look.sight, chosen) if chosen else None
+    address = visit.query("card")
+    card = _card(visit, view.fleet, view.look.sight, address) if address else None
     return visit.page("now.html", title="Now", live="now", card=card, **shown)
 
 
 async def now_changes(visit: Visit) -> Response:
     """The parts that changed since version `since`; 204 without any."""
-    wish = _wish(visit)
-    view = await _view(visit, wish)
+    chosen = _filter(visit)
+    view = await _view(visit, chosen)
     since = visit.query("since")
     if since == view.token:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
     behind = _same_but_older(since, view.token)
-    # With this filter, a change can add or remove nodes.
-    whole = behind is None or behind < view.fleet.layout or wish.mine
-    changed = view.nodes if whole or behind is None else [node for node in view.nodes if node.version > behind]
+    whole = behind is None or behind < view.fleet.layout or chosen.moves_nodes
+    changed = [
+        (group, [node for node in group.nodes if whole or behind is None or node.version > behind])
+        for group in view.groups
+    ]
+    draw = visit.nodes.all if whole else visit.nodes.swaps
     return visit.part(
         "_now_changes.html",
         view=view,
-        wish=wish,
+        chosen=chosen,
         counts=counts(view.fleet, visit.principal.user_id),
         whole=whole,
-        drawn=[(visit.nodes.of if whole else visit.nodes.swap)(node, view.look) for node in changed],
+        groups=[(group, draw(nodes, view.look)) for group, nodes in changed if nodes],
     )
 
 
@@ -117,26 +109,51 @@ async def card_part(visit: Visit) -> Response:
     return visit.part("_card.html", card=_card(visit, fleet, sight, visit.query("card")))
 
 
-def _wish(visit: Visit) -> Wish:
-    kind, node = visit.query("type"), visit.query("node")
-    if max(len(kind), len(node)) > _MOST_TYPED:
-        raise ProblemError(422, "invalid_request", f"Type and node have at most {_MOST_TYPED} letters. Shorten them.")
-    return Wish(kind, node, visit.query("mine") == "yes")
+def _filter(visit: Visit) -> NodeFilter:
+    kind, rack, node, free = (visit.query(name) for name in ("type", "rack", "node", "free"))
+    if max(len(kind), len(rack), len(node)) > _MOST_TYPED:
+        raise ProblemError(
+            422, "invalid_request", f"Type, rack and node have at most {_MOST_TYPED} letters. Shorten them."
+        )
+    number = int(free) if free.isascii() and free.isdecimal() and len(free) <= _MOST_ON_A_NODE else 0
+    order, view = visit.query("sort"), visit.query("view")
+    return NodeFilter(
+        kind,
+        rack,
+        node,
+        number,
+        visit.query("mine") == "yes",
+        NodeOrder(order) if order in tuple(NodeOrder) else NodeOrder.NAME,
+        NodeView(view) if view in tuple(NodeView) else NodeView.AUTO,
+    )
 
 
-async def _view(visit: Visit, wish: Wish) -> NowView:
+async def _view(visit: Visit, chosen: NodeFilter) -> NowView:
     fleet = await visit.fleet.fleet()
     sight = await _sight(visit)
-    kind = wish.kind or None
-    look = Look(sight, visit.zone, visit.now, kind, wish.mine, large=False)
-    exactly = wish.node in fleet.by_name
-    everything = kind is None and not wish.mine
-    named = [node for node in fleet.nodes if not wish.node or wish.names(node, exactly=exactly)]
+    kind = chosen.kind or None
+    look = Look(sight, visit.zone, visit.now, kind, chosen.mine)
+    exactly = chosen.node in fleet.by_name
+    everything = kind is None and not chosen.mine
+    named = [node for node in fleet.nodes if chosen.matches(node, exactly=exactly)]
     here = [(node, len(node.cards) if everything else sum(map(look.shows, node.cards))) for node in named]
-    nodes = tuple(node for node, cards in here if cards or everything)
+    nodes = chosen.sort([node for node, cards in here if cards or everything])
     cards = sum(cards for _, cards in here)
-    look = Look(sight, visit.zone, visit.now, kind, wish.mine, large=cards <= LARGE_UP_TO)
-    return NowView(fleet, look, nodes, cards, _token(visit, fleet, sight, large=look.large))
+    look = replace(look, density=_density(chosen.view, cards))
+    token = _token(visit, fleet, sight, look.density)
+    if look.density is Density.LARGE:
+        groups = one_group(nodes, kind)
+    else:
+        groups = group_nodes(nodes, kind, by_free=chosen.order is NodeOrder.FREE)
+    too_many = chosen.view is NodeView.TILES and look.density is Density.MAP
+    return NowView(fleet, look, groups, cards, too_many, token)
+
+
+def _density(view: NodeView, cards: int) -> Density:
+    """How that many GPUs are drawn."""
+    if view is NodeView.MAP or cards > (MOST_TILES if view is NodeView.TILES else TILES_UP_TO):
+        return Density.MAP
+    return Density.LARGE if cards <= LARGE_UP_TO else Density.SMALL
 
 
 async def _sight(visit: Visit) -> Sight:
@@ -145,11 +162,10 @@ async def _sight(visit: Visit) -> Sight:
         return await sight_of(uow, visit.principal, services.settings.holders)
 
 
-def _token(visit: Visit, fleet: FleetPicture, sight: Sight, *, large: bool) -> str:
+def _token(visit: Visit, fleet: FleetPicture, sight: Sight, density: Density) -> str:
     """The version of a page. A page can be updated in parts only if all but the last part is the same."""
     fellows = "all" if sight.fellows is None else format(hash(frozenset(sight.fellows)) & 0xFFFFFFFF, "x")
-    size = "large" if large else "small"
-    return f"{_PROCESS}.{visit.now.astimezone(visit.zone):%Y%m%d}.{fellows}.{size}.{fleet.version}"
+    return f"{_PROCESS}.{visit.now.astimezone(visit.zone):%Y%m%d}.{fellows}.{density}.{fleet.version}"
 
 
 def _same_but_older(since: str, token: str) -> int | None:

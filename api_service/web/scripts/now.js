@@ -1,7 +1,8 @@
-// The page Now: what a tile says beside the tile, not on a page of its own, and arrow keys that go from tile to tile.
+// The page Now: what a tile says beside the tile, not on a page of its own, and arrow keys that go from tile to tile and from node to node.
 import htmx from "htmx.org";
 
 const MARGIN = 8;
+const STOPS = "#cards .tiles > a, #cards .cells > a, #cards.map .group-head a";
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 /** Beside the tile where there is room, within the window in any case. */
@@ -41,10 +42,10 @@ export function followTiles() {
   });
   document.addEventListener("keydown", (event) => {
     const step = STEPS[event.key];
-    const tile = tileOf(event);
-    if (step === undefined || tile === null || event.ctrlKey || event.metaKey || event.altKey) return;
+    const stop = event.target instanceof Element ? event.target.closest(STOPS) : null;
+    if (step === undefined || stop === null || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    const tiles = [...tile.closest("#cards").querySelectorAll(".tiles > a")];
-    tiles[tiles.indexOf(tile) + step]?.focus();
+    const stops = [...stop.closest("#cards").querySelectorAll(STOPS)].filter((other) => other.checkVisibility());
+    stops[stops.indexOf(stop) + step]?.focus();
   });
 }

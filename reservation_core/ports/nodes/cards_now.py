@@ -36,11 +36,12 @@ class GpuNow:
 class NodeNow:
     """One node with its GPUs by index. `available`: it gets new work; `detail` says why not.
 
-    `source` is the stored form it was read from.
+    `rack` is the value of its rack label. `source` is the stored form it was read from.
     """
 
     name: str
     available: bool
     detail: str | None
     cards: tuple[GpuNow, ...]
+    rack: str | None = None
     source: str = field(default="", repr=False, compare=False)

@@ -12,10 +12,12 @@ from reservation_core.ports.nodes.cards_now import GpuHold, GpuNow, NodeNow
 
 def node_now_of(row: Row[Any], known: NodeNow | None) -> NodeNow:
     """A row of `nodes_now`; `known` itself if it was made from the same row."""
-    if known is not None and (row.available, row.detail, row.cards) == (known.available, known.detail, known.source):
+    if known is not None and (row.available, row.detail, row.rack, row.cards) == (
+        known.available, known.detail, known.rack, known.source
+    ):  # fmt: skip
         return known
     cards = tuple(_card(row.name, *values) for values in json.loads(row.cards))
-    return NodeNow(row.name, row.available, row.detail, cards, row.cards)
+    return NodeNow(row.name, row.available, row.detail, cards, row.rack, row.cards)
 
 
 def _card(

@@ -1,8 +1,8 @@
 -- name: nodes_now
--- Every node by name: whether it takes new work and why not, and its GPUs, as JSON that is parsed only where it has
--- changed: index, UUID, type, memory, state, holder (as in gpu_views), and the next holder within so many seconds (id,
--- kind, user, from and to in microseconds since 1970). All open rows are read at once, not by GPU. Removed nodes and
--- their GPUs are included while a reservation holds them.
+-- Every node by name: whether it takes new work and why not, its rack label, and its GPUs, as JSON that is parsed only
+-- where it has changed: index, UUID, type, memory, state, holder (as in gpu_views), and the next holder within so many
+-- seconds (id, kind, user, from and to in microseconds since 1970). All open rows are read at once, not by GPU. Removed
+-- nodes and their GPUs are included while a reservation holds them.
 WITH touching AS MATERIALIZED (
     SELECT a.gpu_id, a.booking_id, a.held, lower(a.during) AS starts_at,
            a.held OR a.during @> (SELECT ledger_now()) AS has_it, r.kind,
@@ -38,7 +38,8 @@ WITH touching AS MATERIALIZED (
     WHERE n.removed_at IS NULL OR h.gpu_id IS NOT NULL
     GROUP BY c.node_id
 )
-SELECT n.name, s.available, s.detail, coalesce(c.cards, '[]') AS cards
+SELECT n.name, s.available, s.detail, coalesce(c.cards, '[]') AS cards,
+       coalesce(n.labels ->> 'topology.kubernetes.io/rack', n.labels ->> 'rack') AS rack
 FROM nodes n
 JOIN node_conditions s ON s.node_id = n.id
 LEFT JOIN cards c ON c.node_id = n.id

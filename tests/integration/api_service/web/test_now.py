@@ -19,7 +19,8 @@ from tests.waiting import eventually
 
 _SINCE = re.compile(r'name="since" value="([^"]+)"')
 _TILE = re.compile(r'<a class="(?:t|tile) (\w+)" href="\?card=([^"]+)"')
-_ROW = re.compile(r"<tr><th scope=\"row\">(.*?)</tr>", re.DOTALL)
+_CELL = re.compile(r'<a class="c[^>]* data-free="([^"]+)" title="([^:"]+):')
+_ROW = re.compile(r"<tr><th data-label=\"Type\" scope=\"row\">(.*?)</tr>", re.DOTALL)
 MANY = 4000
 PARTS = {"HX-Request": "true"}
 
@@ -27,6 +28,11 @@ PARTS = {"HX-Request": "true"}
 def tiles(page: str) -> dict[str, str]:
     """Each card's state."""
     return {card: state for state, card in _TILE.findall(page)}
+
+
+def cells(page: str) -> dict[str, str]:
+    """The number of each node of a heat map."""
+    return {node: free for free, node in _CELL.findall(page)}
 
 
 def numbers(page: str) -> dict[str, list[str]]:
@@ -135,7 +141,7 @@ async def test_a_free_card_offers_what_can_be_done_with_it(runtime: Runtime, bro
         assert 'href="/submit?gpus=1&amp;gpu_type=h100"' in page
         assert 'href="/calendar?by=card&amp;node=titan&amp;type=h100"' in page
         assert "/admin/nodes" not in page
-    assert "/admin/nodes#titan" in await (await browsing("root")).get("/now/card?card=titan/0")
+    assert "/admin/nodes?node=titan" in await (await browsing("root")).get("/now/card?card=titan/0")
 
 
 async def test_a_job_is_led_to_by_its_owner_and_administrators_alone(
@@ -180,7 +186,7 @@ async def test_filters_are_in_the_address(runtime: Runtime, browsing: SignedIn, 
     }.items():
         page = await browser.get(f"/now{query}")
         assert tiles(page).keys() == shown, query
-        assert ("No card is like that." in words(page)) is (not shown)
+        assert ("No GPU matches the filter." in words(page)) is (not shown)
     assert "You have no GPU now." in words(await (await browsing("bob")).get("/now?mine=yes"))
     part = (await browser.client.get("/now?type=a100", headers=PARTS)).text
     assert tiles(part).keys() == {"rhea/0"}
@@ -216,7 +222,7 @@ async def test_an_open_page_is_told_what_differs(
     assert answer.status_code == 200
     assert set(tiles(answer.text)) == {"rhea/0", "rhea/1"}
     assert sorted(tiles(answer.text).values()) == ["free", "others"]
-    assert answer.text.count('<article hx-swap-oob="morph"') == 1
+    assert answer.text.count('class="node" hx-swap-oob="morph" id=') == 1
     assert 'id="cards"' not in answer.text
     assert numbers(answer.text)["a100"][:4] == ["1", "0", "0", "1"]
     assert (await changes(browser, since(answer.text))).status_code == 204
@@ -269,31 +275,88 @@ async def test_when_the_next_is_free_is_told_soon(
     assert (answer.status_code, tiles(answer.text)) == (200, {})
 
 
-async def test_four_thousand_cards_are_small_tiles(runtime: Runtime, browsing: SignedIn) -> None:
+async def _add_many(runtime: Runtime, prefix: str = "node-") -> None:
     await execute(
         runtime,
         "INSERT INTO nodes (name, ready, schedulable, last_seen_at) "
-        "SELECT 'node-' || lpad(CAST(n AS text), 4, '0'), true, true, now() FROM generate_series(1, :nodes) n",
+        "SELECT :prefix || lpad(CAST(n AS text), 4, '0'), true, true, now() FROM generate_series(1, :nodes) n",
         nodes=MANY // 8,
+        prefix=prefix,
     )
     await execute(
         runtime,
         "INSERT INTO gpus (node_id, index, gpu_type, updated_at) "
         "SELECT n.id, i, 'h100', now() FROM nodes n, generate_series(0, 7) i",
     )
+
+
+async def test_four_thousand_gpus_are_a_heat_map(runtime: Runtime, browsing: SignedIn) -> None:
+    await _add_many(runtime)
     browser = await browsing("alice")
     response = await browser.client.get("/now", headers={"Accept-Encoding": "gzip"})
     page = response.text
-    assert len(tiles(page)) == MANY
-    assert page.count('class="t free" href="?card=node-0001/') == 8
-    assert 'class="tile ' not in page
-    # One stop for Tab a node: the arrow keys go from tile to tile.
-    assert page.count('tabindex="-1"') >= MANY - MANY // 8
-    assert int(response.headers["content-length"]) < 60_000
+    assert cells(page) == {f"node-{number:04}": "8" for number in range(1, MANY // 8 + 1)}
+    assert "500 nodes · 4000 of 4000 free · up to 8 together" in words(page)
+    assert tiles(page) == {}
+    assert int(response.headers["content-length"]) < 20_000
+    assert len(page) < 150_000
     assert numbers(page)["h100"][0] == str(MANY)
+    asked = await browser.get("/now?view=tiles")
+    assert tiles(asked) == {}
+    assert "at most 1024 are shown one by one" in words(asked)
+    part = await browser.get("/now?view=tiles&node=node-00")
+    # One stop for Tab a node: the arrow keys go from tile to tile.
+    assert (len(tiles(part)), part.count('tabindex="-1"')) == (99 * 8, 99 * 7 + 2)
     alone = await browser.get("/now?node=node-0001")
     assert len(tiles(alone)) == 8
     assert alone.count('class="tile free"') == 8
+
+
+async def test_nodes_are_sorted_and_filtered_by_what_is_free_together(
+    runtime: Runtime, browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    await add_nodes(runtime, titan=("h100", 4), rhea=("h100", 4), dione=("h100", 2))
+    await booked_now(alice, gpus=3)
+    browser = await browsing("bob")
+    free = {name: int(number) for name, number in cells(await browser.get("/now?view=map")).items()}
+    assert sorted(free.values()) == [1, 2, 4]
+    for least in (1, 2, 3, 4, 5):
+        page = await browser.get(f"/now?view=map&free={least}")
+        assert cells(page).keys() == {name for name, number in free.items() if number >= least}
+    ordered = list(cells(await browser.get("/now?view=map&sort=free")))
+    assert ordered == sorted(free, key=lambda name: -free[name])
+    assert list(cells(await browser.get("/now?view=map&sort=nonsense&free=x"))) == sorted(free)
+
+
+async def test_groups_are_of_a_type_and_a_rack(runtime: Runtime, browsing: SignedIn) -> None:
+    nodes = {f"{rack}-n{number}": ("h100", 8) for rack in ("r1", "r2") for number in range(4)}
+    await add_nodes(runtime, **nodes)
+    await execute(runtime, """UPDATE nodes SET labels = '{"topology.kubernetes.io/rack": "B 7"}' WHERE name < 'r2'""")
+    browser = await browsing("alice")
+    page = await browser.get("/now?view=map")
+    assert 'href="?type=h100&amp;rack=r2"' in page
+    assert 'href="?type=h100&amp;rack=B+7"' in page
+    assert cells(await browser.get("/now?view=map&type=h100&rack=r2")).keys() == {f"r2-n{n}" for n in range(4)}
+    assert cells(await browser.get("/now?view=map&rack=B+7")).keys() == {f"r1-n{n}" for n in range(4)}
+
+
+async def test_an_open_heat_map_is_told_what_differs(
+    runtime: Runtime, browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    await add_nodes(runtime, titan=("h100", 2), rhea=("a100", 2))
+    browser = await browsing("bob")
+    page = await browser.get("/now?view=map")
+    await booked_now(alice, gpu_type="a100")
+    answer = await changes(browser, since(page), "&view=map")
+    assert cells(answer.text) == {"rhea": "1"}
+    assert answer.text.count('hx-swap-oob="morph" id=') == 1
+    assert 'id="cards"' not in answer.text
+    assert "1 of 2 free" in words(answer.text)  # the heading of its group
+    # A change can move a node that is sorted or filtered by it.
+    for query in ("&view=map&free=1", "&view=map&sort=free"):
+        version = since(await browser.get(f"/now?{query[1:]}"))
+        await booked_now(alice, gpu_type="h100")
+        assert 'id="cards"' in (await changes(browser, version, query)).text
 
 
 async def test_strangers_are_asked_to_sign_in(app: FastAPI, people: People, browsing: SignedIn) -> None:
