@@ -211,3 +211,31 @@ async def test_nobody_has_jobs_at_first(browsing: SignedIn) -> None:
     browser = await browsing("alice")
     assert "Submit your first" in await browser.get("/jobs")
     assert "No job is like that" in await browser.get("/jobs?status=running")
+
+
+async def test_several_jobs_are_selected_and_cancelled_at_once(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    browser = await browsing("alice")
+    first, second, kept = [await submitted(alice, name=name) for name in ("one", "two", "three")]
+    theirs = await submitted(bob)
+    page = await browser.get("/jobs")
+    assert page.count('name="job" value="job-') == 3
+    # Others' jobs, unknown ones and hostile ids are left out.
+    token = await browser.token("/jobs")
+    chosen = {"csrf_token": token, "job": [first, second, second, theirs, "../x", "no"]}
+    asked = (await browser.client.post("/jobs/cancel", data=chosen)).text
+    told = words(asked)
+    assert "Cancel 2 jobs?" in told
+    assert "2 wait: they lose their places in the queue." in told
+    assert theirs not in asked
+    assert {job["status"] for job in (await alice.get("/v1/jobs")).json()["items"]} == {"queued"}
+    done = await browser.client.post("/jobs/cancel", data={**chosen, "confirmed": "yes"})
+    assert done.headers["location"] == "/jobs"
+    assert "2 jobs are cancelled." in words(await browser.get("/jobs"))
+    states = {job["id"]: job["status"] for job in (await alice.get("/v1/jobs")).json()["items"]}
+    assert states == {first: "cancelled", second: "cancelled", kept: "queued"}
+    assert (await bob.get(f"/v1/jobs/{theirs}")).json()["status"] == "queued"
+    for nothing in ([], [first]):
+        left = await browser.client.post("/jobs/cancel", data={"csrf_token": token, "job": nothing})
+        assert left.headers["location"] == "/jobs"
