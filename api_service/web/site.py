@@ -131,7 +131,7 @@ class Site:
             given = request.headers.get(csrf.HEADER) or form.get(csrf.FIELD)
             if not csrf.is_for(visitor.secret, given):
                 raise ProblemError(
-                    403, "stale_page", "This page is from before you signed in. Load it anew, and do it again."
+                    403, "stale_page", "This page is from before you signed in. Reload it, and try again."
                 )
         return form
 

@@ -98,7 +98,7 @@ async def test_a_long_line_comes_in_pages(browsing: SignedIn, alice: httpx.Async
     part = await browser.client.get(f"/queue?cursor={cursor}", headers={"HX-Request": "true"})
     assert part.text.count('<tr id="job-') == 1
     assert "<html" not in part.text
-    assert "To the beginning of the line" in words(part.text)
+    assert "To the beginning of the queue" in words(part.text)
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "%3Cscript%3E"])
