@@ -42,7 +42,7 @@ def _facts(job: Job) -> list[str]:
     if job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = local_time(job.estimated_start_at) or "not known yet"
-        facts += [f"Place in line: {place}.", f"Starts about: {start}."]
+        facts += [f"Place in the queue: {place}.", f"Starts about: {start}."]
     if job.allocations:
         facts.append(f"Its GPUs: {placed(job.allocations)}.")
     if job.status is JobStatus.RUNNING:

@@ -30,7 +30,7 @@ async def test_what_one_does_is_seen_by_the_other_without_a_reload(
     await expect(alice.page.locator("body[data-same]")).to_have_count(1)  # it is the page that was opened
 
     await bob.page.goto("/queue")
-    await expect(bob.page.get_by_text("Nobody waits.")).to_be_visible()
+    await expect(bob.page.get_by_text("No job waits.")).to_be_visible()
     waits = system.submit("bob", "sleep", "3000", duration=3600, gpus=2, gpu_type="h100", name="patient")
     await expect(bob.page.get_by_role("link", name="patient")).to_be_visible()
     await expect(bob.page.locator("#queue")).to_contain_text("is number 1 in line")
@@ -48,7 +48,7 @@ async def test_what_one_does_is_seen_by_the_other_without_a_reload(
         system.rest("root").post(f"/v1/jobs/{job}/cancel").raise_for_status()
     await expect(await _card(alice.page, "free")).to_have_count(4)
     await bob.page.goto("/queue")
-    await expect(bob.page.get_by_text("Nobody waits.")).to_be_visible()
+    await expect(bob.page.get_by_text("No job waits.")).to_be_visible()
 
 
 async def test_a_card_is_looked_at_and_taken_by_keyboard(people: People) -> None:

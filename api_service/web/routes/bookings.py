@@ -84,18 +84,20 @@ async def confirm_cancel(visit: Visit) -> Response:
     """Explain what cancelling the booking, or dates of its series, would lose."""
     answer = await visit.rest.call(BookingOut, "GET", _address(visit))
     booking, reach = answer.body, visit.query("reach") or "this"
+    if reach not in _CANCELS:
+        raise RestProblemError.because(404, "There is no such part of a series.")
     dates = [booking]
     if reach != "this":
         series = [date for date in await _dates(visit, booking) if date.status not in FINAL_BOOKINGS]
         dates = [date for date in series if reach == "all" or date.start >= booking.start] or dates
     if all(date.status in FINAL_BOOKINGS for date in dates):
         raise RestProblemError.because(409, "The booking is over already.")
-    title, words = _CANCELS.get(reach, _CANCELS["this"])
+    title, words = _CANCELS[reach]
     name = booking.title or booking.id
     return ask(
         visit,
         title.format(name),
-        what_bookings_lose(dates, await _unfinished_jobs(visit, dates)),
+        what_bookings_lose(dates, await _unfinished_jobs(visit, dates), visit.principal.user),
         words=words,
         back=_next(visit),
         fields={"etag": answer.headers["etag"], "reach": reach},
@@ -144,7 +146,7 @@ async def confirm_decline(visit: Visit) -> Response:
     return ask(
         visit,
         f"Decline {booking.title or booking.id}?",
-        (f"{what_goes_back([booking])} The next on the waitlist is offered them, and you lose your place.",),
+        (what_goes_back([booking], visit.principal.user), "The next on the waitlist is offered them."),
         words="Decline it",
         back=_next(visit),
         fields={"etag": answer.headers["etag"]},

@@ -76,7 +76,7 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
 
     eventually_sync(explained)
     text = system.cli("explain", waiting).stdout
-    assert "Place in line: 1." in text
+    assert "Place in the queue: 1." in text
     assert "What would help:" in text
     queue = json.loads(system.cli("queue", "-o", "json").stdout)
     assert [one["id"] for one in queue["items"]] == [waiting, timed.stdout.strip()]

@@ -52,7 +52,7 @@ def test_a_waiting_job_says_its_place_its_reason_and_its_start() -> None:
 def test_a_job_without_a_place_says_that_it_waits_for_one() -> None:
     job = a_job(queue_position=None, estimated_start_at=None)
     assert waiting_line(job).startswith("waiting for its place (")
-    assert "Place in line: waiting for its place." in as_text(explain(job, []))
+    assert "Place in the queue: waiting for its place." in as_text(explain(job, []))
 
 
 def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,18 +44,17 @@ async def plan(visit: Visit) -> Response:
 
 async def confirm_end(visit: Visit) -> Response:
     """Explain what ending a window would do."""
-    windows = await visit.rest.all(Page[MaintenanceOut], "/v1/maintenance")
-    window = next((window for window in windows if window.id == visit.request.path_params["window"]), None)
-    if window is None or window.finished_at is not None:
-        raise RestProblemError.because(404, "No maintenance window of this id is planned. Look for it in the list.")
+    window = await visit.rest.get(MaintenanceOut, f"/v1/maintenance/{visit.path('window')}")
+    if window.finished_at is not None:
+        raise RestProblemError.because(404, "This maintenance window is over already.")
     nodes = ", ".join(sorted({place.node for place in window.gpus}))
     when = f"{rfc3339(window.start)} to {rfc3339(window.end)}"
     return ask(
         visit,
         "End the maintenance window?",
         (
-            f"The window on {nodes}, {when} ({window.reason}), is over at once.",
-            f"Jobs and bookings get its {len(window.gpus)} GPUs again, even while somebody works on the machine.",
+            f"The window on {nodes}, {when} ({window.reason}), is cancelled, or over at once if it has begun.",
+            f"Jobs and bookings can then have its {len(window.gpus)} GPUs, even while someone works on the machine.",
         ),
         words="End it",
         back="/admin/maintenance",
@@ -65,7 +64,7 @@ async def confirm_end(visit: Visit) -> Response:
 async def end(visit: Visit) -> Response:
     """Cancel a window, or end it early."""
     await visit.rest.send("DELETE", f"/v1/maintenance/{visit.path('window')}")
-    return visit.go("/admin/maintenance", "The window is over. Its cards can be had at once.")
+    return visit.go("/admin/maintenance", "The window is over. Its GPUs are available again.")
 
 
 def _typed(visit: Visit) -> dict[str, Any]:

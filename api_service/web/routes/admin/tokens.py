@@ -31,7 +31,7 @@ async def make(visit: Visit) -> Response:
 async def confirm_revoke(visit: Visit) -> Response:
     """Explain what revoking a token would end."""
     user = visit.query("user")
-    tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": user or None})
+    tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": visit.query("of") or user or None})
     back = "/admin/tokens" + (f"?user={quote(user, safe='')}" if user else "")
     return ask_to_revoke(visit, tokens, back=back, fields={"user": user})
 

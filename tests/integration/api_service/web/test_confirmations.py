@@ -77,6 +77,21 @@ async def test_a_booking_loses_its_time_and_a_series_its_dates(browsing: SignedI
     assert [booking["id"] for booking in left] == [items[0]["id"]]
 
 
+@pytest.mark.usefixtures("lab")
+async def test_a_waiting_booking_loses_its_place_alone_and_others_bookings_name_their_owner(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    held = await booked(bob, at(3), gpu_type="h100", gpus=4)
+    body = {"gpus": 1, "gpu_type": "h100", "start": at(3).isoformat(), "duration": "PT1H", "wait": True}
+    waits = (await alice.post("/v1/bookings", json=body)).json()
+    assert waits["status"] == "waiting"
+    part = words(await asked(await browsing("alice"), f"/bookings/{waits['id']}/cancel"))
+    assert "The place on the waitlist is lost." in part
+    assert "You lose" not in part
+    assert "bob loses 4 h100 GPUs from " in words(await asked(await browsing("root"), f"/bookings/{held['id']}/cancel"))
+    await (await browsing("root")).get(f"/bookings/{held['id']}/cancel?reach=bogus", status=404)
+
+
 async def test_a_token_names_who_uses_it_and_what_was_made_with_it(
     browsing: SignedIn, alice: httpx.AsyncClient
 ) -> None:

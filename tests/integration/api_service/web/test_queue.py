@@ -14,7 +14,7 @@ HOSTILE = "<script>alert('x')</script>\"'&"
 
 async def test_nobody_waits(browsing: SignedIn) -> None:
     page = words(await (await browsing("alice")).get("/queue"))
-    assert "Nobody waits." in page
+    assert "No job waits." in page
     assert "submit a job" in page
 
 
