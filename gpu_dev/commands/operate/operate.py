@@ -51,7 +51,8 @@ def _become(module: str, arguments: Sequence[str]) -> NoReturn:
     """
     if importlib.util.find_spec("sqlalchemy") is None:
         raise UsageError(
-            "Only the command line is installed here. Install the server with it: pip install 'gpu-dev-server[server]'."
+            "Only the command line is installed here. Install the server's packages, too: "
+            "in a clone of the project, pip install '.[server]'."
         )
     sys.stdout.flush()
     sys.stderr.flush()

@@ -67,4 +67,4 @@ def test_a_command_of_the_server_says_what_to_install() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
     assert ran.returncode == 2
-    assert "pip install 'gpu-dev-server[server]'" in ran.stderr
+    assert "in a clone of the project, pip install '.[server]'." in ran.stderr
