@@ -18,6 +18,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{2})(?::00)?)? ?(am|pm)?", re.ASCII)
 _SLOT = re.compile(r"(?:(?P<day>.*\S) )?(?P<start>\d[\d:]* ?(?:am|pm)?) ?[-–] ?(?P<end>\d[\d:]* ?(?:am|pm)?)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DATED_SLOT = re.compile(r"\d{4}-\d{2}-\d{2} \d{1,2}(?::\d{2})?-\d{2}:\d{2}", re.ASCII)
 _WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2})")
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
@@ -74,21 +75,44 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
 def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | None:
     """Start and end of `mon 9-17` or `tomorrow 9am-5pm`; None for what is no such slot. Raises UsageError.
 
-    An end that is not after the start is on the next day.
+    An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or neither has and the
+    start is of 24 hours (`22-6`). A date, a space and `09:00-12:00` is a slot, no time with an offset.
     """
     wanted = " ".join(text.split())
     slot = _SLOT.fullmatch(wanted.lower())
-    if slot is None or _WITH_OFFSET.fullmatch(wanted):
+    if slot is None or (_WITH_OFFSET.fullmatch(wanted) and not _DATED_SLOT.fullmatch(wanted)):
         return None
     here = now.astimezone(_zone(zone)).replace(tzinfo=None)
-    first, until = slot["start"], _clock(slot["end"])
+    first, until = slot["start"].strip(), _clock(slot["end"])
     if first.isdigit() and slot["end"].endswith("pm") and until is not None and int(first) + 12 < until[0]:
         first += "pm"  # 1-5pm
     start = _local(" ".join(filter(None, (slot["day"], first))), here, hours_alone=True)
     if until is None or start is None:
         raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17" or "tomorrow 9am-5pm".')
     end = start.replace(hour=until[0], minute=until[1])
-    return _sent(start, zone), _sent(end if end > start else end + timedelta(days=1), zone)
+    if end <= start:
+        of_12_hours = first.endswith("m"), slot["end"].endswith("m")
+        if of_12_hours != (True, True) and (any(of_12_hours) or start.hour < 13):
+            raise UsageError(f'"{first}-{slot["end"]}": {_which(start, end, *of_12_hours)}')
+        end += timedelta(days=1)
+    return _sent(start, zone), _sent(end, zone)
+
+
+def _which(start: datetime, end: datetime, start_is_clear: bool, end_is_clear: bool) -> str:
+    """The question which slot is meant, with each as it can be written; `end` is not after `start`."""
+    half, begin, until = timedelta(hours=12), _with_half(start), _with_half(end)
+    if not end_is_clear and end.hour < 12 and end + half > start:
+        later = _with_half(end + half)
+        return f"{later}, or {end:%-H:%M} the next day? Write {begin}-{later} or {begin}-{until}."
+    if not start_is_clear and start.hour < 12:
+        evening = _with_half(start + half)
+        return f"from {evening}, or from {begin}? Write {evening}-{until} or {begin}-{until}."
+    return f"{end:%-H:%M} the next day? Write {begin}-{until}."
+
+
+def _with_half(moment: datetime) -> str:
+    """A clock time as `9am` or `2:30pm`."""
+    return f"{moment:%-I:%M%p}".replace(":00", "").lower()
 
 
 def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: bool = True) -> datetime:

@@ -89,6 +89,11 @@ def test_a_day_alone_is_its_beginning_where_days_are_asked_for() -> None:
         ("mon 1-5pm", "2026-11-23T13:00", "2026-11-23T17:00"),
         ("tomorrow 22:30-2", "2026-11-22T22:30", "2026-11-23T02:00"),
         ("2030-01-31 09:00-17:00", "2030-01-31T09:00", "2030-01-31T17:00"),
+        ("2030-01-31 09:00-12:00", "2030-01-31T09:00", "2030-01-31T12:00"),
+        ("mon 9 - 17", "2026-11-23T09:00", "2026-11-23T17:00"),
+        ("mon 1 - 5 pm", "2026-11-23T13:00", "2026-11-23T17:00"),
+        ("mon 22-6", "2026-11-23T22:00", "2026-11-24T06:00"),
+        ("mon 9pm-5am", "2026-11-23T21:00", "2026-11-24T05:00"),
         ("14-18", "2026-11-21T14:00", "2026-11-21T18:00"),
     ],
 )
@@ -96,9 +101,38 @@ def test_a_slot_has_a_start_and_an_end(typed: str, start: str, end: str) -> None
     assert parse_slot(typed, NOW, STOCKHOLM) == (start, end)
 
 
-@pytest.mark.parametrize("typed", ["mon 9", "2030-01-31", "2030-01-31T09:00-05:00", "now", "in 2h"])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "mon 9",
+        "2030-01-31",
+        "2030-01-31T09:00-05:00",
+        "2030-01-31 09:00:00-05:00",
+        "2030-01-31 09:00-0500",
+        "now",
+        "in 2h",
+    ],
+)
 def test_what_is_one_time_is_no_slot(typed: str) -> None:
     assert parse_slot(typed, NOW, STOCKHOLM) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "question"),
+    [
+        ("9-5", '"9-5": 5pm, or 5:00 the next day? Write 9am-5pm or 9am-5am.'),
+        ("tomorrow 9am-5", '"9am-5": 5pm, or 5:00 the next day? Write 9am-5pm or 9am-5am.'),
+        ("11am - 1:30", '"11am-1:30": 1:30pm, or 1:30 the next day? Write 11am-1:30pm or 11am-1:30am.'),
+        ("9pm-11", '"9pm-11": 11pm, or 11:00 the next day? Write 9pm-11pm or 9pm-11am.'),
+        ("10pm-5", '"10pm-5": 5:00 the next day? Write 10pm-5am.'),
+        ("22-6am", '"22-6am": 6:00 the next day? Write 10pm-6am.'),
+        ("9-5am", '"9-5am": from 9pm, or from 9am? Write 9pm-5am or 9am-5am.'),
+    ],
+)
+def test_an_end_that_is_before_the_start_is_asked_about_where_it_can_be_two(typed: str, question: str) -> None:
+    with pytest.raises(UsageError) as asked:
+        parse_slot(typed, NOW, STOCKHOLM)
+    assert asked.value.detail == question
 
 
 def test_a_slot_that_can_not_be_is_said_so() -> None:
