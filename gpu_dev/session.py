@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,13 @@ from gpu_dev.inputs.ids import (
     resolve_id,
     whole_booking_id,
 )
+from gpu_dev.inputs.requests import checked
 from gpu_dev.server.connection import Connection, normal_server, resolve
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.server.signing_in import renewal_of
 from gpu_dev.terminal import clean, say
-from reservation_core.domain.model import FINAL_STATUSES, BookingStatus
-from reservation_core.domain.similar_names import did_you_mean
+from reservation_core.contracts.policy import ExplainRequest
+from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, RequestVerdict
 
 if TYPE_CHECKING:
     from reservation_core.contracts.notices import NoticeTargetOut
@@ -88,25 +90,35 @@ def _is_job(client: GpuDevClient, typed: str) -> bool:
     return True
 
 
-def booking_id_of(client: GpuDevClient, text: str) -> str:
-    """The id of the booking that `text` stands for: an id, or the title of an open booking of one's own."""
+def booking_id_of(client: GpuDevClient, text: str, *, of_series: bool = False) -> str:
+    """The id of the booking that `text` stands for: an id, or the title of an open booking of one's own.
+
+    With `of_series` the title of a series stands for its first open date.
+    """
     if text.strip().lower().startswith("bkg-"):
         return whole_booking_id(text)
-    bookings = islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), SEARCHED)
+    bookings = list(islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), SEARCHED))
+    first = {(one.series_id, one.title): one.id for one in reversed(bookings) if of_series and one.series_id}
+    known = [
+        (one.id, one.title if first.get((one.series_id, one.title), one.id) == one.id else None) for one in bookings
+    ]
     try:
-        return named_id(text, "bkg-", ((one.id, one.title) for one in bookings), "open booking", "gpu-dev book list")
+        return named_id(text, "bkg-", known, "open booking", "gpu-dev book list")
     except NoSuchObjectError:
         if len(text.strip()) != FULL_LENGTH or not text.strip().isalnum():
             raise
         return whole_booking_id(text)  # of a booking that is over, or somebody else's
 
 
-def check_type(gpu_type: str, known: Iterable[str]) -> str:
-    """The type as the server has it. Raises UsageError where there are GPUs, and none of this type."""
-    wanted, types = gpu_type.lower(), set(known)
-    if types and wanted not in types:
-        meant = did_you_mean(wanted, types)
-        raise UsageError(f"There is no GPU of type {gpu_type}.{meant} There are: {', '.join(sorted(types))}.")
+def check_type(client: GpuDevClient, gpu_type: str, known: Iterable[str]) -> str:
+    """The type as the server has it. Raises UsageError where it is not among those `known` and no job may ask for it."""
+    wanted = gpu_type.lower()
+    if wanted not in known:
+        request = checked(ExplainRequest, {"gpus": 1, "gpu_type": wanted, "duration": timedelta(minutes=1)})
+        answer = client.policy.explain(request)
+        for reason in answer.reasons if answer.verdict is RequestVerdict.REFUSED else ():
+            if reason.code == "no_such_type":
+                raise UsageError(reason.detail)
     return wanted
 
 

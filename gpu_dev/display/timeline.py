@@ -26,7 +26,7 @@ def timeline(found: Availability, width: int) -> str:
     A cell says how many cards of the type are free in all of its time: a digit, `+` for ten or more, `.` for none.
     """
     if not found.items:
-        return "The cluster has reported no GPUs yet. See: gpu-dev nodes\n"
+        return "The cluster has reported no such GPUs yet. See: gpu-dev nodes\n"
     label = max(len(f"{kind.gpu_type} ({kind.gpus})") for kind in found.items)
     room = max(_NARROWEST, width - label - 2)
     lines = []

@@ -140,7 +140,7 @@ GPU_TYPE = View[TypeSummary](
         Column("FREE ON ONE NODE", lambda kind: str(kind.most_free_on_one_node), wide=True, right=True),
         Column("NEXT FREE", lambda kind: "now" if kind.free else local_time(kind.next_free_at) or "not known"),
     ),
-    empty="The cluster has reported no GPUs yet. See: gpu-dev nodes",
+    empty="The cluster has reported no such GPUs yet. See: gpu-dev nodes",
 )
 
 GPU = View[GpuOut](

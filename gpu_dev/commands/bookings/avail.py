@@ -38,9 +38,9 @@ def avail(
             end=None if end is None else parse_instant(end, now, name),
             step=parse_duration(step),
         )
-    if gpu_type is not None:
-        wanted = check_type(gpu_type, (kind.gpu_type for kind in found.items))
-        found.items = [kind for kind in found.items if kind.gpu_type == wanted]
+        if gpu_type is not None:
+            wanted = check_type(client, gpu_type, (kind.gpu_type for kind in found.items))
+            found.items = [kind for kind in found.items if kind.gpu_type == wanted]
     if output in (Format.JSON, Format.YAML):
         put(show_one(found, _DATA, output))
     elif output is Format.NAME:

@@ -237,7 +237,9 @@ def cancel(
     reach: Reach = "following" if following else "all" if series else "this"
     with client_for(ctx) as client:
         cancelled = [
-            one for given in booking_ids for one in client.bookings.cancel(booking_id_of(client, given), series=reach)
+            one
+            for given in booking_ids
+            for one in client.bookings.cancel(booking_id_of(client, given, of_series=following or series), series=reach)
         ]
     if output is not None:
         put(show_list(cancelled, BOOKING, output))
@@ -266,7 +268,7 @@ def slots(
         found = client.bookings.slots(
             gpus,
             parse_duration(duration),
-            gpu_type=gpu_type,
+            gpu_type=None if gpu_type is None else gpu_type.lower(),
             nodes=nodes,
             node=node,
             start=None if start is None else parse_instant(start, now, name),
@@ -274,7 +276,7 @@ def slots(
             limit=limit,
         )
         if not found and gpu_type is not None:
-            check_type(gpu_type, (card.gpu_type for card in client.gpus()))
+            check_type(client, gpu_type, (card.gpu_type for card in client.gpus()))
     put(show_list(found, SLOT, output))
 
 

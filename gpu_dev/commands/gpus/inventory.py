@@ -32,7 +32,7 @@ def gpus(
         def render() -> tuple[str, bool]:
             cards = list(client.gpus())
             if gpu_type is not None:
-                wanted = check_type(gpu_type, (card.gpu_type for card in cards))
+                wanted = check_type(client, gpu_type, (card.gpu_type for card in cards))
                 cards = [card for card in cards if card.gpu_type == wanted]
             shown = show_list(cards, GPU, output) if each else show_list(summarise(cards), GPU_TYPE, output)
             return shown, False
