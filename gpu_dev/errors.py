@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     JOB_FAILED = 1
+    DECLINED = 1
     USAGE = 2
     NOT_FOUND = 3
     REFUSED = 4
@@ -45,6 +46,12 @@ class UsageError(ClientError):
     """The command was not said completely or not said right."""
 
     exit_code = ExitCode.USAGE
+
+
+class DeclinedError(ClientError):
+    """Somebody was asked, and said no."""
+
+    exit_code = ExitCode.DECLINED
 
 
 class NoSuchObjectError(ClientError):

@@ -111,7 +111,7 @@ def booking_id_of(client: GpuDevClient, text: str, *, of_series: bool = False) -
 
 
 def check_type(client: GpuDevClient, gpu_type: str, known: Iterable[str]) -> str:
-    """The type as the server has it. Raises UsageError where it is not among those `known` and no job may ask for it."""
+    """The type as the server has it. Raises UsageError where it is not `known` here and no job may ask for it."""
     wanted = gpu_type.lower()
     if wanted not in known:
         request = checked(ExplainRequest, {"gpus": 1, "gpu_type": wanted, "duration": timedelta(minutes=1)})

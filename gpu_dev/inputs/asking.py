@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TypeVar
 
-from gpu_dev.errors import UsageError
+from gpu_dev.errors import DeclinedError, UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.terminal import harmless, say
 from reservation_core.contracts.base import MAX_GPUS_PER_NODE
@@ -62,21 +62,23 @@ def needed(value: T | None, option: str, question: str, read: Callable[[str], T]
 def confirmed(question: str, *, yes: bool) -> None:
     """Return when the person says yes (or has said --yes).
 
-    Raises UsageError otherwise, and, with the same command and --yes, where nobody can be asked.
+    Raises DeclinedError otherwise, and UsageError, with the same command and --yes, where nobody can be asked.
     """
     if yes:
         return
     if not can_ask():
+        words = sys.argv[1:]
+        words.insert(words.index("--") if "--" in words else len(words), "--yes")
         raise UsageError(
             "This needs confirmation. Add --yes to run it without a terminal.",
-            next_command=shlex.join(["gpu-dev", *sys.argv[1:], "--yes"]),
+            next_command=shlex.join(["gpu-dev", *words]),
         )
     try:
         answer = ask(f"{question} [y/N]")
     except EOFError:
         answer = ""
     if answer.lower() not in ("y", "yes"):
-        raise UsageError("Nothing was done.")
+        raise DeclinedError("Nothing was done.")
 
 
 def read_gpus(text: str) -> int:
