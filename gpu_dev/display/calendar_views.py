@@ -107,20 +107,34 @@ SLOT = View[FreeSlotOut](
 FEED = View[FeedCreated](name=lambda feed: feed.path or "", columns=(Column("PATH", lambda feed: feed.path or ""),))
 
 
+def amount(number: float) -> str:
+    """A number to the hundredth: `20`, `2.5`."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
+def is_over(limit: LimitOut) -> bool:
+    """Whether more is used than the limit."""
+    return isinstance(limit.value, int | float) and limit.used is not None and limit.used > limit.value
+
+
+def limit_of(limit: LimitOut) -> str:
+    """The limit itself, in words."""
+    if limit.value is None:
+        return "no limit"
+    return amount(limit.value) if isinstance(limit.value, float) else str(limit.value)
+
+
 def _in_use(limit: LimitOut) -> str:
-    """How much of a limit is used, to the hundredth."""
     if limit.used is None:
         return ""
-    used = f"{limit.used:.2f}".rstrip("0").rstrip(".")
-    over = isinstance(limit.value, int | float) and limit.used > limit.value
-    return f"{used}, over" if over else used
+    return f"{amount(limit.used)}, over" if is_over(limit) else amount(limit.used)
 
 
 LIMIT = View[LimitOut](
     name=lambda limit: limit.rule,
     columns=(
         Column("RULE", lambda limit: limit.rule),
-        Column("LIMIT", lambda limit: "no limit" if limit.value is None else str(limit.value)),
+        Column("LIMIT", limit_of),
         Column("IN USE", _in_use, right=True),
         Column("SAID BY", lambda limit: limit.scope),
     ),

@@ -1,6 +1,6 @@
 """`status`, and `gpu-dev` alone: one's jobs, bookings and quota, and what ends soon."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -8,9 +8,10 @@ import typer
 from pydantic import BaseModel
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.display.calendar_views import BOOKING
+from gpu_dev.display.calendar_views import BOOKING, amount, is_over, limit_of
 from gpu_dev.display.output import Column, Format, View, local_time, show_list, show_one
 from gpu_dev.display.views import JOB
+from gpu_dev.errors import ExitCode
 from gpu_dev.inputs.durations import format_duration
 from gpu_dev.inputs.times import local_now
 from gpu_dev.options import Output
@@ -26,6 +27,7 @@ app = typer.Typer(add_completion=False)
 
 _SOON = timedelta(hours=24)
 _MOST = 20
+_MOST_TYPES = 5
 _QUOTA_WORDS = {
     RuleName.MAX_GPUS: "GPUs at once",
     RuleName.MAX_GPU_HOURS_PER_WEEK: "GPU-hours in the fullest week",
@@ -59,7 +61,7 @@ def begin(ctx: typer.Context) -> None:
     if connection_of(ctx).token is None:
         put(Rendered(f"{ctx.get_help()}\n"))
         say("You are not signed in. Begin with: gpu-dev login SERVER")
-        return
+        raise typer.Exit(ExitCode.USAGE)
     with client_for(ctx) as client:
         put(as_text(overview_of(client), local_now()))
     say("All commands: gpu-dev --help")
@@ -68,14 +70,23 @@ def begin(ctx: typer.Context) -> None:
 def overview_of(client: GpuDevClient) -> Overview:
     """Ask the server for all of it; of jobs and bookings the first few."""
     me = client.me().name
-    asked = ExplainRequest(gpus=1, duration=timedelta(minutes=1))
-    return Overview(
-        user=me,
-        server=client.server,
-        jobs=list(islice(client.jobs(frozenset(JobStatus) - FINAL_STATUSES, user=me), _MOST + 1)),
-        bookings=list(islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), _MOST + 1)),
-        quotas=[limit for limit in client.policy.explain(asked).limits if limit.rule in QUOTAS],
-    )
+    jobs = list(islice(client.jobs(frozenset(JobStatus) - FINAL_STATUSES, user=me), _MOST + 1))
+    bookings = list(islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), _MOST + 1))
+    types = sorted({one.gpu_type for one in (*jobs, *bookings) if one.gpu_type is not None})
+    quotas = _quotas(client, types[:_MOST_TYPES])
+    return Overview(user=me, server=client.server, jobs=jobs, bookings=bookings, quotas=quotas)
+
+
+def _quotas(client: GpuDevClient, types: Iterable[str]) -> list[LimitOut]:
+    """Each quota once, for any type and for these. All of them hold for bookings, those of jobs as well."""
+    asked = {"gpus": 1, "start": local_now().isoformat(), "duration": timedelta(minutes=1)}
+    found = {
+        (limit.rule, limit.scope): limit
+        for gpu_type in (None, *types)
+        for limit in client.policy.explain(ExplainRequest.model_validate(asked | {"gpu_type": gpu_type})).limits
+        if limit.rule in QUOTAS
+    }
+    return list(found.values())
 
 
 def as_text(seen: Overview, now: datetime) -> Rendered:
@@ -103,8 +114,9 @@ def _titled(title: str, table: str, count: int, more: str) -> str:
 
 def _quota_line(limit: LimitOut) -> str:
     words = _QUOTA_WORDS[RuleName(limit.rule)]
-    used = f"{limit.used or 0:g}"
-    return f"{used} {words}, no limit" if limit.value is None else f"{used} of {limit.value} {words} ({limit.scope})"
+    limited = words if limit.value is None else f"of {limit_of(limit)} {words}"
+    ending = ", no limit" if limit.value is None else ", over" if is_over(limit) else ""
+    return f"{amount(limit.used or 0)} {limited}{ending} ({limit.scope})"
 
 
 def _ending_soon(seen: Overview, now: datetime) -> Iterator[str]:

@@ -230,16 +230,24 @@ def test_the_status_shows_what_one_has_and_what_ends_soon(system: System) -> Non
     job = system.cli("submit", "-g", "1", "-d", "30m", "--", "sleep", "600").stdout.strip()
     eventually_sync(lambda: "running" in system.cli("show", job).stdout)
     booking = system.cli("book", "create", "-g", "1", "-s", "mon 9-17", "-o", "name").stdout.strip()
+    typed = ("-t", "h100", "-g", "2", "-d", "30m", "--", "sleep", "600")
+    assert system.cli("submit", *typed).returncode == 0
+    rules = {"default": ("max_open_bookings=2", "max_gpu_hours_per_week=20"), "gpu_type:h100": ("max_gpus=2",)}
+    for scope, said in rules.items():
+        assert system.cli("policy", "set", scope, *said, who="admin").returncode == 0
+    eventually_sync(lambda: "gpu_type:h100" in system.cli("status").stdout)
     for words in ([], ["status"]):
         shown = system.cli(*words)
         assert shown.returncode == 0, shown.stderr
         assert shown.stdout.startswith("alice at ")
         assert booking in shown.stdout
-        assert "of 3 GPUs at once (default)" in shown.stdout
+        assert "3 of 2 GPUs at once, over (gpu_type:h100)" in shown.stdout
+        assert "1 of 2 open bookings (default)" in shown.stdout
+        assert "of 20 GPU-hours in the fullest week (default)" in shown.stdout
         assert f"Longer: gpu-dev extend {job} --by 1h" in shown.stdout
-    assert json.loads(system.cli("status", "-o", "json").stdout)["jobs"][0]["id"] == job
+    assert json.loads(system.cli("status", "-o", "json").stdout)["jobs"][-1]["id"] == job
     stranger = system.cli(GPU_DEV_TOKEN="")
-    assert (stranger.returncode, "Usage: gpu-dev" in stranger.stdout) == (0, True)
+    assert (stranger.returncode, "Usage: gpu-dev" in stranger.stdout) == (2, True)
     assert "gpu-dev login" in stranger.stderr
 
 
