@@ -98,10 +98,9 @@ def booking_id_of(client: GpuDevClient, text: str, *, of_series: bool = False) -
     if text.strip().lower().startswith("bkg-"):
         return whole_booking_id(text)
     bookings = list(islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), SEARCHED))
-    first = {(one.series_id, one.title): one.id for one in reversed(bookings) if of_series and one.series_id}
-    known = [
-        (one.id, one.title if first.get((one.series_id, one.title), one.id) == one.id else None) for one in bookings
-    ]
+    titled = [one for one in reversed(bookings) if one.title == text.strip()]
+    first = {(of_series and one.series_id) or one.id: one.id for one in titled}.values()
+    known = ((one.id, one.title if one.id in first else None) for one in bookings)
     try:
         return named_id(text, "bkg-", known, "open booking", "gpu-dev book list")
     except NoSuchObjectError:

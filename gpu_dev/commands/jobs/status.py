@@ -72,8 +72,8 @@ def overview_of(client: GpuDevClient) -> Overview:
     me = client.me().name
     jobs = list(islice(client.jobs(frozenset(JobStatus) - FINAL_STATUSES, user=me), _MOST + 1))
     bookings = list(islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, mine=True), _MOST + 1))
-    types = sorted({one.gpu_type for one in (*jobs, *bookings) if one.gpu_type is not None})
-    quotas = _quotas(client, types[:_MOST_TYPES])
+    types = {job.gpu_type for job in jobs} | {booking.gpu_type for booking in bookings}
+    quotas = _quotas(client, sorted(filter(None, types))[:_MOST_TYPES])
     return Overview(user=me, server=client.server, jobs=jobs, bookings=bookings, quotas=quotas)
 
 
