@@ -8,7 +8,6 @@ from typing import TypeVar
 import pydantic
 import pydantic_settings
 
-from reservation_core.domain.similar_names import similar
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.error import SettingsError
 
@@ -26,10 +25,13 @@ ELSEWHERE = frozenset(
     }
 )  # fmt: skip
 """Variables (without the prefix and their section's part) that no settings class of this package reads."""
-_MISTYPED = 0.85
-"""A name that is so much like a known one is that one, mistyped."""
+_SHORTEST = 6
+"""Letters of a name for which a name that is one slip away is that one, mistyped."""
 # Kubernetes gives pods the addresses of their namespace's services; tests have variables of their own.
-_OF_OTHERS = re.compile(r"TESTS?_.*|.*_SERVICE_(HOST|PORT(_.*)?)|.*_PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?")
+_OF_OTHERS = re.compile(
+    r"TESTS_.*|TEST_(DATABASE_URL|REGISTRY)|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT_\d+_(TCP|UDP|SCTP)(_.*)?"
+)
+_SERVICE_ADDRESS = re.compile(r"(.*_)?PORT=(tcp|udp|sctp)://.*", re.DOTALL)
 
 
 def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.environ) -> S:
@@ -45,7 +47,7 @@ def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.enviro
     mistyped = [
         f"{variable}: There is no such setting. Did you mean {PREFIX}{meant}? Correct its name, or take it away."
         for variable in unknown_variables(environ)
-        if (meant := similar(_name(variable), names, _MISTYPED)) is not None
+        if (meant := _meant(_name(variable), names)) is not None
     ]
     if mistyped:
         raise SettingsError("\n".join(mistyped))
@@ -57,10 +59,10 @@ def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
     names = known_names()
     return sorted(
         variable
-        for variable in environ
+        for variable, value in environ.items()
         if variable.upper().startswith(PREFIX)
         and _name(variable) not in names
-        and not _OF_OTHERS.fullmatch(variable.upper().removeprefix(PREFIX))
+        and not _is_of_others(variable.upper().removeprefix(PREFIX), value)
     )
 
 
@@ -74,6 +76,26 @@ def _all_kinds(kind: type[CommonSettings]) -> Iterator[type[CommonSettings]]:
     yield kind
     for narrower in kind.__subclasses__():
         yield from _all_kinds(narrower)
+
+
+def _is_of_others(name: str, value: str) -> bool:
+    return bool(_OF_OTHERS.fullmatch(name) or _SERVICE_ADDRESS.fullmatch(f"{name}={value}"))
+
+
+def _meant(name: str, names: Collection[str]) -> str | None:
+    """The setting that `name` is but for one slip of typing. A plural is a word of its own."""
+    near = (known for known in names if len(known) >= _SHORTEST and name.count("_") == known.count("_"))
+    return min(
+        (known for known in near if f"{known}S" != name and f"{name}S" != known and _slip(name, known)), default=None
+    )
+
+
+def _slip(one: str, other: str) -> bool:
+    """Whether the names differ by a letter too many, too few or wrong, or by two that changed places."""
+    while one and one[:1] == other[:1]:
+        one, other = one[1:], other[1:]
+    swapped = one[:2] == other[1::-1] and one[2:] == other[2:]
+    return swapped or one[1:] in (other, other[1:]) or one == other[1:]
 
 
 def _name(variable: str) -> str:

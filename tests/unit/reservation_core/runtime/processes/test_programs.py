@@ -127,7 +127,7 @@ def test_a_mistyped_setting_is_refused_with_the_one_that_was_meant(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPU_DEV_LISTN", "127.0.0.1:8081")
-    monkeypatch.setenv("GPU_DEV_NOTICE__ALLOW", "10.0.0.0/8")
+    monkeypatch.setenv("GPU_DEV_NOTICSE__ALLOW", "10.0.0.0/8")
     assert code_of() == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("probe: GPU_DEV_LISTN: There is no such setting. Did you mean GPU_DEV_LISTEN?")

@@ -39,12 +39,22 @@ def test_every_variable_of_the_documents_is_known() -> None:
     assert unknown_variables(dict.fromkeys(found, "x")) == []
 
 
-@pytest.mark.parametrize(
-    "variable",
-    ["GPU_DEV_API_SERVICE_HOST", "GPU_DEV_API_SERVICE_PORT_HTTP", "GPU_DEV_API_PORT_8080_TCP_ADDR", "GPU_DEV_API_PORT"],
-)
-def test_what_kubernetes_sets_for_services_is_nobodys_mistake(variable: str) -> None:
-    assert unknown_variables({variable: "x"}) == []
+@pytest.mark.parametrize("service", ["GPU_DEV_", "GPU_DEV_API_"])
+def test_what_kubernetes_sets_for_services_is_nobodys_mistake(service: str) -> None:
+    names = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT_8080_TCP", "PORT_8080_TCP_ADDR", "PORT"]
+    assert unknown_variables({service + name: "tcp://10.0.0.1:8080" for name in names}) == []
+
+
+@pytest.mark.parametrize("name", ["LISTEN_PORT", "HTTP_PORT", "METRICS_PORT", "TEST_LISTEN"])
+def test_what_only_looks_like_an_address_of_a_service_is_said(name: str) -> None:
+    assert unknown_variables({f"GPU_DEV_{name}": "8080"}) == [f"GPU_DEV_{name}"]
+
+
+@pytest.mark.parametrize("name", ["DATABASE_USER", "DATABASE_REPLICA", "HTTPS", "NODES", "PODS", "NOTICE", "LISTEN_ON"])
+def test_a_variable_of_a_script_stops_no_program(name: str) -> None:
+    environ = {f"GPU_DEV_{name}": "x"}
+    assert unknown_variables(environ) == [f"GPU_DEV_{name}"]
+    read_settings(UpdaterSettings, environ)
 
 
 def test_a_name_like_none_is_only_said() -> None:
@@ -57,6 +67,16 @@ def test_no_setting_is_taken_for_another_mistyped() -> None:
     read_settings(UpdaterSettings, {f"GPU_DEV_{name}": "x" for name in known_names()})
 
 
-def test_a_mistyped_name_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"GPU_DEV_DATABASE_URI: .* Did you mean GPU_DEV_DATABASE_URL\?"):
-        read_settings(UpdaterSettings, {"GPU_DEV_DATABASE_URI": "x"})
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("DATABASE_URI", "DATABASE_URL"),
+        ("LISTN", "LISTEN"),
+        ("LISTEEN", "LISTEN"),
+        ("LSITEN", "LISTEN"),
+        ("DATABASE_URLL", "DATABASE_URL"),
+    ],
+)
+def test_a_mistyped_name_is_refused(name: str, meant: str) -> None:
+    with pytest.raises(SettingsError, match=rf"GPU_DEV_{name}: .* Did you mean GPU_DEV_{meant}\?"):
+        read_settings(UpdaterSettings, {f"GPU_DEV_{name}": "x"})
