@@ -50,7 +50,7 @@ class Workload(Wire):
     def _check_env_names(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
             if not _ENV_NAME.fullmatch(name):
-                raise ValueError("names must match [A-Za-z_][A-Za-z0-9_]* and have at most 128 characters")
+                raise ValueError("names must be at most 128 letters, digits and _, and not begin with a digit")
             if name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIX):
                 raise ValueError(f"{name} is set by the server and can't be set by a job; remove it")
         return value

@@ -7,6 +7,7 @@ from typing import Any
 _PATTERN = re.compile(r"String should match pattern '(.*)'", re.DOTALL)
 _ID = re.compile(r"\^([a-z]{3})-\[0-9a-z\]")
 _LENGTH = re.compile(r"datetime\.timedelta\((?:(days|seconds)=)?(\d+)\)")
+_SIZE = re.compile(r"(\w+) should have at (least|most) (\d+) items? after validation")
 _SUBJECT = re.compile(r"^(?:Input|String|List|Dictionary|Tuple|Data|Value) should ")
 _FORMS = {
     "^/": "must be a path that begins with /",
@@ -25,6 +26,10 @@ def complaint(error: Mapping[str, Any]) -> str:
             return "is not known here; leave it out"
         case "string_pattern_mismatch" if found := _PATTERN.search(text):
             return _form(found[1])
+        case "too_short" | "too_long" if found := _SIZE.match(text):
+            return _size(*found.groups())
+        case "list_type":
+            return "must be a list"
         case _:
             return _SUBJECT.sub("must ", _LENGTH.sub(_length, text))
 
@@ -39,6 +44,14 @@ def _form(pattern: str) -> str:
     letters = "letters" if "A-Z" in pattern else "lower-case letters"
     marks = " ".join(mark for mark in "._@+-" if mark in pattern.replace("a-z", "").replace("0-9", ""))
     return f"must be a name of {letters}, digits and {marks}, with a letter or digit at both ends"
+
+
+def _size(kind: str, bound: str, count: str) -> str:
+    if (bound, count) == ("least", "1"):
+        return "must not be empty"
+    part = "character" if kind == "Value" else "entry"
+    parts = "characters" if kind == "Value" else "entries"
+    return f"must have at {bound} {count} {part if count == '1' else parts}"
 
 
 def _length(found: re.Match[str]) -> str:

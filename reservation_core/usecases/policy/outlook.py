@@ -12,6 +12,7 @@ from reservation_core.contracts.policy import ExplainRequest
 from reservation_core.domain.bookings.nouns import FARTHEST_START
 from reservation_core.domain.bookings.refusals import Booker, no_free_gpus, rule_on
 from reservation_core.domain.calendar import Range, length_micros, to_micros
+from reservation_core.domain.complaints import complaint
 from reservation_core.domain.errors import DomainError, NotPermittedError
 from reservation_core.domain.model import Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
@@ -71,7 +72,10 @@ async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now
     try:
         booking = request.booking
     except pydantic.ValidationError as error:
-        return refused(RuleBreach("invalid_request", found["msg"]) for found in error.errors())
+        return refused(
+            RuleBreach("invalid_request", ": ".join([*map(str, found["loc"]), complaint(found)]))
+            for found in error.errors()
+        )
     wanted, span = wanted_by_request(booking), booking.span
     foreign = booking.project is not None and booking.project not in await uow.projects.of_user(who.user_id)
     cards = await cards_around(uow, span, now)

@@ -54,3 +54,14 @@ def test_every_pattern_has_its_words() -> None:
 def test_bounds_of_bookings_are_said_in_words() -> None:
     fields = {"gpus": 0, "start": "soon", "duration": "P9000D", "title": ""}
     assert not any(PYDANTIC.search(text) for text in complaints(BookingCreate, fields))
+
+
+def test_sizes_lists_and_names_are_said_in_words() -> None:
+    workload = {"command": "python train.py", "env": {"1A": "x"}}
+    assert complaints(JobSubmit, {"name": "", "gpus": 1, "duration": 60, "workload": workload}) == [
+        "must not be empty",
+        "must be a list",
+        "names must be at most 128 letters, digits and _, and not begin with a digit",
+    ]
+    long = {"name": "x" * 201, "gpus": 1, "duration": 60, "workload": {"command": ["x"] * 257}}
+    assert complaints(JobSubmit, long) == ["must have at most 200 characters", "must have at most 256 entries"]
