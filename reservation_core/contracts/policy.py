@@ -242,8 +242,8 @@ class LimitOut(Wire):
 
 class Explanation(Wire):
     """What becomes of a request: `refused` if asking for it is answered with an error, `starts_now`, or `accepted` and
-    starts later. `reasons` are all that refuse it, or all that it waits for; `starts_at` is about when it starts, null
-    where no start can be told.
+    starts later. `reasons` are what refuses it, where more may show when that is mended, or all that it waits for;
+    `starts_at` is about when it starts, null where no start can be told. A series is judged by its first date.
 
     `allowed` says whether it breaks no rule now: a job over a quota is accepted and waits. `possible_from` is the
     earliest start at which every rule holds, or null. `GET /v1/bookings/slots` says whether GPUs are free then."""

@@ -17,11 +17,11 @@ from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
-from reservation_core.domain.errors import DomainError
-from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.planning.request_verdicts import refused
+from reservation_core.domain.errors import NoImagesError, NoSuchTypeError
+from reservation_core.domain.model import RequestVerdict, ReservationKind
+from reservation_core.domain.planning.request_verdicts import Outlook, VerdictReason
 from reservation_core.domain.policy.limits import Scope
-from reservation_core.domain.policy.rules import RuleBreach, RuleRequest
+from reservation_core.domain.policy.rules import RuleRequest
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.policy import change_policy
@@ -77,25 +77,29 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
         who, disabled = await explaining.asked_for(uow, caller, body.user)
         in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
         found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
-        if unfit is None:
-            verdict = await outlook(uow, who, body, terms, services.runtime.ids, now, disabled=disabled)
-        else:
-            verdict = refused([RuleBreach(unfit.code, unfit.detail)])
+        verdict = await outlook(uow, who, body, terms, services.runtime.ids, now, disabled=disabled)
+        if unfit:
+            others = verdict.reasons if verdict.verdict is RequestVerdict.REFUSED else ()
+            verdict = Outlook(RequestVerdict.REFUSED, reasons=(*unfit, *others))
         return Answer(200, policy.explanation(found, verdict, wanted.kind).model_dump_json().encode())
 
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
 
-async def _unfit(body: ExplainRequest, services: Services) -> DomainError | None:
+async def _unfit(body: ExplainRequest, services: Services) -> list[VerdictReason]:
     """Why this server could never run a workload, or knows no such GPUs, as submitting says it."""
+    found = []
     try:
         if body.workload is not None and body.workload.image is not None:
             refuse_image(services.settings.cluster)
+    except NoImagesError as error:
+        found.append(VerdictReason(error.code, error.detail))
+    try:
         if body.gpu_type is not None and body.start is None:
             await services.known_types.check(body.gpu_type, services.policy.known or await services.policy.current())
-    except DomainError as error:
-        return error
-    return None
+    except NoSuchTypeError as error:
+        found.append(VerdictReason(error.code, error.detail))
+    return found
 
 
 @router.get("", response_model=Page[RuleOut], summary="List the rules", responses=problems(400))

@@ -43,7 +43,7 @@ class VerdictReason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A verdict with its reasons: all that refuse the request, or all that it waits for.
+    """A verdict with its reasons: what refuses the request, or all that it waits for.
 
     `starts_at` is about when it starts; None where it is refused, or no start can be told.
     """

@@ -184,6 +184,12 @@ async def a_cordoned_node(lab: Lab) -> dict[str, Any]:
         (free, {"gpus": 9}, "accepted", ["larger_than_any_node"]),
         (free, {"gpu_type": "b200"}, "refused", ["no_such_type"]),
         (free, {"workload": {"command": ["true"], "image": "train:1"}}, "refused", ["no_images"]),
+        (
+            within_quota,
+            {"gpus": 5, "gpu_type": "b200", "workload": {"command": ["true"], "image": "train:1"}},
+            "refused",
+            ["no_images", "no_such_type", "max_gpus"],
+        ),
         (a_type_to_come, {"gpu_type": "b200"}, "accepted", ["no_such_type"]),
         (free, {"duration": "P31D"}, "refused", ["limit_exceeded"]),
         (free, {"priority": 5}, "refused", ["forbidden"]),
@@ -250,6 +256,7 @@ async def test_a_booking_has_the_verdict_that_comes_true(
         request["start"] = now.isoformat()
     found = await lab.verdict(request)
     assert (found["verdict"], [reason["code"] for reason in found["reasons"]]) == (expected, codes)
+    assert not any("Value error" in reason["detail"] for reason in found["reasons"])
     assert await lab.seen(request) == expected
 
 
