@@ -1,9 +1,9 @@
-"""The types of GPUs that a job may ask for: those that a node has ever had, and those that the policy names.
+"""The types of GPUs that a job may ask for: those that a node has ever had, that the policy names, or the settings.
 
 A type that is in memory costs a submission nothing; the database is asked about others.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.errors import NoSuchTypeError
@@ -14,20 +14,22 @@ from reservation_core.domain.similar_names import did_you_mean
 class KnownTypes:
     """The types as they were when an unknown one was last asked for."""
 
-    def __init__(self, uow: UnitOfWorkFactory) -> None:
+    def __init__(self, uow: UnitOfWorkFactory, configured: Iterable[str]) -> None:
         self._uow = uow
+        self._configured = frozenset(configured)
         self._seen: Set[str] = frozenset()
 
     async def check(self, gpu_type: str, policy: Policy) -> None:
         """Return where a job of this type may start some day, or no node has had a GPU yet. Raises NoSuchTypeError."""
-        if gpu_type in self._seen or gpu_type in policy.gpu_types:
+        if gpu_type in self._seen or gpu_type in policy.gpu_types or gpu_type in self._configured:
             return
         async with self._uow(one_statement=True) as uow:
             self._seen = frozenset(await uow.inventory.types())
         if not self._seen or gpu_type in self._seen:
             return
-        known = self._seen | policy.gpu_types
+        known = self._seen | policy.gpu_types | self._configured
         raise NoSuchTypeError(
             f"There is no GPU of type {gpu_type} here.{did_you_mean(gpu_type, known)} Ask for one of these types, or "
-            f"for no type to get any: {', '.join(sorted(known))}."
+            f"for no type to get any: {', '.join(sorted(known))}. An administrator announces a type that is to come "
+            f"by a rule: gpu-dev policy set gpu_type:{gpu_type} max_gpus=8."
         )

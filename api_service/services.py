@@ -86,7 +86,7 @@ class Services:
             wakeups=SharedWakeups(runtime.wakeups),
             metrics=ApiMetrics(reads, runtime.clock, loops=runtime.loops),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
-            known_types=KnownTypes(runtime.uow),
+            known_types=KnownTypes(runtime.uow, settings.gpu.types.values()),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),
             signing_in=signing_in or open_sign_in(settings, runtime),
             sign_in_pace=SignInPace(settings),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from reservation_core.runtime.settings.components import ApiSettings, ClusterKind
 from reservation_core.runtime.wiring import Runtime
@@ -30,6 +31,7 @@ async def test_a_type_that_was_never_seen_is_refused_with_the_types_that_there_a
     assert code == "no_such_type"
     assert "Did you mean h100?" in detail
     assert "h100, t4" in detail
+    assert "gpu-dev policy set gpu_type:h10 max_gpus=8" in detail
     await submitted(alice, gpu_type="t4")
     await submitted(alice)
 
@@ -50,6 +52,21 @@ async def test_a_type_that_the_policy_names_is_accepted_before_its_nodes_come(
     await add_nodes(runtime, a=("h100", 2))
     assert (await root.put("/v1/policy/gpu_type:b200", json={"max_gpus": 2})).status_code == 200
     await submitted(alice, gpu_type="b200")
+
+
+@pytest.fixture
+def own_word(settings: ApiSettings) -> None:
+    """Operators name a product in their settings."""
+    settings.gpu.types["nvidia-weird-card"] = "weird"
+
+
+@pytest.mark.usefixtures("own_word")
+async def test_a_type_that_operators_configured_is_accepted_before_its_nodes_come(
+    runtime: Runtime, alice: httpx.AsyncClient
+) -> None:
+    await add_nodes(runtime, a=("h100", 2))
+    await submitted(alice, gpu_type="weird")
+    assert "h100, weird" in (await refusal(alice, "/v1/jobs", {**JOB, "gpu_type": "b200"}))[1]
 
 
 async def test_an_image_is_refused_where_jobs_are_processes(
