@@ -75,13 +75,13 @@ class Capacity:
             return Reason(
                 ReasonCode.NOT_ENOUGH_NODES,
                 f"It asks for {nodes} nodes with {_gpus(gpus, of_type)} each, and there {_nodes_are(able)}. "
-                f"Submit it for {fewer} instead, or with fewer GPUs per node.",
+                f"Only a request for {fewer}, or for fewer GPUs per node, can start.",
             )
         largest = max(capacity.largest for capacity in wanted.values())
         return Reason(
             ReasonCode.LARGER_THAN_ANY_NODE,
             f"It asks for {_gpus(gpus, of_type)} on one node, and the largest node has {largest}. "
-            f"Submit it with at most {largest} per node instead; --nodes takes several nodes.",
+            f"Only a request for at most {largest} per node can start; --nodes takes several nodes.",
         )
 
     def _no_such_type(self, gpu_type: str | None) -> Reason:
@@ -93,7 +93,7 @@ class Capacity:
         return Reason(
             ReasonCode.NO_SUCH_TYPE,
             f"There is no GPU of type {gpu_type!r} here; there are: {', '.join(sorted(self.types))}. "
-            "Submit it with one of these instead, or without a type.",
+            f"Only a request for one of these, or for any type, can start until a node with {gpu_type} GPUs joins.",
         )
 
 
