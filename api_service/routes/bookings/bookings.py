@@ -90,11 +90,11 @@ async def create_booking(request: Request, services: Served, caller: Caller, dry
     body = await bodies.read(request, BookingCreate, limit=services.settings.max_body_bytes)
     if body.workload is not None:  # a job is submitted for it later
         require_scopes(caller, frozenset({TokenScope.SUBMIT}))
-        if body.workload.image is not None:
-            refuse_image(services.settings.cluster)
     ids = services.runtime.ids
 
     async def make(uow: UnitOfWork) -> Booking | SeriesOutcome:
+        if body.workload is not None and body.workload.image is not None:
+            refuse_image(services.settings.cluster)
         if body.series is not None:
             return await book_series(uow, caller, body, body.series, ids)
         return await book(uow, caller, body, ids)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -20,9 +21,9 @@ from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
-from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.errors import CalendarConflictError, DomainError
 from reservation_core.domain.model import JobStatus
-from reservation_core.ports.jobs.reservations import JobFilter, JobView
+from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
@@ -57,20 +58,22 @@ async def submit_job(request: Request) -> Response:
     # No dependencies here: this is the one call whose time counts in microseconds.
     services = services_of(request)
     caller: Principal = request.scope["principal"]
-    runtime, settings = services.runtime, services.settings
+    runtime = services.runtime
     key = key_of(request)
-    body = await bodies.read(request, JobSubmit, limit=settings.max_body_bytes)
-    policy = services.policy.known or await services.policy.current()
-    hashed = None if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
-    if body.workload.image is not None:
-        refuse_image(settings.cluster)
-    if body.gpu_type is not None:
-        await services.known_types.check(body.gpu_type, policy)
-    foreign = False
-    if body.project is not None or body.booking_id is not None:
-        body, foreign = await _with_project(body, caller, services)
+    body = await bodies.read(request, JobSubmit, limit=services.settings.max_body_bytes)
+    hashed = b"" if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
     now = runtime.clock.now()
-    new = prepare(body, caller, ids=runtime.ids, longest=settings.max_duration, now=now, policy=policy, foreign=foreign)
+    try:
+        new = await _prepared(body, caller, services, now)
+    except DomainError:
+        # A job that is stored was not refused, whatever has changed since.
+        if key is None:
+            raise
+        async with runtime.uow(one_statement=True) as uow:
+            first = await uow.idempotency.answer(caller.user_id, key, hashed)
+        if first is None:
+            raise
+        return replay(first.status, first.body)
     answer = jobs_and_nodes.encode_accepted(new.reservation)
     if key is not None:
         new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
@@ -164,6 +167,20 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
         if await may_see_owner(services.runtime.uow, caller, services.settings.holders, error.owner_id):
             raise
         raise CalendarConflictError(error.nameless) from error
+
+
+async def _prepared(body: JobSubmit, caller: Principal, services: Services, now: datetime) -> NewReservation:
+    """The job that is to be stored. Raises DomainError for what is refused without a look at the queue."""
+    policy = services.policy.known or await services.policy.current()
+    if body.workload.image is not None:
+        refuse_image(services.settings.cluster)
+    if body.gpu_type is not None:
+        await services.known_types.check(body.gpu_type, policy)
+    foreign = False
+    if body.project is not None or body.booking_id is not None:
+        body, foreign = await _with_project(body, caller, services)
+    ids, longest = services.runtime.ids, services.settings.max_duration
+    return prepare(body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign)
 
 
 async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:

@@ -27,27 +27,31 @@ class Idempotency(StatementRunner):
         `request_hash` is a SHA-256. A second caller waits for the first one's transaction. Raises
         IdempotencyConflictError when the key belongs to another request, or its answer was not kept.
         """
-        owned_key = {"user_id": user_id, "key": key}
         for _ in range(_ATTEMPTS):
             claimed = await self._connection.scalar(
-                statement("claim_key"), {**owned_key, "request_hash": request_hash, "now": now}
+                statement("claim_key"), {"user_id": user_id, "key": key, "request_hash": request_hash, "now": now}
             )
             if claimed:
                 return None
-            row = (await self._run("answer_of_key", **owned_key)).one_or_none()
-            if row is None:
-                continue
-            if bytes(row.request_hash) != request_hash:
-                raise IdempotencyConflictError(
-                    "This Idempotency-Key was used before with another request. Send a new key with a new request."
-                )
-            if row.status is None:
-                raise IdempotencyConflictError(
-                    "This Idempotency-Key was used before and its answer was not kept. Look whether the request was"
-                    " carried out; if not, send it again with a new key."
-                )
-            return StoredAnswer(bytes(row.request_hash), row.status, self._open(bytes(row.answer), user_id))
+            if (stored := await self.answer(user_id, key, request_hash)) is not None:
+                return stored
         raise IdempotencyConflictError("This Idempotency-Key is just being forgotten. Send the request with a new key.")
+
+    async def answer(self, user_id: int, key: str, request_hash: bytes) -> StoredAnswer | None:
+        """A key's answer; None for a key that is free. Raises IdempotencyConflictError as `claim` does."""
+        row = (await self._run("answer_of_key", user_id=user_id, key=key)).one_or_none()
+        if row is None:
+            return None
+        if bytes(row.request_hash) != request_hash:
+            raise IdempotencyConflictError(
+                "This Idempotency-Key was used before with another request. Send a new key with a new request."
+            )
+        if row.status is None:
+            raise IdempotencyConflictError(
+                "This Idempotency-Key was used before and its answer was not kept. Look whether the request was"
+                " carried out; if not, send it again with a new key."
+            )
+        return StoredAnswer(bytes(row.request_hash), row.status, self._open(bytes(row.answer), user_id))
 
     async def store(self, user_id: int, key: str, status: int, body: bytes) -> None:
         """Keep the answer of a key, in the transaction that claimed it and carried the request out.

@@ -5,8 +5,12 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 
+from reservation_core.runtime.settings.components import ApiSettings, ClusterKind
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.integration.api_service.callers import JOB, submitted
 
 KEY = {"Idempotency-Key": "9b2f"}
@@ -53,6 +57,42 @@ async def test_twenty_at_once_with_one_key_are_one_job(alice: httpx.AsyncClient)
 async def test_a_refused_request_does_not_use_its_key_up(alice: httpx.AsyncClient) -> None:
     assert (await alice.post("/v1/jobs", json={**JOB, "gpus": 0}, headers=KEY)).status_code == 422
     assert (await alice.post("/v1/jobs", json=JOB, headers=KEY)).status_code == 202
+
+
+@pytest.mark.parametrize("change", ["image", "type", "limit"])
+async def test_what_would_be_refused_now_has_its_first_answer(
+    alice: httpx.AsyncClient, runtime: Runtime, settings: ApiSettings, change: str
+) -> None:
+    settings.cluster = ClusterKind.KUBERNETES
+    image = {"command": ["true"], "image": "train:1"}
+    job = {**JOB, "gpu_type": "b200", "workload": image if change == "image" else JOB["workload"]}
+    first = await alice.post("/v1/jobs", json=job, headers=KEY)
+    match change:
+        case "image":
+            settings.cluster = ClusterKind.LOCAL
+        case "type":
+            await add_nodes(runtime, a=("h100", 2))
+        case _:
+            settings.max_duration_s = 1
+    again = await alice.post("/v1/jobs", json=job, headers=KEY)
+    assert (again.status_code, again.content) == (202, first.content)
+    assert again.headers["idempotency-replayed"] == "true"
+    assert (await alice.post("/v1/jobs", json=job, headers={"Idempotency-Key": "new"})).status_code == 422
+    other = await alice.post("/v1/jobs", json={**job, "name": "other"}, headers=KEY)
+    assert other.status_code == 409
+    assert (await alice.post("/v1/jobs", json=job)).status_code == 422
+
+
+async def test_a_booking_whose_image_would_be_refused_now_has_its_first_answer(
+    alice: httpx.AsyncClient, runtime: Runtime, settings: ApiSettings
+) -> None:
+    await add_nodes(runtime, a=("h100", 2))
+    settings.cluster = ClusterKind.KUBERNETES
+    booking = asked(at(1), workload={"command": ["true"], "image": "train:1"})
+    first = await alice.post("/v1/bookings", json=booking, headers=KEY)
+    settings.cluster = ClusterKind.LOCAL
+    again = await alice.post("/v1/bookings", json=booking, headers=KEY)
+    assert (again.status_code, again.content) == (201, first.content)
 
 
 async def test_changes_happen_once(alice: httpx.AsyncClient) -> None:
