@@ -22,7 +22,6 @@ async def notify(runtime: Runtime, settings: NoticeSettings, senders: NoticeSend
         async with runtime.uow() as uow:
             await uow.notices.set_routes(routes)
 
-    await runtime.loops["notice_routes"].keep(say_where, stop=stop)
     rules = DeliveryRules(
         tries=settings.tries,
         first_pause=timedelta(seconds=settings.first_pause_s),
@@ -43,4 +42,6 @@ async def notify(runtime: Runtime, settings: NoticeSettings, senders: NoticeSend
         TokenBucket(settings.per_s, burst=settings.parallel),
         loops=runtime.loops,
     )
-    await consumer.run(runtime.wakeups, Channel.NOTIFICATIONS, stop)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(runtime.loops["notice_routes"].keep(say_where, stop=stop), name="notice routes")
+        group.create_task(consumer.run(runtime.wakeups, Channel.NOTIFICATIONS, stop), name="deliveries")

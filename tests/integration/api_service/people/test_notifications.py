@@ -10,8 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from reservation_core.adapters.postgres.people.notices import Notices
 from reservation_core.domain.notices import NoticeKind
+from reservation_core.ports.people.notices import NoticeRoutes
 from reservation_core.ports.queues import QueueName
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.notices import notice_senders
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
@@ -132,6 +135,23 @@ async def test_a_test_arrives_at_once_a_minute_and_the_target_says_how_it_went(
         await eventually(said)
         again = await alice.post(f"{TARGETS}/{target['id']}/test")
         assert (again.status_code, again.json()["type"]) == (422, "urn:gpu-dev:problem:limit_exceeded")
+
+
+async def test_deliveries_do_not_wait_until_routes_are_said(
+    alice: httpx.AsyncClient, runtime: Runtime, receiver: Receiver, mails: MailBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unwritable(_self: Notices, _routes: NoticeRoutes) -> None:
+        raise DatabaseUnavailableError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Notices, "set_routes", unwritable)
+        async with telling(runtime, mails):
+            target = await added(alice, "webhook", receiver.url())
+            assert (await alice.post(f"{TARGETS}/{target['id']}/test")).status_code == 202
+            await eventually(lambda: receiver.got)
+            assert runtime.loops["notice_routes"].failures
+            patched.undo()
+            await eventually(partial(_routes_are_known, runtime))
 
 
 async def test_what_is_not_wanted_does_not_come(
