@@ -41,7 +41,7 @@ SQLSTATES = [
 # They ask no database. (Metrics say that it does not answer.)
 NEVER_UNAVAILABLE = {"/healthz", "/metrics", "/openapi.json", "/docs"}
 PAGES_WITHOUT_DATABASE = {
-    ("GET", "/"), ("GET", "/static/{digest}/{name}"), ("GET", "/sign-in"), ("GET", "/sign-in/start"),
+    ("GET", "/"), ("GET", "/static/{digest}/{name}"), ("GET", "/sign-in"), ("GET", "/sign-in/start"), ("GET", "/session"),
     ("GET", "/sign-in/done"), ("POST", "/zone"), ("GET", "/calendar/bookings"), ("GET", "/calendar/check"),
     ("GET", "/calendar/feed"), ("POST", "/sign-out"), ("GET", "/admin/nodes/{node}/cordon"),
     ("GET", "/admin/nodes/{node}/fence"), ("GET", "/admin/pods/{pod}/end"),
