@@ -41,10 +41,12 @@ SQLSTATES = [
 # They ask no database. (Metrics say that it does not answer.)
 NEVER_UNAVAILABLE = {"/healthz", "/metrics", "/openapi.json", "/docs"}
 PAGES_WITHOUT_DATABASE = {
-    ("GET", "/"), ("GET", "/static/{digest}/{name}"), ("GET", "/sign-in"), ("GET", "/sign-in/start"), ("GET", "/session"),
-    ("GET", "/sign-in/done"), ("POST", "/zone"), ("GET", "/calendar/bookings"), ("GET", "/calendar/check"),
-    ("GET", "/calendar/feed"), ("POST", "/sign-out"), ("GET", "/admin/nodes/{node}/cordon"),
+    ("GET", "/"), ("GET", "/static/{digest}/{name}"), ("GET", "/sign-in"), ("GET", "/sign-in/start"),
+    ("GET", "/sign-in/done"), ("GET", "/signed-in"), ("GET", "/session"), ("POST", "/sign-out"), ("POST", "/zone"),
+    ("GET", "/calendar/bookings"), ("GET", "/calendar/check"), ("GET", "/calendar/feed"),
+    ("GET", "/calendar/feed/remove"), ("POST", "/jobs/cancel"), ("GET", "/admin/nodes/{node}/cordon"),
     ("GET", "/admin/nodes/{node}/fence"), ("GET", "/admin/pods/{pod}/end"),
+    ("GET", "/admin/projects/{project}/members/{user}/remove"),
 }  # fmt: skip
 POD = "job-nobody-1-0"
 _PART = re.compile(r"\{(\w+)(?::\w+)?\}")
