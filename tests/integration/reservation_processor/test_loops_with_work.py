@@ -45,6 +45,7 @@ OTHERWISE = {
     "first_look": "is over before the others begin: test_first_look.py",
     "follower": "tells what could not be looked at, and looks again: tests/faults/test_database_killed.py",
     "node_cards": "asks the node and the cluster",
+    "notice_routes": "is over once its row is stored",
     "owners_file": "reads a file",
     "pod_ending_lease": "asks the cluster",
     "policy_file": "is over once the database was there: test_starting_without_database.py",
