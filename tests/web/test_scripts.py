@@ -195,6 +195,17 @@ async def test_a_form_waits_for_a_server_that_is_away_and_is_sent_when_it_is_bac
     assert scripted.sent == [{"csrf_token": "anew", "name": "thesis", "code": "", "way": "fast"}]
 
 
+async def test_a_form_can_be_sent_again_when_the_page_stays(person: Person, scripted: ScriptedSite) -> None:
+    scripted.pages["/form"] = FORM
+    scripted.parts |= {"/session": SESSION, "/take": (204, "")}
+    page = person.page
+    await page.goto("/form")
+    await page.get_by_role("button", name="Send").click()
+    await eventually(lambda: len(scripted.sent) == 1)
+    await page.get_by_role("button", name="Send").click()
+    await eventually(lambda: len(scripted.sent) == 2)
+
+
 async def test_what_was_typed_is_there_again_when_no_answer_came(person: Person, scripted: ScriptedSite) -> None:
     person.expect_problem("failed: POST .*/cut")
     scripted.pages["/form"] = FORM.replace("/take", "/cut")

@@ -18,6 +18,7 @@ async function send(form, submitter) {
     form.append(button);
   }
   form.requestSubmit(button);
+  sending.delete(form); // the browser may stop it; the server takes a form's key once
   button?.remove();
   delete form.dataset.ready;
 }
@@ -36,5 +37,4 @@ export function sendWhenReady() {
     sending.add(form);
     void send(form, event.submitter);
   });
-  addEventListener("pageshow", () => sending.clear());
 }
