@@ -7,12 +7,14 @@ export function element(name, className, ...content) {
   return made;
 }
 
-/** Open a dialog. `closed` resolves with its return value, which is empty when somebody gives up. */
+let opened = 0;
+
+/** Open a dialog; without a title, the content has a heading. `closed` resolves with its return value, which is empty when somebody gives up. */
 export function openDialog(title, ...content) {
-  const heading = element("h2", "", title);
-  heading.id = "ask-title";
-  const dialog = element("dialog", "ask", ...(title === "" ? [] : [heading]), ...content);
-  dialog.setAttribute("aria-labelledby", "ask-title");
+  const dialog = element("dialog", "ask", ...(title === "" ? [] : [element("h2", "", title)]), ...content);
+  const heading = dialog.querySelector("h1, h2");
+  heading.id = `ask-title-${++opened}`;
+  dialog.setAttribute("aria-labelledby", heading.id);
   const closed = new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
