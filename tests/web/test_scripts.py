@@ -34,6 +34,9 @@ FORM = (
     "<button name=way value=fast>Send</button></form></main>"
 )
 
+QUESTION = f"{HEAD}<body data-user=alice data-zone=UTC><main id=main><a href=/ask data-ask>Cancel…</a></main>"
+ASKED = (200, "<h1>Cancel it?</h1><a href=/link data-back>No, go back</a>")
+
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def person(browser: Browser, scripted: ScriptedSite) -> AsyncIterator[Person]:
@@ -225,6 +228,19 @@ async def test_what_was_typed_is_there_again_when_no_answer_came(person: Person,
     await expect(page.get_by_label("Name")).to_have_value("")
     await page.reload()
     await expect(page.get_by_label("Name")).to_have_value("")
+
+
+async def test_a_double_click_asks_one_question(person: Person, scripted: ScriptedSite) -> None:
+    scripted.pages["/link"] = QUESTION
+    scripted.parts |= {"/session": SESSION, "/ask": ASKED}
+    page = person.page
+    await page.goto("/link")
+    for _ in range(2):
+        await page.get_by_role("link", name="Cancel…").dblclick()
+        await expect(page.get_by_role("dialog", name="Cancel it?")).to_be_visible()
+        await page.get_by_role("link", name="No, go back").click()
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+    assert scripted.asked["/ask"] == 2
 
 
 async def test_no_more_is_kept_than_there_is_room_for(person: Person, scripted: ScriptedSite) -> None:

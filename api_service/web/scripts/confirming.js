@@ -2,6 +2,8 @@
 import { element, openDialog } from "./dialog.js";
 import { prepareToSend } from "./session.js";
 
+let opening = false;
+
 async function confirm(link) {
   if (!(await prepareToSend())) return;
   const answer = await fetch(link.href, { cache: "no-store", headers: { "HX-Request": "true" } }).catch(() => null);
@@ -27,6 +29,8 @@ export function confirmInDialogs() {
     const plain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
     if (link === null || !plain) return;
     event.preventDefault();
-    void confirm(link);
+    if (opening) return; // a second click
+    opening = true;
+    void confirm(link).finally(() => (opening = false));
   });
 }
