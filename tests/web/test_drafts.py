@@ -135,6 +135,16 @@ async def test_signing_out_leaves_nothing_in_this_tab_nor_in_another(people: Peo
     await expect(second).to_have_url(re.compile(r"/sign-in\?next="))
 
 
+async def test_signing_out_needs_no_session(people: People, system: WebSystem) -> None:
+    alice = await people("alice")
+    page = alice.page
+    await fill_job(page, "nobodys-business")
+    end_sessions(system, "alice")
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page).to_have_url(re.compile(r"/sign-in"))
+    assert "nobodys-business" not in await page.evaluate("JSON.stringify(sessionStorage)")
+
+
 async def test_pages_say_how_old_they_are_while_the_server_is_away_and_go_on_when_it_is_back(
     people: People, system: WebSystem, screenshot: Screenshot
 ) -> None:

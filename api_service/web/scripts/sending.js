@@ -28,8 +28,8 @@ export function sendWhenReady() {
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post" || event.defaultPrevented || "ready" in form.dataset) return;
-    if (document.body.dataset.user === undefined) {
-      noteSent(form, event.submitter); // the sign-in needs no session
+    if (document.body.dataset.user === undefined || form.getAttribute("action") === "/sign-out") {
+      noteSent(form, event.submitter); // signing in or out needs no session
       return;
     }
     event.preventDefault();
