@@ -301,7 +301,8 @@ class Timeline {
     const count = Math.max(1, this.#chosen.length);
     const nodes = this.#data.by === "node" ? count : 1;
     const node = nodes > 1 ? "" : (row?.node ?? "");
-    const fields = { start: startStr.slice(0, 16), end: endStr.slice(0, 16), length: "", node, nodes };
+    const fields = { start: startStr.slice(0, 16), end: endStr.slice(0, 16), length: "", node };
+    if (this.#data.by === "node") fields.nodes = nodes;
     if (row !== undefined) fields.type = row.type;
     if (this.#data.by === "card") fields.gpus = count;
     fill(form, fields);
