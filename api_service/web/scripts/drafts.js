@@ -46,8 +46,11 @@ function writeDrafts(drafts) {
   write(DRAFTS, Object.fromEntries(kept));
 }
 
+/** An action and, for a form that has nothing to keep, a mark: it must not use another form's draft. */
+const draftNameOf = (form) => (fieldsOf(form).length === 0 ? `${actionOf(form)} bare` : actionOf(form));
+
 function keyOf(form) {
-  if (!keys.has(form)) keys.set(form, { key: `${location.pathname}${location.search} ${actionOf(form)}`, whole: false });
+  if (!keys.has(form)) keys.set(form, { key: `${location.pathname}${location.search} ${draftNameOf(form)}`, whole: false });
   return keys.get(form);
 }
 
@@ -109,7 +112,7 @@ function askVerdict(form) {
 
 /** The form that was refused is on this page, or it is a page away: there it is filled in again. */
 function keepRefused(key, drafts) {
-  const form = postForms().find((found) => key.endsWith(` ${actionOf(found)}`));
+  const form = postForms().find((found) => key.endsWith(` ${draftNameOf(found)}`));
   if (form !== undefined) {
     keys.set(form, { key, whole: true });
     touched.add(form);
