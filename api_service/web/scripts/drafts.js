@@ -1,5 +1,5 @@
 // Drafts: text that was typed into a form, kept in this tab until the server has taken it. Passwords and fields marked
-// data-secret are not kept, and signing out deletes all drafts.
+// data-secret are not kept, nor are boxes marked data-no-draft, and signing out deletes all drafts.
 import { element } from "./dialog.js";
 
 const DRAFTS = "gpu-dev-drafts";
@@ -54,9 +54,11 @@ function keyOf(form) {
   return keys.get(form);
 }
 
+const isKept = ({ name, type, dataset }) => name && !NOT_KEPT.has(type) && !("secret" in dataset || "noDraft" in dataset);
+
 /** Fields by a name that is theirs alone: boxes share one, and differ in what they stand for. */
 function fieldsOf(form) {
-  const fields = [...form.elements].filter((field) => field.name && !NOT_KEPT.has(field.type) && !("secret" in field.dataset));
+  const fields = [...form.elements].filter(isKept);
   return fields.map((field) => [isBox(field) ? `${field.name}=${field.value}` : field.name, field]);
 }
 
