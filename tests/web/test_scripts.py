@@ -243,6 +243,23 @@ async def test_a_double_click_asks_one_question(person: Person, scripted: Script
     assert scripted.asked["/ask"] == 2
 
 
+async def test_a_question_waits_for_the_server_in_its_own_words(person: Person, scripted: ScriptedSite) -> None:
+    person.expect_problem(DOWN)
+    scripted.pages["/link"] = QUESTION
+    scripted.parts |= {"/session": SESSION, "/ask": ASKED}
+    page, away = person.page, person.page.get_by_role("dialog", name="The server can’t be reached")
+    await page.goto("/link")
+    await scripted.stop()
+    await page.get_by_role("link", name="Cancel…").click()
+    await expect(away).to_contain_text("The question is asked as soon as it does.")
+    await away.get_by_role("button", name="Leave it").click()
+    await expect(away).to_have_count(0)
+    await page.get_by_role("link", name="Cancel…").click()
+    await expect(away).to_be_visible()
+    await scripted.start()
+    await expect(page.get_by_role("dialog", name="Cancel it?")).to_be_visible()
+
+
 async def test_no_more_is_kept_than_there_is_room_for(person: Person, scripted: ScriptedSite) -> None:
     scripted.pages |= {f"/form{number}": FORM for number in range(4)}
     page = person.page

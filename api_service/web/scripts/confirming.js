@@ -1,11 +1,11 @@
 // Deeds that can't be undone are confirmed on a page that names what is lost; scripts show that page in a dialog.
 import { element, openDialog } from "./dialog.js";
-import { prepareToSend } from "./session.js";
+import { prepareToSend, QUESTION } from "./session.js";
 
 let opening = false;
 
 async function confirm(link) {
-  if (!(await prepareToSend())) return;
+  if (!(await prepareToSend(QUESTION))) return;
   const answer = await fetch(link.href, { cache: "no-store", headers: { "HX-Request": "true" } }).catch(() => null);
   if (!answer?.ok) {
     location.assign(link.href); // the page says what is wrong

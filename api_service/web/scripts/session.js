@@ -7,6 +7,10 @@ export const SIGNED_IN = "signed-in";
 const SIGNED_OUT = "signed-out";
 const PATIENCE_MS = 10_000;
 const AGAIN_MS = 3_000;
+/** What waits for the server, in words, and the button that gives it up. */
+const FORM = ["Nothing was sent. What you typed is kept, and is sent as soon as the server answers.", "Don’t send it"];
+export const QUESTION = ["The server does not answer. The question is asked as soon as it does.", "Leave it"];
+const PAGE = ["The server does not answer. The page goes on as soon as it does.", "Leave it"];
 const channel = new BroadcastChannel("gpu-dev-session");
 let preparing = null;
 
@@ -49,10 +53,9 @@ export async function serverAnswers(stopped = () => false) {
   }
 }
 
-async function waitForServer() {
-  const words = "Nothing was sent. What you typed is kept, and is sent as soon as the server answers.";
-  const stop = closeButton("Don’t send it");
-  const { dialog, closed } = openDialog("The server can’t be reached", element("p", "", words), element("div", "buttons", stop));
+async function waitForServer([words, leave]) {
+  const buttons = element("div", "buttons", closeButton(leave));
+  const { dialog, closed } = openDialog("The server can’t be reached", element("p", "", words), buttons);
   void serverAnswers(() => !dialog.open).then(() => dialog.open && dialog.close("answered"));
   return (await closed) === "answered";
 }
@@ -107,7 +110,7 @@ function sayProblem(form, html) {
   form.prepend(said);
 }
 
-async function prepare() {
+async function prepare(purpose) {
   for (;;) {
     try {
       const session = await readSession();
@@ -117,20 +120,20 @@ async function prepare() {
       }
       if (!(await askToSignIn(session))) return false;
     } catch {
-      if (!(await waitForServer())) return false;
+      if (!(await waitForServer(purpose))) return false;
     }
   }
 }
 
 /** Resolve with true once the server takes what this page sends, with false when somebody gives up. */
-export function prepareToSend() {
-  preparing ??= prepare().finally(() => (preparing = null));
+export function prepareToSend(purpose = FORM) {
+  preparing ??= prepare(purpose).finally(() => (preparing = null));
   return preparing;
 }
 
 /** Ask to sign in where the session has ended; the document hears `signed-in` when the page can go on. */
 export async function restoreSession() {
-  const ready = await prepareToSend();
+  const ready = await prepareToSend(PAGE);
   if (ready) document.dispatchEvent(new Event(SIGNED_IN));
   return ready;
 }
