@@ -231,9 +231,8 @@ async def test_what_was_typed_is_there_again_when_no_answer_came(person: Person,
 
 
 async def test_a_double_click_asks_one_question(person: Person, scripted: ScriptedSite) -> None:
-    scripted.pages["/link"] = QUESTION
+    scripted.pages["/link"], page = QUESTION, person.page
     scripted.parts |= {"/session": SESSION, "/ask": ASKED}
-    page = person.page
     await page.goto("/link")
     for _ in range(2):
         await page.get_by_role("link", name="Cancel…").dblclick()
@@ -260,6 +259,22 @@ async def test_a_question_waits_for_the_server_in_its_own_words(person: Person, 
     await expect(page.get_by_role("dialog", name="Cancel it?")).to_be_visible()
 
 
+async def test_after_not_now_only_what_a_user_sends_asks_to_sign_in(person: Person, scripted: ScriptedSite) -> None:
+    person.expect_problem("answer: 401 GET .*/(part|session)")
+    scripted.pages["/form"] = f"{FORM}<a hx-get=/part>Look</a>{TAIL}"
+    scripted.parts |= dict.fromkeys(("/part", "/session"), (401, "")) | {"/sign-in": (200, "")}
+    page, dialog = person.page, person.page.get_by_role("dialog", name="Sign in again")
+    await page.goto("/form")
+    await page.get_by_text("Look").click()
+    await dialog.get_by_role("button", name="Not now").click()
+    for _ in range(2):
+        async with page.expect_response("**/part"):
+            await page.get_by_text("Look").click()
+    assert scripted.asked["/session"] == 1
+    await page.get_by_role("button", name="Send").click()
+    await expect(dialog).to_be_visible()
+
+
 async def test_no_more_is_kept_than_there_is_room_for(person: Person, scripted: ScriptedSite) -> None:
     scripted.pages |= {f"/form{number}": FORM for number in range(4)}
     page = person.page
@@ -273,8 +288,7 @@ async def test_no_more_is_kept_than_there_is_room_for(person: Person, scripted: 
 
 
 async def test_what_one_user_typed_is_not_shown_to_another(person: Person, scripted: ScriptedSite) -> None:
-    scripted.pages |= {"/form": FORM}
-    page = person.page
+    scripted.pages["/form"], page = FORM, person.page
     await page.goto("/form")
     await page.get_by_label("Name").fill("hers")
     scripted.pages["/form"] = FORM.replace("alice", "bob")

@@ -13,6 +13,7 @@ export const QUESTION = ["The server does not answer. The question is asked as s
 const PAGE = ["The server does not answer. The page goes on as soon as it does.", "Leave it"];
 const channel = new BroadcastChannel("gpu-dev-session");
 let preparing = null;
+let refused = false; // after "Not now", parts that come again and again don’t ask to sign in
 
 const pageUser = () => document.body.dataset.user;
 
@@ -115,10 +116,12 @@ async function prepare(purpose) {
     try {
       const session = await readSession();
       if (session?.user === pageUser()) {
+        refused = false;
         renewForms(session.csrf);
         return true;
       }
-      if (!(await askToSignIn(session))) return false;
+      refused = !(await askToSignIn(session));
+      if (refused) return false;
     } catch {
       if (!(await waitForServer(purpose))) return false;
     }
@@ -150,7 +153,7 @@ export function followSession(sent) {
   if (pageUser() === undefined && sent === "/sign-out") channel.postMessage(SIGNED_OUT);
   if (pageUser() !== undefined && (sent === "/sign-in" || location.pathname === "/signed-in")) channel.postMessage(SIGNED_IN);
   document.body.addEventListener("htmx:afterRequest", ({ detail }) => {
-    if (detail.xhr.status === 401) void restoreSession().then((ready) => ready && repeat(detail));
+    if (detail.xhr.status === 401 && !refused) void restoreSession().then((ready) => ready && repeat(detail));
   });
 }
 
