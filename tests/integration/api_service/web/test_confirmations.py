@@ -78,6 +78,18 @@ async def test_a_booking_loses_its_time_and_a_series_its_dates(browsing: SignedI
 
 
 @pytest.mark.usefixtures("lab")
+async def test_an_administrator_is_told_every_date_of_a_series(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    await sent(await browsing("alice"), repeats="daily", count="4", title="standup")
+    second = f"/bookings/{(await alice.get('/v1/bookings')).json()['items'][1]['id']}"
+    browser = await browsing("root")
+    assert "alice loses 1 h100 GPU at 3 dates" in words(await asked(browser, f"{second}/cancel?reach=following"))
+    part = await asked(browser, f"{second}/cancel?reach=all")
+    assert "alice loses 1 h100 GPU at 4 dates" in words(part)
+    done = await confirmed(browser, part)
+    assert "4 bookings are cancelled." in words(await browser.get(done.headers["location"]))
+
+
+@pytest.mark.usefixtures("lab")
 async def test_a_waiting_booking_loses_its_place_alone_and_others_bookings_name_their_owner(
     browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
 ) -> None:
