@@ -23,6 +23,7 @@ _COMPRESS_FROM = 1024
 _TABLE = re.compile(r"(<table>.*?</thead>)(.*?</table>)", re.DOTALL)
 _HEADING = re.compile(r"<th scope=\"col\"[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
 _CELL = re.compile(r"<t[dh]\b")
 
 
@@ -67,7 +68,10 @@ def label_cells(text: str) -> str:
     """
 
     def label_table(table: re.Match[str]) -> str:
-        labels = ["" if "<span" in heading else heading for heading in _HEADING.findall(table[1])]
+        labels = [
+            "" if "<span" in heading else _TAG.sub("", heading).replace('"', "&quot;")
+            for heading in _HEADING.findall(table[1])
+        ]
 
         def label_row(row: re.Match[str]) -> str:
             cells = iter(labels)

@@ -101,6 +101,10 @@ async def test_the_table_has_free_counts_and_links_to_ones_own(browsing: SignedI
     cells = re.findall(r'<span class="free-count[^"]*">([\d–]+)</span>', line)
     assert sorted(cells) == ["1–4", *["4"] * 6]
     assert f'href="/bookings/{made["id"]}"' in line
+    assert sorted(words(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", line, re.DOTALL)) == [
+        "1–4 runs",
+        *["4"] * 6,
+    ]
     # Without `as=table` it is there as well, for browsers without scripts.
     assert "free-count" in (await (await browsing("alice")).get(week(by="type"))).partition("<noscript>")[2]
 

@@ -21,6 +21,12 @@ def test_cells_carry_their_headings() -> None:
     ) == (TABLE + TABLE)
 
 
+def test_a_label_is_the_text_of_its_heading_alone() -> None:
+    heading = '<abbr title="Thursday">Thu &amp; "Fri"</abbr>'
+    labelled = label_cells(TABLE.replace("Place", heading))
+    assert '<td data-label="Thu &amp; &quot;Fri&quot;" class="number">1</td>' in labelled
+
+
 def test_the_rest_is_left_alone() -> None:
     for text in ("<p>No table</p>", "<table>", "<table><tbody><tr><td>no headings</td></tr></tbody></table>"):
         assert label_cells(text) == text
