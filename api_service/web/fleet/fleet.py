@@ -63,9 +63,9 @@ class FleetNode:
         return tuple(sorted({hold.user_id for hold in holds if hold is not None}))
 
     @cached_property
-    def layout(self) -> tuple[tuple[int, str], ...]:
-        """Index and type of each GPU."""
-        return tuple((card.index, card.gpu_type) for card in self.cards)
+    def layout(self) -> tuple[str, tuple[tuple[int, str], ...]]:
+        """The rack, and index and type of each GPU."""
+        return self.rack, tuple((card.index, card.gpu_type) for card in self.cards)
 
     @cached_property
     def states(self) -> Counter[tuple[str, TileState]]:
@@ -90,7 +90,7 @@ class FleetNode:
 
 @dataclass(frozen=True)
 class FleetPicture:
-    """Everything at `read_at`. `layout` is the version in which nodes or GPUs last came or went.
+    """Everything at `read_at`. `layout` is the version in which nodes or GPUs last came or went, or racks changed.
 
     `openings`: when a GPU of a fully taken type is next free for an hour; None: not within a week. A type that is
     missing has not been looked up yet.

@@ -1,6 +1,7 @@
 """Differences from the moment before, and the numbers above the tiles."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 
 from hypothesis import given
@@ -42,6 +43,7 @@ def test_what_comes_and_goes_is_a_new_layout() -> None:
         [node("a", card(), card(1)), node("b")],
         [node("a", card(gpu_type="a100")), node("b")],
         [node("a"), node("b")],
+        [node("a", card()), replace(node("b"), rack="B-12")],
     ):
         after = fleet_of(before, nodes, NOW)
         assert (after.version, after.layout) == (2, 2)
