@@ -36,6 +36,8 @@ LOGIN = "/v1/login"
 """A sign-in has no token yet: its body is the credential, which the route checks."""
 _WITHOUT_TOKEN = frozenset({FEED, LOGIN})
 REPEATABLE = frozenset({"kind", "status"})
+SELECTION = "/jobs/cancel"
+"""The page whose address repeats `job` for each selected job."""
 FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"})
 """The paths that services may call; all others are for people."""
 _REFUSED = frozenset({401, 403})
@@ -92,7 +94,7 @@ class Gate:
                 scope["principal"] = principal
                 _refuse_services_elsewhere(principal, scope["path"])
                 token_reach.require(principal, scope["method"], scope["path"])
-            if scope["query_string"]:
+            if scope["query_string"] and scope["path"] != SELECTION:
                 _refuse_repeated_parameters(scope["query_string"])
             await self._app(scope, receive, send_marked)
         except Exception as error:  # noqa: BLE001 - nothing is above the gate: every error is logged and answered here

@@ -16,7 +16,7 @@ def ask(
     *,
     words: str,
     back: str,
-    fields: Mapping[str, str] | None = None,
+    fields: Mapping[str, str | Sequence[str]] | None = None,
     boxes: Sequence[tuple[str, str, str]] = (),
     reason: bool = False,
 ) -> Response:
@@ -28,7 +28,11 @@ def ask(
         "title": title,
         "sentences": sentences,
         "action": quote(visit.request.scope["path"]),
-        "fields": fields or {},
+        "fields": [
+            (name, value)
+            for name, given in (fields or {}).items()
+            for value in ([given] if isinstance(given, str) else given)
+        ],
         "boxes": boxes,
         "reason": reason,
         "words": words,

@@ -1,7 +1,10 @@
-"""Sentences on the losses of a cancelled job."""
+"""Sentences on the losses of cancelled jobs."""
+
+from collections.abc import Sequence
 
 from reservation_core.contracts.base import rfc3339
 from reservation_core.contracts.jobs import Job
+from reservation_core.domain.model import JobStatus
 
 
 def what_waiting_loses(job: Job) -> list[str]:
@@ -24,3 +27,17 @@ def what_running_loses(job: Job) -> list[str]:
     gpus = f"{count} {job.gpu_type or ''} {'GPU' if count == 1 else 'GPUs'}".replace("  ", " ")
     given = f"It gives back {gpus}{f' on {nodes}' if nodes else ''}{since}."
     return ["The job ends, and what it has not saved is lost.", given]
+
+
+def what_jobs_lose(jobs: Sequence[Job], user: str) -> list[str]:
+    """How many end or lose their places, and which these are; `user` is who asks."""
+    waiting = sum(job.status is JobStatus.QUEUED for job in jobs)
+    held = len(jobs) - waiting
+    lost = []
+    if held:
+        lost.append(f"{held} {'has GPUs: it ends' if held == 1 else 'have GPUs: they end'}, and unsaved work is lost.")
+    if waiting:
+        their = "waits: it loses its place" if waiting == 1 else "wait: they lose their places"
+        lost.append(f"{waiting} {their} in the queue.")
+    named = (f"{job.name or job.id} ({job.status}{'' if job.user == user else f', of {job.user}'})" for job in jobs)
+    return [*lost, f"{', '.join(named)}."]

@@ -1,10 +1,13 @@
 """Submitting, the list and a job's page, as a browser without scripts has them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+import pytest
 
+from api_service.web.rest_calls import RestCalls, RestProblemError
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, booked_now, execute
 from tests.integration.api_service.web.browsing import Browser, words
@@ -222,20 +225,53 @@ async def test_several_jobs_are_selected_and_cancelled_at_once(
     page = await browser.get("/jobs")
     assert page.count('name="job" value="job-') == 3
     # Others' jobs, unknown ones and hostile ids are left out.
-    token = await browser.token("/jobs")
-    chosen = {"csrf_token": token, "job": [first, second, second, theirs, "../x", "no"]}
-    asked = (await browser.client.post("/jobs/cancel", data=chosen)).text
-    told = words(asked)
+    chosen = [first, second, second, theirs, "../x", "no"]
+    query = {"job": chosen, "next": "/jobs?status=queued"}
+    part = (await browser.client.get("/jobs/cancel", params=query)).text
+    told = words(part)
     assert "Cancel 2 jobs?" in told
-    assert "2 wait: they lose their places in the queue." in told
-    assert theirs not in asked
+    assert "2 wait: they lose their places in the queue. one (queued), two (queued)." in told
+    assert 'href="/jobs?status=queued" data-back' in part
+    assert theirs not in part.partition("<footer")[0]
+    assert re.findall(r'name="job" value="([^"]+)"', part) == [first, second]
     assert {job["status"] for job in (await alice.get("/v1/jobs")).json()["items"]} == {"queued"}
-    done = await browser.client.post("/jobs/cancel", data={**chosen, "confirmed": "yes"})
-    assert done.headers["location"] == "/jobs"
-    assert "2 jobs are cancelled." in words(await browser.get("/jobs"))
+    token = await browser.token("/jobs")
+    form = {"csrf_token": token, "job": [first, theirs, second], "next": "/jobs?status=queued"}
+    done = await browser.client.post("/jobs/cancel", data=form)
+    assert done.headers["location"] == "/jobs?status=queued"
+    said = words(await browser.get("/jobs"))
+    assert f"2 jobs are cancelled. 1 could not be cancelled: {theirs}." in said
     states = {job["id"]: job["status"] for job in (await alice.get("/v1/jobs")).json()["items"]}
     assert states == {first: "cancelled", second: "cancelled", kept: "queued"}
     assert (await bob.get(f"/v1/jobs/{theirs}")).json()["status"] == "queued"
-    for nothing in ([], [first]):
-        left = await browser.client.post("/jobs/cancel", data={"csrf_token": token, "job": nothing})
+    for nothing in ([], [first] * 60):
+        left = await browser.client.get("/jobs/cancel", params={"job": nothing})
         assert left.headers["location"] == "/jobs"
+
+
+async def test_a_job_that_fails_midway_does_not_hide_what_was_cancelled(
+    browsing: SignedIn, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [await submitted(alice, name=name) for name in ("one", "two", "three")]
+    browser, post = await browsing("alice"), RestCalls.post
+
+    async def post_or_fail(calls: RestCalls, model: type[Any], path: str) -> Any:
+        if jobs[1] in path:
+            raise RestProblemError.because(503, "Try again later.")
+        return await post(calls, model, path)
+
+    monkeypatch.setattr(RestCalls, "post", post_or_fail)
+    token = await browser.token("/jobs")
+    await browser.client.post("/jobs/cancel", data={"csrf_token": token, "job": jobs})
+    assert f"2 jobs are cancelled. 1 could not be cancelled: {jobs[1]}." in words(await browser.get("/jobs"))
+
+
+async def test_the_time_zone_is_changed_on_the_question_whether_to_cancel(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    path = f"/jobs/cancel?job={await submitted(alice)}"
+    browser = await browsing("alice")
+    assert f'name="next" value="{path}"' in await browser.get(path)
+    done = await browser.send("/zone", zone="Europe/Berlin", next=path)
+    assert (done.status_code, done.headers["location"]) == (303, path)
+    assert "Cancel 1 job?" in words(await browser.get(path))
