@@ -1,12 +1,12 @@
 """Nodes of one GPU type, in one rack where racks are known: the headings of a large fleet."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2s
-from urllib.parse import urlencode
 
 from api_service.web.fleet.fleet import FleetNode
+from api_service.web.fleet.node_filter import NodeFilter
 
 MOST_RACKS = 60
 """With more groups, or with a rack for each node, nodes are grouped by type alone."""
@@ -26,11 +26,10 @@ class NodeGroup:
         """An id within a page."""
         return "g" + blake2s(f"{self.type_name}/{self.rack}".encode(), digest_size=8).hexdigest()
 
-    @property
-    def query(self) -> str:
-        """The address of this group alone."""
+    def query(self, chosen: NodeFilter) -> str:
+        """The address of this group alone, with the rest of the filter."""
         kind = self.kind or (self.nodes[0].kinds[0] if self.nodes[0].kinds else "")
-        return urlencode({name: value for name, value in (("type", kind), ("rack", self.rack)) if value})
+        return replace(chosen, kind=kind, rack=self.rack or chosen.rack).query
 
     @cached_property
     def gpus(self) -> int:

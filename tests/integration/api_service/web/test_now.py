@@ -333,9 +333,9 @@ async def test_groups_are_of_a_type_and_a_rack(runtime: Runtime, browsing: Signe
     await add_nodes(runtime, **nodes)
     await execute(runtime, """UPDATE nodes SET labels = '{"topology.kubernetes.io/rack": "B 7"}' WHERE name < 'r2'""")
     browser = await browsing("alice")
-    page = await browser.get("/now?view=map")
-    assert 'href="?type=h100&amp;rack=r2"' in page
-    assert 'href="?type=h100&amp;rack=B+7"' in page
+    page = await browser.get("/now?view=map&free=1")
+    assert 'href="?type=h100&amp;rack=r2&amp;free=1&amp;view=map"' in page
+    assert 'href="?type=h100&amp;rack=B+7&amp;free=1&amp;view=map"' in page
     assert cells(await browser.get("/now?view=map&type=h100&rack=r2")).keys() == {f"r2-n{n}" for n in range(4)}
     assert cells(await browser.get("/now?view=map&rack=B+7")).keys() == {f"r1-n{n}" for n in range(4)}
 

@@ -1,7 +1,5 @@
 """Groups of nodes by type and rack, and the filter that is the page's address."""
 
-from urllib.parse import parse_qs
-
 import pytest
 
 from api_service.web.fleet.fleet import FleetNode, fleet_of
@@ -57,7 +55,9 @@ def test_groups_are_by_type_and_rack_where_racks_are_known() -> None:
     ]  # four groups of six nodes are too many
     found = group_nodes(nodes_of(*named("h100", "a-r1-n1", "a-r1-n2", "a-r2-n1", "a-r2-n2")), None, by_free=False)
     assert [(group.type_name, group.rack, group.gpus) for group in found] == [("h100", "r1", 4), ("h100", "r2", 4)]
-    assert parse_qs(found[0].query) == {"type": ["h100"], "rack": ["r1"]}
+    assert found[0].query(NodeFilter()) == "type=h100&rack=r1"
+    chosen = NodeFilter("", "", "a-", 1, True, NodeOrder.FREE, NodeView.MAP)
+    assert found[0].query(chosen) == "type=h100&rack=r1&node=a-&free=1&mine=yes&sort=free&view=map"
     assert found[0].mark != found[1].mark
 
 
