@@ -62,12 +62,13 @@ def _seen(
     open_to = mine or sight.caller.is_admin
     label, owner_words = _named(entry, sight, mine=mine)
     cards = entry.gpus * entry.nodes
+    more = " and more that are not shown here" if len(here) < len(entry.gpu_ids) else ""
     lines = (
         owner_words,
         "1 GPU" if cards == 1 else f"{cards} GPUs",
         f"{clock(entry.span.start)} to {clock(entry.span.end)}",
         entry.status,
-        f"{words.span(entry.span.length)} on {_where([card for _, card in here])}",
+        f"{words.span(entry.span.length)} on {_where([card for _, card in here])}{more}",
     )
     open_one = entry.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and entry.span.end > now
     changeable = mine and entry.kind is ReservationKind.BOOKING and open_one

@@ -181,6 +181,11 @@ def test_an_entry_says_where_it_is_and_how_long() -> None:
     ]
 
 
+def test_an_entry_says_that_some_of_its_gpus_are_on_no_shown_row() -> None:
+    found = look(entry(gpus=3, gpu_ids=(0, 1, 77)))
+    assert found.words.endswith("2 h on titan: GPUs 0, 1 and more that are not shown here")
+
+
 def test_an_hour_that_comes_twice_is_drawn_all_the_same() -> None:
     """Half past two to half past two: an hour by the instants, none by the clock on the wall."""
     start = datetime(2030, 10, 27, 0, 30, tzinfo=UTC)
