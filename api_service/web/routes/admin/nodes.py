@@ -7,10 +7,12 @@ from starlette.responses import Response
 
 from api_service.web.confirmation import ask
 from api_service.web.routing import PageAccess, WebRoute
+from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.nodes import NodeOut
 
+_LIST = "/admin/nodes"
 _PAGE = 100
 _DONE = {
     "cordon": "{} gets nothing new from now on.",
@@ -40,12 +42,11 @@ _GRADES = {
 
 
 async def nodes_page(visit: Visit) -> Response:
-    """Show nodes by name: `?node=` is a part of a name, logical name, zone or type; `after` is a name."""
+    """Show nodes by name: `?node=` is a name, or a part of names, logical names, zones or types; `after` is a name."""
     typed, state, after = visit.query("node"), visit.query("state"), visit.query("after")
     every = await visit.rest.all(Page[NodeOut], "/v1/nodes")
-    found = sorted(
-        (node for node in every if _matches(node, typed) and state in ("", _state(node))), key=lambda node: node.name
-    )
+    named = [node for node in every if node.name == typed] or [node for node in every if _matches(node, typed)]
+    found = sorted((node for node in named if state in ("", _state(node))), key=lambda node: node.name)
     ahead = [node for node in found if node.name > after]
     shown = ahead[:_PAGE]
     asked = {name: value for name, value in (("node", typed), ("state", state)) if value}
@@ -106,18 +107,19 @@ async def act(visit: Visit) -> Response:
     if deed in ("cordon", "fence") and (reason := visit.form.get("reason")) is not None:
         body = {"reason": reason}
     await visit.rest.send("POST", f"/v1/nodes/{visit.path('node')}/{deed}", body=body)
-    return visit.go("/admin/nodes", _DONE[deed].format(node))
+    return visit.go(safe_return(visit.form.get("next") or _LIST), _DONE[deed].format(node))
 
 
 def _confirm(visit: Visit, deed: str, *sentences: str) -> Response:
-    node = str(visit.request.path_params["node"])
+    node, back = str(visit.request.path_params["node"]), safe_return(visit.query("next") or _LIST)
     return ask(
         visit,
         f"{deed.capitalize()} {node}?",
         sentences,
         reason=True,
         words=f"{deed.capitalize()} {node}",
-        back="/admin/nodes",
+        back=back,
+        fields={"next": back},
     )
 
 

@@ -135,15 +135,37 @@ async def test_nodes_are_searched_and_come_in_pages(runtime: Runtime, browsing: 
     await add_nodes(runtime, **{f"gpu-r{n // 50}-n{n:03}": ("h100" if n % 2 else "a100", 1) for n in range(120)})
     admin = await browsing("root")
     first = await admin.get("/admin/nodes")
-    assert "120 of 120 nodes" in words(first)
+    assert "Nodes 1 to 100 of 120" in words(first)
     assert first.count('<tr id="gpu-') == 100
     more = _MORE.search(first)
     assert more is not None
-    assert (await admin.get(html.unescape(more[1]))).count('<tr id="gpu-') == 20
+    rest = await admin.get(html.unescape(more[1]))
+    assert rest.count('<tr id="gpu-') == 20
+    assert "Nodes 101 to 120 of 120" in words(rest)
     for query, count in (("node=R1-", 50), ("node=a100", 60), ("state=takes+jobs", 120), ("state=cordoned", 0)):
         page = await admin.get(f"/admin/nodes?{query}")
         assert page.count('<tr id="gpu-') == min(count, 100), query
-        assert (f"{count} of 120 nodes" in words(page)) is bool(count)
+        told = f"Nodes 1 to 100 of {count}" if count > 100 else f"{count} of 120 nodes"
+        assert (told in words(page)) is bool(count)
     assert "No node matches." in words(await admin.get("/admin/nodes?node=<b>"))
     await admin.send("/admin/nodes/gpu-r1-n060/cordon")
     assert (await admin.get("/admin/nodes?state=cordoned")).count('<tr id="gpu-') == 1
+
+
+async def test_a_node_of_just_that_name_is_shown_alone_and_a_search_is_kept(
+    runtime: Runtime, browsing: SignedIn
+) -> None:
+    await add_nodes(runtime, **{"gpu-1": ("h100", 1), "gpu-10": ("h100", 1), "gpu-2": ("h100", 1)})
+    admin = await browsing("root")
+    page = await admin.get("/admin/nodes?node=gpu-1")
+    assert re.findall(r'<tr id="([^"]+)"', page) == ["gpu-1"]
+    assert (await admin.get("/admin/nodes?node=gpu-")).count('<tr id="gpu-') == 3
+    back = "/admin/nodes?node=gpu-1"
+    link = re.search(r'href="(/admin/nodes/gpu-1/cordon[^"]*)"', page)
+    assert link is not None
+    part = await admin.get(html.unescape(link[1]))
+    assert f'href="{back}" data-back' in part
+    assert f'name="next" value="{back}"' in part
+    done = await admin.send("/admin/nodes/gpu-1/cordon", reason="a fan is loud", next=back)
+    assert done.headers["location"] == back
+    assert f'name="next" value="{back}"' in (await admin.get(back)).partition("</main>")[0]
