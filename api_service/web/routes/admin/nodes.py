@@ -57,6 +57,7 @@ async def nodes_page(visit: Visit) -> Response:
         nodes=[(node, _state(node), _GRADES[_state(node)]) for node in shown],
         every=len(every),
         found=len(found),
+        first=len(found) - len(ahead) + 1,
         typed=typed,
         chosen_state=state,
         states=list(NodeState),
