@@ -47,13 +47,18 @@ async def confirm_end_other_sessions(visit: Visit) -> Response:
     others = [token for token in await _tokens(visit) if token.session and token.id != visit.principal.token_id]
     if not others:
         raise RestProblemError.because(404, "No other browser is signed in.")
-    since = ", ".join(rfc3339(token.created_at) for token in others[:_NAMED])
-    count = "1 other browser is" if len(others) == 1 else f"{len(others)} other browsers are"
-    more = "" if len(others) <= _NAMED else " and more"
+    times = [rfc3339(token.created_at) for token in others[:_NAMED]]
+    if len(others) > _NAMED:
+        times.append("other times")
+    if len(others) == 1:
+        lost = f"1 other browser is signed out at once: the one signed in at {times[0]}."
+    else:
+        named = f"{', '.join(times[:-1])} and {times[-1]}"
+        lost = f"{len(others)} other browsers are signed out at once: those signed in at {named}."
     return ask(
         visit,
         "Sign out all other browsers?",
-        (f"{count} signed out at once, signed in since {since}{more}.", "This browser and your tokens stay."),
+        (lost, "This browser and your tokens stay."),
         words="Sign them out",
         back="/account",
     )

@@ -129,7 +129,8 @@ async def test_a_token_names_who_uses_it_and_what_was_made_with_it(
 async def test_other_browsers_are_counted(browsing: SignedIn) -> None:
     here = await browsing("alice")
     await browsing("alice")
-    assert "2 other browsers are signed out at once" in words(await asked(here, "/account/sessions/end"))
+    asks = words(await asked(here, "/account/sessions/end"))
+    assert re.search(r"2 other browsers are signed out at once: those signed in at \S.+? and \S.+?\. This", asks)
     await confirmed(here, await asked(here, "/account/sessions/end"))
     await here.get("/account/sessions/end", status=404)
 
