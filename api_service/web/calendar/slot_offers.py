@@ -16,6 +16,8 @@ _BEST, _TRIED, _MORNINGS = 5, 8, 14
 _MORNING = time(9)
 _DAY = timedelta(days=1)
 _MOST_GPUS = 64
+_REFUSALS = (409, 422)
+"""Answers for what can't be booked, and for what no GPU is like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ async def find_offers(visit: Visit, gpus: str, length: str, gpu_type: str | None
     try:
         found = await visit.rest.get(Page[FreeSlotOut], "/v1/bookings/slots", asked)
     except RestProblemError as problem:
+        if problem.status not in _REFUSALS:
+            raise
         return SlotOffers(number, lasts, why=problem.detail)
     offers: list[BookingVerdict] = []
     why = "They are never free together in the next 30 days. Ask for fewer, or for a shorter time."
@@ -58,6 +62,8 @@ async def find_offers(visit: Visit, gpus: str, length: str, gpu_type: str | None
         try:
             answer = await visit.rest.send("POST", "/v1/bookings", body=body, query={"dry_run": True})
         except RestProblemError as problem:
+            if problem.status not in _REFUSALS:
+                raise
             why = " ".join(problem.rules) or problem.detail
             continue
         offers.append(BookingVerdict.model_validate_json(answer.body))

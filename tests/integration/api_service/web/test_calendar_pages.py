@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from api_service.web.calendar import timeline_data
+from api_service.web.rest_calls import RestCalls, RestProblemError
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked, execute, said
@@ -546,6 +547,25 @@ async def test_slots_are_found_and_booked_by_one_button(
     for wrong in ({"gpus": "many"}, {"length": "long"}, {"length": "0h"}, {"gpus": "0"}):
         page = await browser.get(week(**{"gpus": "1", "length": "2h", "find": "yes", **wrong}))
         assert "Say how many GPUs" in words(page)
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize("call", [("GET", "/v1/bookings/slots"), ("POST", "/v1/bookings")])
+@pytest.mark.parametrize(("status", "answered"), [(409, 200), (429, 429), (503, 503)])
+async def test_no_slot_is_said_to_be_free_only_where_that_is_so(
+    browsing: SignedIn, monkeypatch: pytest.MonkeyPatch, call: tuple[str, str], status: int, answered: int
+) -> None:
+    browser, send = await browsing("alice"), RestCalls.send
+
+    async def send_or_fail(calls: RestCalls, method: str, path: str, **parts: Any) -> Any:
+        if (method, path) == call:
+            raise RestProblemError.because(status, "This is why.")
+        return await send(calls, method, path, **parts)
+
+    monkeypatch.setattr(RestCalls, "send", send_or_fail)
+    page = words(await browser.get(week(gpus="1", length="2h", type="h100", find="yes"), status=answered))
+    assert "This is why." in page
+    assert ("No slot found" in page) is (status == 409)
 
 
 @pytest.mark.usefixtures("lab")
