@@ -201,6 +201,23 @@ async def test_found_slots_are_highlighted_and_booked_by_one_click(
     assert f"{made['start']}/{made['end']}" == wanted
 
 
+async def test_booking_a_found_slot_leaves_what_was_typed(people: People) -> None:
+    page = (await people("alice")).page
+    await opened(page, day(0))
+    await page.get_by_label("Find a slot for").fill("1")
+    await page.get_by_role("button", name="Find a slot").click()
+    await expect(page.locator("#found-slots button").first).to_be_visible()
+    address, title = page.url, page.locator("#book-form [name=title]")
+    await title.fill("thesis")
+    await page.reload()
+    await expect(title).to_have_value("thesis")
+    await expect(page.locator(".notice.draft")).to_have_count(1)
+    await page.locator("#found-slots button").first.click()
+    await page.wait_for_url("**/bookings/bkg-*")
+    await page.goto(address)
+    await expect(title).to_have_value("thesis")
+
+
 async def test_a_finger_on_the_strip_reads_the_count(people: People, system: WebSystem) -> None:
     first = day(50)
     alice = await people("alice", has_touch=True, is_mobile=True, viewport={"width": 800, "height": 900})
