@@ -47,7 +47,7 @@ BY_KEY = frozenset(
     begin_retention lock_ended_reservations claim_usage keep_usage remove_allocations remove_allocations_of
     remove_promises_of unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
-    hold_ledger_time ledger_time ledger_time_is_confirmed
+    hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     """.split()  # noqa: SIM905 - names, one after the other
 )
 

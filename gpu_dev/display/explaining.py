@@ -43,6 +43,8 @@ def _facts(job: Job) -> list[str]:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = local_time(job.estimated_start_at) or "not known yet"
         facts += [f"Place in the queue: {place}.", f"Starts about: {start}."]
+        if job.promised_start_at is not None:
+            facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
     if job.allocations:
         facts.append(f"Its GPUs: {placed(job.allocations)}.")
     if job.status is JobStatus.RUNNING:
