@@ -66,6 +66,16 @@ async def objection(api: ApiClient, path: str, text: str) -> str:
     return str(await eventually(message))
 
 
+async def refused(api: ApiClient, path: str) -> bool:
+    """Whether the scheduler refuses a pod rather than bind it, once it has decided."""
+
+    async def decision() -> str | None:
+        pod = await api.call("GET", path)
+        return "bound" if "nodeName" in pod["spec"] else "refused" if pod["status"].get("conditions") else None
+
+    return str(await eventually(decision)) == "refused"
+
+
 async def test_a_pinned_pod_runs_where_it_is_pinned(api: ApiClient, pods: str) -> None:
     assert await runs_on(api, await create(api, pods, "node-b")) == "node-b"
 
@@ -80,6 +90,8 @@ async def test_a_taint_keeps_off_what_does_not_tolerate_it(api: ApiClient, pods:
 async def test_a_cordon_that_is_lifted_lets_a_pod_in(api: ApiClient, pods: str) -> None:
     await api.call("PATCH", "/api/v1/nodes/node-b", {"spec": {"unschedulable": True}}, content_type=MERGE)
     path = await create(api, pods, "node-b")
+    while not await refused(api, path):  # nodes and pods are watched apart: it did not know the cordon yet
+        path = await create(api, pods, "node-b")
     await objection(api, path, "unschedulable")
     await api.call("PATCH", "/api/v1/nodes/node-b", {"spec": {"unschedulable": None}}, content_type=MERGE)
     assert await runs_on(api, path) == "node-b"
