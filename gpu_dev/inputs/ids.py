@@ -16,7 +16,7 @@ _SHOWN = 10
 
 
 def normal_id(text: str) -> str:
-    """What was typed, in the form ids have: `job-` and lower-case base 32. Raises NoSuchObjectError."""
+    """Normalise a typed job id to `job-` and lower-case base 32. Raises NoSuchObjectError."""
     rest = text.strip().lower().removeprefix(PREFIX).translate(_SPOKEN)
     if not rest or len(rest) > 32 or not (rest.isascii() and rest.isalnum()):
         raise NoSuchObjectError(

@@ -4,6 +4,7 @@
 import { createCalendar, Interaction, ResourceTimeline } from "@event-calendar/core";
 import "@event-calendar/core/index.css";
 
+import { element } from "./dialog.js";
 import { DragWords, spanWords, wallOf } from "./dragging.js";
 import { EntryCard } from "./entry_card.js";
 import { counted, followCounts, freeLine } from "./free_line.js";
@@ -24,13 +25,6 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 
 const at = (wall) => Date.parse(`${wall}Z`);
 const moved = (wall, seconds) => new Date(at(wall) + seconds * 1000).toISOString().slice(0, 16);
-
-function element(name, className, text = "") {
-  const made = document.createElement(name);
-  made.className = className;
-  made.textContent = text;
-  return made;
-}
 
 /** A field may be called as something that lists have: `length` is one. */
 function fill(form, fields) {

@@ -1,16 +1,11 @@
 // A card with all that is known of an entry, beside it: shown by hovering, by focus, and by a tap.
+import { element } from "./dialog.js";
+
 const MARGIN = 6;
 const LEAVE_MS = 200; // time to get from the entry to its card
 const NAMED = 8; // of merged entries
 
 const PLAIN = ".ec-event:not(.heat-row, .ec-preview, .ec-ghost)";
-
-function element(name, className, text = "") {
-  const made = document.createElement(name);
-  made.className = className;
-  made.textContent = text;
-  return made;
-}
 
 function link(href, text) {
   const made = element("a", "", text);
