@@ -1,11 +1,14 @@
 """The whole system: its database, components, timers and first token, and the greeting once it is up."""
 
 import asyncio
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import assert_never
 
 import structlog
@@ -191,27 +194,32 @@ async def keep_server(server: EmbeddedPostgres, loop: Loop, stop: asyncio.Event)
 def greeting(url: str, settings: StandaloneSettings, token: AdminToken, nodes: list[NodeReport]) -> str:
     """The text that tells a person how to use the system at `url`."""
     url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
-    command = '["sh", "-c", "echo I was given GPU $CUDA_VISIBLE_DEVICES"]'
-    body = f'{{"gpus": 1, "duration": 60, "workload": {{"command": {command}}}}}'
-    curl = (
-        f'curl -H "Authorization: Bearer $(cat {shlex.quote(str(token.path))})" -H "Content-Type: application/json" '
-        f"-d '{body}' {url}/v1/jobs"
-    )
     database = "GPU_DEV_DATABASE_URL" if settings.database_url is not None else "embedded PostgreSQL"
     return f"""
 GPU Dev Server is up.
 
-  URL       {url}  (reference: {url}/docs)
+  URL       {url}  (REST reference: {url}/docs)
   token     {token.path}  (user admin{", new" if token.made else ""})
   GPUs      {_cards(nodes, settings.cluster)}
   database  {database}; look into it with: gpu-dev psql
 
-Submit a job:
+Open the URL and sign in with the token, or submit a job from a second terminal:
 
-  {curl}
+  {_first_job(url, settings)}
 
 Ctrl-C ends the server. Jobs that run then go on and are taken up again at the next start.
 """
+
+
+def _first_job(url: str, settings: StandaloneSettings) -> str:
+    """A command line that works in a second terminal, in the same folder."""
+    usual = StandaloneSettings.model_fields
+    home = (
+        "" if settings.home == usual["home"].default.absolute() else f"GPU_DEV_HOME={shlex.quote(str(settings.home))} "
+    )
+    program = "gpu-dev" if shutil.which("gpu-dev") else os.path.relpath(Path(sys.executable).with_name("gpu-dev"))
+    server = "" if url == f"http://{usual['listen'].default}" else f" --server {url}"
+    return f"{home}{program}{server} run --gpus 1 --for 1m -- sh -c 'echo I was given GPU $CUDA_VISIBLE_DEVICES'"
 
 
 def _cards(nodes: list[NodeReport], cluster: ClusterKind) -> str:
@@ -225,7 +233,7 @@ def _cards(nodes: list[NodeReport], cluster: ClusterKind) -> str:
         return f"none. {details or _no_cards(cluster)}"
     words = ", ".join(f"{count} x {gpu_type}" for gpu_type, count in sorted(counts.items()))
     if any(SIMULATED_LABEL in node.labels for node in nodes):
-        return f"{words}, SIMULATED (GPU_DEV_LOCAL_GPUS): jobs get card numbers, but there are no such cards"
+        return f"{words}, SIMULATED (GPU_DEV_LOCAL_GPUS): jobs get GPU numbers, but these GPUs do not exist"
     return words
 
 
@@ -234,6 +242,6 @@ def _no_cards(cluster: ClusterKind) -> str:
         case ClusterKind.LOCAL:
             return "Set GPU_DEV_LOCAL_GPUS=h100:4 to simulate four."
         case ClusterKind.KUBERNETES:
-            return "No node is there that GPU_DEV_KUBERNETES__NODE_SELECTOR selects."
+            return "GPU_DEV_KUBERNETES__NODE_SELECTOR selects no node."
         case _:
             assert_never(cluster)

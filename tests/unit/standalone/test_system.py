@@ -87,9 +87,18 @@ def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(
     settings = StandaloneSettings(home=tmp_path)
     token = AdminToken(tmp_path / "it's" / "admin-token", made=True)
     told = system.greeting("http://0.0.0.0:80", settings, token, list(parse_gpus("h100:4", "here")))
-    assert "http://127.0.0.1:80/v1/jobs" in told
+    assert "http://127.0.0.1:80 " in told
+    assert f"GPU_DEV_HOME={tmp_path} " in told
+    assert "gpu-dev --server http://127.0.0.1:80 run" in told
     assert str(token.path) in told
     assert "4 x h100, SIMULATED" in told
+
+
+def test_the_greetings_command_needs_no_options_where_all_is_as_usual(tmp_path: Path) -> None:
+    token = AdminToken(tmp_path / "admin-token", made=False)
+    told = system.greeting("http://127.0.0.1:8080", StandaloneSettings(home=Path(".gpu-dev").absolute()), token, [])
+    assert "gpu-dev run --gpus 1" in told
+    assert "GPU_DEV_HOME=" not in told
 
 
 def test_without_any_card_the_greeting_says_what_to_set(tmp_path: Path) -> None:
