@@ -183,7 +183,9 @@ def _route_asked_for(scope: Scope) -> Route | None:
 
 def _refuse_services_elsewhere(principal: Principal, path: str) -> None:
     if principal.role is Role.SERVICE and path not in FOR_SERVICES:
-        raise ForbiddenError("This is a service's token: it asks POST /v1/schedulability and reports pods there.")
+        raise ForbiddenError(
+            "This is a service's token: it may only call POST /v1/schedulability and report pods there."
+        )
 
 
 def _refuse_repeated_parameters(query: bytes) -> None:

@@ -64,9 +64,7 @@ class _PodLog:
             async with self._services.stream_reads, self._services.runtime.uow() as uow:
                 tail = await uow.pod_logs.tail(self._name)
         except DatabaseUnavailableError as error:
-            raise ClusterUnavailableError(
-                f"The pod is gone, and what was kept of its log can't be read: {error}"
-            ) from error
+            raise ClusterUnavailableError(f"The pod is gone, and its stored log can't be read: {error}") from error
         if not tail:
             return b""
         if self._passed:

@@ -98,7 +98,7 @@ async def _keep(name: str, start: Start, stop: asyncio.Event, loop: Loop) -> Non
 async def _run_until(stop: asyncio.Event, start: Start, name: str) -> None:
     await start()
     if not stop.is_set():
-        raise ComponentFailedError(f"The {name} ended by itself, which it never should.")
+        raise ComponentFailedError(f"The {name} ended unexpectedly.")
 
 
 def _can_not_start(error: Exception, after_s: float) -> bool:

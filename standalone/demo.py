@@ -56,7 +56,7 @@ class Demo:
     def run(self) -> None:
         """Show and check everything. Raises DemoFailedError."""
         free = self._free_gpus()
-        _say(f"Cards: {len(free)} free on {len({gpu['node'] for gpu in free})} node(s)")
+        _say(f"GPUs: {len(free)} free on {len({gpu['node'] for gpu in free})} node(s)")
         self._check(bool(free), "there is at least one free GPU")
         try:
             self._one_job(min(2, max(_per_node(free).values())))
@@ -92,7 +92,7 @@ class Demo:
         self._check(f"job {job['id']} on node {allocation['node']}" in log, "it knew its job and its node")
         if not self._simulated:
             seen = all(uuid in log for uuid in allocation["gpu_uuids"])
-            self._check(seen, "nvidia-smi inside the job named the same cards as the ledger")
+            self._check(seen, "nvidia-smi inside the job named the same GPUs as the ledger")
 
     def _waiting_in_line(self, free: list[dict[str, Any]]) -> None:
         _title("All GPUs taken, and one more job")
@@ -107,9 +107,10 @@ class Demo:
         command = ["sh", "-c", _WORKLOAD, "sh", "simulated"]
         waiting = self._submit({"name": "patient", "gpus": 1, "duration": 60, "workload": {"command": command}})["id"]
         job = self._wait_until(lambda: self._planned(waiting), f"{waiting} gets an estimated start")
-        _say(f"{waiting} waits: place {job['queue_position']} in line, estimated start {job['estimated_start_at']}")
+        place, start = job["queue_position"], job["estimated_start_at"]
+        _say(f"{waiting} waits: place {place} in the queue, estimated start {start}")
         _say(f"  because {job['reason']['code']}: {job['reason']['detail']}")
-        self._check(job["queue_position"] == 1, "it is first in line")
+        self._check(job["queue_position"] == 1, "it is first in the queue")
         first_end = min(self._job(holder)["ends_at"] for holder in holders)
         self._check(job["estimated_start_at"][:16] >= first_end[:16], "it is not promised a GPU before one is free")
 
@@ -215,8 +216,8 @@ def main() -> int:
     environment, simulated = _environment(home)
     _title("The system")
     if simulated:
-        _say(f"The cards are SIMULATED (GPU_DEV_LOCAL_GPUS={environment['GPU_DEV_LOCAL_GPUS']}): jobs are real")
-        _say("processes and get real card numbers, but there are no such cards.")
+        _say(f"The GPUs are SIMULATED (GPU_DEV_LOCAL_GPUS={environment['GPU_DEV_LOCAL_GPUS']}): jobs are real")
+        _say("processes and get real GPU numbers, but these GPUs do not exist.")
     try:
         try:
             with _system(home, environment) as http:

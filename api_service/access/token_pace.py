@@ -88,8 +88,7 @@ class TokenPace:
 def _too_many(wait: float) -> ProblemError:
     seconds = whole_seconds(wait)
     detail = (
-        "Too many tokens from your address were not valid in a short time, and this one is not either or could not be "
-        "looked up. "
-        f"Sign in anew, or try again in {seconds} s."
+        "Too many invalid tokens came from your address in a short time, and this token is "
+        f"invalid, too, or could not be checked. Sign in again, or try again in {seconds} s."
     )
     return ProblemError(429, "too_many_wrong_tokens", detail, headers={"Retry-After": str(seconds)})

@@ -81,7 +81,7 @@ class ApiMetrics:
         )
         self._calendar = Counter(
             "gpu_dev_calendar_events",
-            "What happened to bookings and maintenance windows, by the record's kinds.",
+            "What happened to bookings and maintenance windows, by the audit log's kinds.",
             ["kind"],
             registry=registry,
         )

@@ -47,9 +47,11 @@ def parse(raw: bytes, model: type[M]) -> M:
             # Half a surrogate pair can be escaped, but neither stored nor sent back.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except _TwiceError as error:
-        raise ProblemError(400, "malformed_json", "A name stands twice in one JSON object. Send it once.") from error
+        raise ProblemError(
+            400, "malformed_json", "A JSON object has the same name twice. Send each name once."
+        ) from error
     except UnicodeError as error:
-        raise ProblemError(400, "malformed_json", "The body holds what UTF-8 can't say. Encode it as UTF-8.") from error
+        raise ProblemError(400, "malformed_json", "The body is not valid UTF-8. Encode it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
         # The parser's message would quote the body.
         raise ProblemError(400, "malformed_json", "The body is not well-formed JSON (RFC 8259). Correct it.") from error
@@ -62,7 +64,7 @@ def parse(raw: bytes, model: type[M]) -> M:
 async def read_bounded(request: Request, limit: int) -> bytes:
     """Read the raw body. Raises ProblemError: 413 too large, 415 compressed, 400 incomplete."""
     if (headers.first(request.scope, b"content-encoding") or "identity").lower() != "identity":
-        raise ProblemError(415, "unsupported_media_type", "Compressed bodies are not taken. Send plain JSON.")
+        raise ProblemError(415, "unsupported_media_type", "Compressed bodies are not accepted. Send plain JSON.")
     announced = headers.first(request.scope, b"content-length")
     if announced is not None and announced.isdecimal() and int(announced[:20]) > limit:
         raise _too_large(limit)

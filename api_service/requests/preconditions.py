@@ -35,7 +35,7 @@ def expected_version(request: Request) -> int | None:
     found = _ETAG.fullmatch(values[0].strip()) if len(values) == 1 else None
     if found is None:
         detail = (
-            'If-Match must be the ETag of an earlier answer, such as "3", or *. Leave it out to change whatever is.'
+            'If-Match must be the ETag of an earlier answer, such as "3", or *. Leave it out to change any version.'
         )
         raise ProblemError(400, "bad_if_match", detail)
     return int(found[1])

@@ -12,7 +12,7 @@ def refuse_image(cluster: ClusterKind) -> None:
         case ClusterKind.LOCAL:
             raise NoImagesError(
                 "This server runs jobs as processes of its own machine, so it can't run a container image. Leave the "
-                "image away: the command runs with the programs that the machine has."
+                "image out: the command runs with the programs that the machine has."
             )
         case ClusterKind.KUBERNETES:
             return

@@ -48,7 +48,7 @@ async def readyz(services: Served) -> Response:
 async def metrics(services: Served) -> Response:
     """Queues, jobs, GPUs and requests. 404 where the server answers this at a port of its own."""
     if services.settings.metrics_listen is not None:
-        raise ProblemError(404, "not_found", "Metrics are answered at another port, which administrators know.")
+        raise ProblemError(404, "not_found", "Metrics are served at another port. Ask an administrator for it.")
     return await exposition(services)
 
 

@@ -171,7 +171,7 @@ class WorkloadSpec(Wire):
     command: list[str]
     env: Annotated[
         dict[str, str | None],
-        Field(description="Its variables. Their values are their owner's alone: null for everybody else."),
+        Field(description="Its variables. Only the owner sees their values; other users get null."),
     ]
     working_dir: str | None
 

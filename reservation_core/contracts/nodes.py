@@ -75,7 +75,7 @@ class NodeOut(Wire):
     gpu_links: Annotated[
         list[list[str]] | None,
         Field(
-            description="How its cards are joined, by index, in the words of `nvidia-smi topo -m`; null: nobody says.",
+            description="How its GPUs are connected, by index, as `nvidia-smi topo -m` writes it; null if unknown.",
             examples=[[["X", "NV18"], ["NV18", "X"]]],
         ),
     ] = None

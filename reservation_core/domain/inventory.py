@@ -184,7 +184,7 @@ def _gpu(node: str, index: int, known: KnownGpu | None, gpu: GpuReport | None, f
     """The new state of a GPU, which is known, reported, or both."""
     if gpu is None:
         if known is None:
-            raise ValueError(f"{node}/{index} is neither known nor reported; ask only for cards of one of the two.")
+            raise ValueError(f"{node}/{index} is neither known nor reported; ask only for GPUs of one of the two.")
         after = replace(known, condition=GpuCondition.LOST)
     else:
         in_use = known is not None and known.in_use

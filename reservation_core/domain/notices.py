@@ -125,17 +125,17 @@ def notice_of(occurrence: NoticedEvent, about: NotifiedReservation | None, *, us
 
 def trial_notice(*, user: str, delivery: str, at: datetime) -> Notice:
     """A test notification, which the owner of a target requested."""
-    text = "This is a test: notices about your jobs and bookings arrive here."
+    text = "This is a test: notifications about your jobs and bookings arrive here."
     return Notice(delivery, "test", at, user, "[gpu-dev] A test", text)
 
 
 def verification_notice(code: str, *, target: str, user: str, delivery: str, at: datetime) -> Notice:
     """The mail with the code that confirms an address."""
     text = (
-        f"The user {user} wants to be told about jobs and bookings on GPUs at this address.\n\n"
+        f"The user {user} wants to receive notifications about GPU jobs and bookings at this address.\n\n"
         f"If that is you, confirm it with this code: {code}\n\n"
         f'  POST /v1/notifications/targets/{target}/verify  {{"code": "{code}"}}\n\n'
-        "If it is not, do nothing: nothing else will come."
+        "If it is not you, do nothing: no other message will come."
     )
     return Notice(delivery, "verification", at, user, "[gpu-dev] Confirm this address", text)
 
@@ -157,8 +157,8 @@ _HEADLINES = {
     NoticeKind.STARTED: "started",
     NoticeKind.ENDING_SOON: "ends soon",
     NoticeKind.ENDED: "ended",
-    NoticeKind.NO_SHOW: "about to be given up",
-    NoticeKind.RELEASED: "given up unused",
+    NoticeKind.NO_SHOW: "about to be released",
+    NoticeKind.RELEASED: "released unused",
     NoticeKind.FAILED: "failed",
     NoticeKind.PROMISE_MISSED: "starts later than promised",
     NoticeKind.MAINTENANCE: "affected by maintenance",
@@ -182,7 +182,7 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.CANCELLED:
             return f"{_named(about)} was cancelled by {one_line(occurrence.actor, _LONGEST_NAME)}.", None
         case NoticeKind.STARTING_SOON:
-            advice = "Be ready: a booking that nothing uses is given up after its grace time."
+            advice = "Be ready: an unused booking is released after its grace time."
             return f"{_named(about)} starts {_at('starts_at', occurrence, about)}.", advice
         case NoticeKind.STARTED:
             if about.is_job:
@@ -193,7 +193,7 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.ENDING_SOON:
             command = "gpu-dev extend" if about.is_job else "gpu-dev book extend"
             advice = f"Save your work. If you need longer, ask for it before then: `{command} {about.id}`."
-            return f"{_named(about)} ends {_at('ends_at', occurrence, about)}; what runs then is ended.", advice
+            return f"{_named(about)} ends {_at('ends_at', occurrence, about)}; jobs that run then are ended.", advice
         case NoticeKind.ENDED:
             log = f"Its output: `gpu-dev logs {about.id}`." if about.is_job else None
             well = " well" if occurrence.event == JobEventKind.SUCCEEDED else ""
@@ -201,7 +201,7 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.FAILED if not about.is_job:
             return f"The workload of {_named(about, begins=False)} could not start.", None
         case NoticeKind.FAILED:
-            return f"{_named(about)} has failed.", f"Its output may tell more: `gpu-dev logs {about.id}`."
+            return f"{_named(about)} has failed.", f"Its output may say more: `gpu-dev logs {about.id}`."
         case NoticeKind.PROMISE_MISSED:
             explain = f"There is nothing to do. `gpu-dev explain {about.id}` says what it waits for."
             return f"{_named(about)} could not start at the time that was promised.", explain if about.is_job else None
@@ -235,24 +235,25 @@ def _describe_booking(
             who = one_line(occurrence.actor, _LONGEST_NAME)
             return f"{name} was changed by {who}. It is now: {_gpus(about)}, {slot}.", None
         case NoticeKind.WAITLISTED:
-            advice = "You will be told as soon as GPUs are free for it."
+            advice = "You will be notified as soon as GPUs are free for it."
             return f"{name} is on the waitlist: {_gpus(about)}, {slot}.", advice
         case NoticeKind.OFFERED:
             until = _format(_time(occurrence.data, "offer_until") or about.offer_until)
-            advice = f"Accept it before then, or they go to the next in line: `gpu-dev book accept {about.id}`."
+            advice = f"Accept it before then, or they go to the next on the waitlist: `gpu-dev book accept {about.id}`."
             return f"GPUs are free for {_named(about, begins=False)} and held for you until {until}: {slot}.", advice
         case NoticeKind.OFFER_EXPIRED if occurrence.event == BookingEventKind.WAIT_EXPIRED:
-            return f"{name} was not to be had: {slot}.", "`gpu-dev book slots` finds times that are free."
+            return f"{name} could not be booked: {slot}.", "`gpu-dev book slots` finds times that are free."
         case NoticeKind.OFFER_EXPIRED:
-            happened = f"The offer for {_named(about, begins=False)} has run out: {slot}."
+            happened = f"The offer for {_named(about, begins=False)} has expired: {slot}."
             return happened, "Ask again if you still need it."
         case NoticeKind.NO_SHOW:
             by = _format(_time(occurrence.data, "release_at") or about.release_at)
             advice = f"Start something in it (`booking_id` {about.id}), or cancel it so that others can use the GPUs."
-            return f"Nothing uses {_named(about, begins=False)}. It is given up at {by} unless something does.", advice
+            unused = f"Nothing uses {_named(about, begins=False)}."
+            return f"{unused} It is released at {by} unless something starts in it.", advice
         case NoticeKind.RELEASED:
             advice = "Book again if you still need GPUs, and cancel what you don't: others wait."
-            return f"{name} was given up because nothing used it: {slot}.", advice
+            return f"{name} was released because nothing used it: {slot}.", advice
         case _:
             assert_never(kind)
 

@@ -24,7 +24,7 @@ def read_token(path: Path) -> str:
         )
     if not _SHORTEST <= len(token) <= _LONGEST or not token.isprintable() or " " in token:
         raise SettingsError(
-            f"What is in {path} is no token: it takes {_SHORTEST} to {_LONGEST} characters without spaces."
+            f"{path} holds no token: a token has {_SHORTEST} to {_LONGEST} characters without spaces."
             " Make one with `openssl rand -hex 32`."
         )
     return token

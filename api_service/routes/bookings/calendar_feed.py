@@ -103,6 +103,6 @@ async def _read(request: Request, services: Services, secret: str) -> Feed:
         if secret.isascii():
             found = await services.reads(lambda uow: read_feed(uow, secret, services.runtime.ids))
         if found is None:
-            detail = "This calendar address does not work, or no longer. `gpu-dev book feed` makes a new one."
+            detail = "This calendar address is wrong or no longer works. Make a new one with `gpu-dev book feed`."
             raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": 'Bearer realm="gpu-dev"'})
         return found

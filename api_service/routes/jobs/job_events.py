@@ -121,6 +121,8 @@ def _last_event_id(request: Request) -> int:
         return 0
     if not _EVENT_ID.fullmatch(given):
         raise ProblemError(
-            400, "bad_last_event_id", "Last-Event-ID must be an `id` that this stream sent. Leave it out to begin anew."
+            400,
+            "bad_last_event_id",
+            "Last-Event-ID must be an `id` that this stream sent. Leave it out to begin again.",
         )
     return int(given)

@@ -39,7 +39,7 @@ async def sign_in(request: Request, services: Served) -> Response:
         try:
             done = await repeat_lost(lambda: services.signing_in.desk.sign_in(proof))
         except ProofUnavailableError as error:
-            detail = f"Who you are can't be checked at this moment. {error} Try again."
+            detail = f"Your identity can't be checked at this moment. {error} Try again."
             raise ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"}) from error
     name_user(request.scope, done.user.name, done.token.id)
     answer = SignedIn(

@@ -97,7 +97,7 @@ async def _series(
     after: str | None,
 ) -> Response:
     if query.format == "csv":
-        raise ProblemError(422, "bad_format", "A series is told as JSON only. Leave `format` or `step` out.")
+        raise ProblemError(422, "bad_format", "Steps are available as JSON only. Leave out `format` or `step`.")
     if end - start > MOST_STEPS * step:
         raise ProblemError(422, "bad_range", f"That would be more than {MOST_STEPS} steps. Give a longer `step`.")
     now = services.runtime.clock.now()

@@ -117,7 +117,7 @@ def _workload(form: Form, wrong: dict[str, str]) -> dict[str, Any]:
         if not equals:
             wrong["env"] = "Write each variable on a line of its own, as NAME=value."
         elif name.strip() in env:
-            wrong["env"] = "A variable stands there twice. Write each once."
+            wrong["env"] = "A variable is there twice. Write each once."
         else:
             env[name.strip()] = value
     if env:

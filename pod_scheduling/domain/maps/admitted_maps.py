@@ -39,7 +39,7 @@ def admitted_entry(pod: Mapping[str, Any], read_map: Callable[[str], SchedulingM
         raise NotAdmittedError(f"The pod has no annotation {MAP_ANNOTATION}, by which it would be placed. {_ANEW}")
     if digest is None:
         raise NotAdmittedError(
-            "The admission webhook did not see this pod: its containers don't know their cards. Look whether the"
+            "The admission webhook did not see this pod: its containers don't know their GPUs. Check whether the"
             f" webhook runs and looks at this namespace. {_ANEW}"
         )
     if map_digest(text) != digest:

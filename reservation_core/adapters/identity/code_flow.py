@@ -59,15 +59,17 @@ class IssuerCodeFlow:
     async def finish(self, code: str, begun: PendingSignIn) -> str:
         """Raises ProofRefusedError, ProofUnavailableError."""
         if not 0 < len(code) <= _LONGEST_CODE:
-            raise ProofRefusedError("What the issuer sent you back with is no code. Begin anew.")
+            raise ProofRefusedError("The issuer sent no valid code. Start the sign-in again.")
         answer = await self._exchange(await self._discover(), code, begun.verifier)
         token = answer.json_object().get("id_token") if answer.status == 200 else None
         if answer.status >= 500:
             raise ProofUnavailableError(f"{self._client.issuer} answered with status {answer.status}.")
         if not isinstance(token, str):
-            raise ProofRefusedError("The issuer gives nothing for this code: it is used or too old. Begin anew.")
+            raise ProofRefusedError(
+                "The issuer does not accept this code: it was used or is too old. Start the sign-in again."
+            )
         if not hmac.compare_digest(_nonce_in(token).encode(), begun.nonce.encode()):
-            raise ProofRefusedError("The ID token is an answer to another sign-in. Begin anew.")
+            raise ProofRefusedError("The ID token belongs to another sign-in. Start the sign-in again.")
         return token
 
     async def _exchange(self, discovery: dict[str, Any], code: str, verifier: str) -> OutsideAnswer:

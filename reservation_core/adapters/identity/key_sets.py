@@ -106,7 +106,9 @@ class KeySet:
         try:
             parts = urlsplit(url)
         except ValueError as error:
-            raise ProofUnavailableError(f"{self._issuer.url} names keys at what is no address.") from error
+            raise ProofUnavailableError(
+                f"{self._issuer.url} gives an address of its keys that is not a URL."
+            ) from error
         if not _URL.fullmatch(url) or parts.scheme != "https" or not parts.hostname or parts.username or parts.fragment:
             raise ProofUnavailableError(f"{self._issuer.url} names keys at an address that is not https.")
         answer = await self._outside.ask_url("GET", url)

@@ -42,15 +42,15 @@ class OidcProofs:
         if not isinstance(algorithm, str) or algorithm not in issuer.algorithms:
             raise _refused(f"It must be signed with {' or '.join(sorted(issuer.algorithms))}.")
         if "crit" in header or not (kid is None or (isinstance(kid, str) and len(kid) <= _LONGEST_KID)):
-            raise _refused("Its header asks for more than is understood here.")
+            raise _refused("Its header has fields that this server does not know.")
         key = await keys.key(kid, algorithm)
         if key is None:
-            raise _refused("It is signed with a key that its issuer does not show.")
+            raise _refused("It is signed with a key that its issuer does not publish.")
         # The library checks the signature alone; claims are checked with our clock and our rules.
         try:
             proved = jwt.decode(proof.id_token, key, algorithms=[algorithm], options=_SIGNATURE_ALONE)
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise _refused("Its signature is not its issuer's.") from error
+            raise _refused("Its signature does not match its issuer's key.") from error
         return CheckedProof(identity_of(proved, issuer, self._clock.now(), _LEEWAY, self._max_age))
 
 
@@ -71,11 +71,11 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         header, claims = (json.loads(jwt.utils.base64url_decode(part)) for part in token.split(".")[:2])
     except (ValueError, binascii.Error, RecursionError) as error:
-        raise _refused("It is no ID token.") from error
+        raise _refused("It is not an ID token.") from error
     if not isinstance(header, dict) or not isinstance(claims, dict):
-        raise _refused("It is no ID token.")
+        raise _refused("It is not an ID token.")
     return header, claims
 
 
 def _refused(why: str) -> ProofRefusedError:
-    return ProofRefusedError(f"The ID token proves nothing here. {why}")
+    return ProofRefusedError(f"The ID token is not accepted. {why}")

@@ -29,7 +29,7 @@ class SignInTurns:
     async def turn(self, whom: str) -> AsyncIterator[None]:
         """Wait for a turn to ask `whom`, and hold it during the block. Raises ProofUnavailableError."""
         if self._wanted >= self._rules.parallel + self._rules.waiting:
-            raise ProofUnavailableError("Too many sign in at this moment. Try again in some seconds.")
+            raise ProofUnavailableError("Too many users are signing in at this moment. Try again in a few seconds.")
         self._wanted += 1
         try:
             async with asyncio.timeout(self._rules.timeout_s) as limit, self._free:

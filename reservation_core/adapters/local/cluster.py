@@ -120,7 +120,7 @@ class LocalCluster:
         makes a finished pod with exit code 127 or 126.
         """
         if spec.node not in self._inventory.node_names():
-            detail = f"This cluster has no node {spec.node!r}. Submit the job again: it will be placed anew."
+            detail = f"This cluster has no node {spec.node!r}. Submit the job again: it will be placed again."
             raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
         await self._run(self._launchers, self._create, spec)
         self._hint_watchers(str(spec.name))

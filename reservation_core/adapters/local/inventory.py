@@ -28,7 +28,7 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _EXAMPLE = "Write it like `h100:4`, or `a=h100:8;b=t4:2,l4:2` for two nodes."
 NO_GPUS = (
     "No NVIDIA GPU was found on this machine ({}). Set GPU_DEV_LOCAL_GPUS, for example GPU_DEV_LOCAL_GPUS=h100:4, "
-    "to go on with simulated cards."
+    "to go on with simulated GPUs."
 )
 
 
@@ -77,7 +77,7 @@ def _types(cards: str) -> list[str]:
         if not GPU_TYPE.fullmatch(gpu_type):
             raise _bad(f"{card.strip()!r} is not `type:count` with a type in lower-case letters, digits, `.`, `_`, `-`")
         if not re.fullmatch(r"[0-9]{1,5}", count) or int(count) < 1:
-            raise _bad(f"{card.strip()!r} has no count of cards (a whole number from 1)")
+            raise _bad(f"{card.strip()!r} has no count of GPUs (a whole number from 1)")
         if len(types) + int(count) > MAX_GPUS_PER_NODE:
             raise _bad(f"one node can't have more than {MAX_GPUS_PER_NODE} GPUs")
         types += [gpu_type] * int(count)
@@ -168,7 +168,7 @@ class LocalInventory:
             return tuple(self._card(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
         except nvml.NVMLError as problem:
             raise ClusterUnavailableError(
-                f"The NVIDIA driver could not list its cards: {problem}. Look at `nvidia-smi`."
+                f"The NVIDIA driver could not list its GPUs: {problem}. Look at `nvidia-smi`."
             ) from problem
 
     def _card(self, nvml: Any, index: int) -> GpuReport:
@@ -209,7 +209,7 @@ class LocalInventory:
                     users.setdefault(int(process.pid), set()).add(index)
         except nvml.NVMLError as problem:
             raise ClusterUnavailableError(
-                f"The NVIDIA driver could not list the processes on its cards: {problem}. Look at `nvidia-smi`."
+                f"The NVIDIA driver could not list the processes on its GPUs: {problem}. Look at `nvidia-smi`."
             ) from problem
         return users
 

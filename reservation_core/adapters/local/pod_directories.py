@@ -34,7 +34,7 @@ _BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF
 _TOMBSTONE_AGE = timedelta(days=1)
 _ORPHANS_PATIENCE_S = 5.0
 _REMOVE_PATIENCE_S = 2.0
-_LOST = "The pod's supervisor ended without a word, and what was left of the pod was ended. Submit the job again."
+_LOST = "The pod's supervisor ended without a report, so the rest of the pod was ended. Submit the job again."
 
 
 def is_pod_name(name: str) -> bool:

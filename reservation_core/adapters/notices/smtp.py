@@ -42,9 +42,7 @@ class MailSender:
             message = mail(notice, sender=server.sender, to=to.target.address)
             message["Date"] = format_datetime(self._clock.now())
         except ValueError as error:
-            raise UndeliverableError(
-                "A mail to this address can't be written. Remove it and add the right one."
-            ) from error
+            raise UndeliverableError("This is not a valid e-mail address. Remove it and add the right one.") from error
         try:
             await aiosmtplib.send(
                 message,

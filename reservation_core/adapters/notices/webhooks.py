@@ -114,9 +114,7 @@ async def _post(rules: PostRules, url: str, headers: Mapping[str, str], body: by
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
         raise NotDeliveredError(f"The connection broke: {type(error).__name__}.") from error
     except (httpcore.UnsupportedProtocol, UnicodeError, ValueError) as error:
-        raise UndeliverableError(
-            "The address is not one that can be posted to. Remove it and add the right one."
-        ) from error
+        raise UndeliverableError("The address is not a valid URL. Remove it and add the right one.") from error
     if 200 <= status < 300:
         return
     if 300 <= status < 400:
@@ -124,7 +122,7 @@ async def _post(rules: PostRules, url: str, headers: Mapping[str, str], body: by
             f"It answered {status}, a redirect; these are not followed. Use the address it points to."
         )
     if 400 <= status < 500 and status not in _COMES_BACK:
-        raise UndeliverableError(f"It refused the notice with status {status}.")
+        raise UndeliverableError(f"It refused the notification with status {status}.")
     raise NotDeliveredError(f"It answered with status {status}.")
 
 
@@ -150,6 +148,6 @@ def _describe(error: Exception) -> str:
             return "TLS failed"
         cause = cause.__cause__ or cause.__context__
     return (
-        "nothing answers there, or notices may not go there. They go to public addresses over https, and to what an"
-        " operator lists in GPU_DEV_NOTICES__ALLOW"
+        "nothing answers there, or notifications may not go there. They go to public addresses over https, and to"
+        " what an operator lists in GPU_DEV_NOTICES__ALLOW"
     )

@@ -133,7 +133,7 @@ def with_booked(gpus: Iterable[BookableGpu], chosen: Collection[ChosenGpu], star
 def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach | None:
     """Why the request never fits these GPUs, or not as they are now; None when it fits at some time."""
     if wanted.node is not None and all(gpu.node != wanted.node for gpu in gpus):
-        return RuleBreach("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` shows what is.")
+        return RuleBreach("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` lists the nodes.")
     candidates = [gpu for gpu in gpus if wanted.node in (None, gpu.node)]
     types = sorted({gpu.gpu_type for gpu in candidates})
     where = "here" if wanted.node is None else f"on {wanted.node}"
@@ -141,10 +141,10 @@ def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach 
         return RuleBreach(
             "no_such_type",
             f"There is no GPU of type {wanted.gpu_type} {where}"
-            + (f"; there are: {', '.join(types)}." if types else ". Ask an operator when there will be."),
+            + (f"; there are: {', '.join(types)}." if types else ". Ask an administrator when there will be."),
         )
     if not types:
-        return RuleBreach("no_such_type", "No GPUs are known here yet. Ask an operator when there will be.")
+        return RuleBreach("no_such_type", "No GPUs are known here yet. Ask an administrator when there will be.")
     of_type = [gpu for gpu in candidates if wanted.gpu_type in (None, gpu.gpu_type)]
     if _able(of_type, wanted, only_available=True):
         return None
@@ -153,7 +153,7 @@ def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach 
         named = ", ".join(cordoned[:_NAMED]) + (" …" if len(cordoned) > _NAMED else "")
         return RuleBreach(
             "node_unavailable",
-            "Nodes or cards that it needs can't be had now, and nobody knows until when"
+            "Nodes or GPUs that it needs are not available now, and their return is unknown"
             + (f" (cordoned by an administrator: {named})" if cordoned else "")
             + ". Book it when they are back (`gpu-dev nodes` says why they are away), or ask for less.",
         )

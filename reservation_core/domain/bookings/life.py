@@ -182,7 +182,7 @@ def _release(booking: Booking, now: datetime) -> Decision:
         or now >= booking.span.end
     ):
         return booking, ()
-    detail = "Nothing ran in it within its grace, so the rest was given back. Book again, and start a job in it."
+    detail = "Nothing ran in it within its grace time, so the rest was released. Book again, and start a job in it."
     return _close(booking, BookingStatus.RELEASED, Why(BookingReason.NOT_USED, detail), now, BookingEventKind.RELEASED)
 
 

@@ -177,7 +177,7 @@ def taken_back(window: Window, actor: str, now: datetime) -> WindowChange:
             after = replace(window, status=WindowStatus.ENDED, finished_at=now)
             return WindowChange(window, after, NodeEventKind.MAINTENANCE_ENDED, actor, now, gives_back=True)
         case WindowStatus.ENDED | WindowStatus.CANCELLED:
-            raise AlreadyFinalError(f"{window.id} is over ({window.status.value}); there is nothing to take back.")
+            raise AlreadyFinalError(f"{window.id} is over ({window.status.value}); there is nothing to undo.")
         case _:
             assert_never(window.status)
 

@@ -184,7 +184,8 @@ def no_free_gpus(wanted: Wanted) -> RuleBreach:
     of_type = "" if wanted.gpu_type is None else f"{wanted.gpu_type} "
     size = f"{wanted.gpus} {of_type}{'GPU' if wanted.gpus == 1 else 'GPUs'}"
     where = f" on {wanted.node}" if wanted.node else f" on each of {wanted.nodes} nodes" if wanted.nodes > 1 else ""
-    detail = f"No {size}{where} can be had for the whole of that time. Take another time or fewer GPUs, or wait for it."
+    advice = "Choose another time or fewer GPUs, or join the waitlist."
+    detail = f"{size}{where} {'is' if wanted.gpus == 1 else 'are'} not free for that whole time. {advice}"
     return RuleBreach("no_free_gpus", detail)
 
 

@@ -79,9 +79,9 @@ def _read_matrix(rows: list[list[str]]) -> Links:
     for one, row in enumerate(links):
         for other, strength in enumerate(row):
             if (strength == 0) != (one == other):
-                raise BadLinksError(f"{SELF} must stand where a card meets itself, and nowhere else")
+                raise BadLinksError(f"{SELF} must stand on the diagonal, and nowhere else")
             if strength != links[other][one]:
-                raise BadLinksError(f"it joins {one} with {other} otherwise than {other} with {one}")
+                raise BadLinksError(f"its link of {one} to {other} differs from that of {other} to {one}")
     return links
 
 
@@ -93,7 +93,7 @@ def _read_groups(rows: list[list[str]]) -> Links:
     groups = [_read_indices(word) for word in words]
     gpus = sorted(index for group in groups for index in group)
     if not gpus or gpus != list(range(len(gpus))):
-        raise BadLinksError("its groups must have each card from 0 on, and each once")
+        raise BadLinksError("its groups must have each index from 0 on, and each once")
     of = {index: number for number, group in enumerate(groups) for index in group}
     apart = link_strength(APART)
     return tuple(

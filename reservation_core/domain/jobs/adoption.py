@@ -67,7 +67,7 @@ def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted 
                 f"for {reservation.gpus} on each node."
             )
         if holding.pods != reservation.nodes or holding.ends_at <= holding.starts_at:
-            return Unadoptable("What a pod says of its attempt does not fit its job.")
+            return Unadoptable("A pod names an attempt that does not match its job.")
         gpus += [HeldGpu(holding.node, index, rank) for index in sorted(holding.gpu_indices)]
         ends.append(holding.ends_at)
     if len({gpu.node for gpu in gpus}) != reservation.nodes:
@@ -85,7 +85,7 @@ def adopted(reservation: Reservation, event: Adopted) -> Decision:
     after = replace(
         reservation,
         status=JobStatus.STARTING,
-        reason=Reason(ReasonCode.ALLOCATED, "Its pods were found on their nodes and are taken up again."),
+        reason=Reason(ReasonCode.ALLOCATED, "Its pods were found on their nodes, and the job goes on."),
         attempt=event.attempt,
         outcome=None,
         range_end=event.range_end,

@@ -71,7 +71,7 @@ def _run_until(reservation: Reservation, event: DrainBefore, last: datetime) -> 
 def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> Decision:
     after, cut = _range_until(reservation, max(event.at, now))
     if reservation.status is JobStatus.STARTING:
-        detail = f"{event.why} It goes back to its place in line; there is nothing to do."
+        detail = f"{event.why} It goes back to its place in the queue; there is nothing to do."
         after = replace(after, outcome=JobStatus.QUEUED, reason=Reason(ReasonCode.REQUEUED, detail))
     else:
         detail = f"{event.why} It was ended for that; submit it again."

@@ -220,14 +220,14 @@ def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:
         expired = event.reason.code is ReasonCode.DURATION_REACHED
         return (JobStatus.EXPIRED if expired else JobStatus.FAILED), event.reason
     if event.exit_code is None:
-        detail = "The pod is over, but how it ended could not be learned. Its log may tell; submit the job again."
+        detail = "The pod has ended, but its result is unknown. Check its log, then submit the job again."
         return JobStatus.FAILED, Reason(ReasonCode.POD_LOST, detail)
     if event.exit_code == 0:
         return JobStatus.SUCCEEDED, Reason(ReasonCode.COMPLETED, "The command ended with exit code 0.")
     if event.exit_code > 128:
-        detail = f"{command} was ended by signal {event.exit_code - 128}; its log may tell why."
+        detail = f"{command} was ended by signal {event.exit_code - 128}; its log may say why."
         return JobStatus.FAILED, Reason(ReasonCode.KILLED_BY_SIGNAL, detail)
-    detail = f"{command} ended with exit code {event.exit_code}; its log may tell why."
+    detail = f"{command} ended with exit code {event.exit_code}; its log may say why."
     return JobStatus.FAILED, Reason(ReasonCode.COMMAND_FAILED, detail)
 
 

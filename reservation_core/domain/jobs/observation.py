@@ -21,7 +21,7 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.jobs.starts import HOPELESS_STARTS, MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
 from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
 
-LOST_DETAIL = "is gone and nobody asked for its end. Submit the job again."
+LOST_DETAIL = "is gone, though no one asked for its end. Submit the job again."
 
 
 def split_observation(status: PodStatus) -> list[PodStatus]:

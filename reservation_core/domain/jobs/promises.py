@@ -12,7 +12,7 @@ SLACK = timedelta(seconds=2)
 PODS_SLACK = timedelta(seconds=5)
 """Pods that begin this long after the promised start, on GPUs given in time, are in time."""
 
-ALLOCATED_LATE = "Nothing planned when its time came, so it got its GPUs late."
+ALLOCATED_LATE = "No planner ran at its promised start, so it got its GPUs late."
 RAN_LATE = "It had its GPUs in time, but its pods began to run late."
 NEVER_STARTED = "It had not started when it stopped waiting."
 

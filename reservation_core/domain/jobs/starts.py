@@ -28,8 +28,8 @@ TAKEN_AWAY = frozenset({ReasonCode.EVICTED, ReasonCode.NODE_LOST, ReasonCode.POD
 
 TOO_LATE = Reason(
     ReasonCode.START_TIMEOUT,
-    "Its pods began to run only when the start had been given up, and were ended. What has run is not run again by "
-    "itself: look at its log, and submit the job again.",
+    "Its pods began to run only after the start was given up, so they were ended. The command may have run, "
+    "and is not repeated: check its log, then submit the job again.",
 )
 
 
@@ -61,7 +61,7 @@ def taken_back(reservation: Reservation, cause: Reason, max_starts: int) -> Rese
     if attempt < max_starts:
         detail = (
             f"Attempt {attempt} of {max_starts} did not start: {cause.detail} "
-            "It goes back to its place in line and to other nodes if there are any; there is nothing to do."
+            "It goes back to its place in the queue, and other nodes are tried if there are any."
         )
         reason = Reason(ReasonCode.REQUEUED, detail)
         return replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.QUEUED, reason=reason)

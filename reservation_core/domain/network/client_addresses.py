@@ -22,7 +22,7 @@ def trusted_networks(entries: Sequence[str]) -> tuple[Network, ...]:
         except ValueError:
             raise ValueError(f"{entry!r} is neither an address nor a CIDR range such as 10.0.0.0/8") from None
         if network.prefixlen == 0:
-            raise ValueError(f"{entry} is everybody: then anybody could say where they are. List your proxies alone")
+            raise ValueError(f"{entry} covers every address, so any client could forge its own. List only your proxies")
         networks.append(network)
     return tuple(networks)
 

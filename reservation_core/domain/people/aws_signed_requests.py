@@ -81,7 +81,7 @@ def sts_call(method: str, url: str, headers: Mapping[str, str], rules: AwsRules,
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise _refused("The address is none.") from error
+        raise _refused("The address is not a URL.") from error
     if parts.scheme != "https" or parts.netloc not in rules.hosts or parts.path not in ("", "/") or "#" in url:
         allowed = ", ".join(f"https://{host}/" for host in sorted(rules.hosts))
         raise _refused(f"It must be signed for one of {allowed}, without anything else in the address.")
@@ -102,16 +102,16 @@ def sts_call(method: str, url: str, headers: Mapping[str, str], rules: AwsRules,
 def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     sent = {name.lower(): value for name, value in headers.items()}
     if len(sent) != len(headers):
-        raise _refused("A header stands twice in it.")
+        raise _refused("It has the same header twice.")
     if not all(_PRINTABLE.fullmatch(value) for value in sent.values()):
-        raise _refused("A header of it is empty, too long or not printable.")
+        raise _refused("One of its headers is empty, too long or not printable.")
     return sent
 
 
 def _read_post(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
     """Read a POST, whose signature is in the header Authorization."""
     if query:
-        raise _refused("A POST has nothing behind its address.")
+        raise _refused("The address of a POST must have no query.")
     _refuse_unknown(sent, _POST_HEADERS)
     authorization = _AUTHORIZATION.fullmatch(sent.get("authorization", ""))
     if authorization is None:
@@ -139,7 +139,7 @@ def _read_presigned(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, max_num_fields=len(_PARAMETERS))
     except ValueError as error:
-        raise _refused("What stands behind its address is not a presigned GetCallerIdentity.") from error
+        raise _refused("The query of its address is not a presigned GetCallerIdentity.") from error
     given = dict(pairs)
     if len(given) != len(pairs) or not _PARAMETERS.keys() - _OPTIONAL <= given.keys() <= _PARAMETERS.keys():
         raise _refused("A presigned GetCallerIdentity has each of its parameters once, and no others.")
@@ -163,7 +163,7 @@ def _read_presigned(host: str, query: str, sent: Mapping[str, str]) -> StsCall:
 def _refuse_unknown(sent: Mapping[str, str], known: Collection[str]) -> None:
     if unknown := sent.keys() - set(known):
         names = ", ".join(sorted(name for name in unknown if name.isascii() and name.isprintable()))
-        raise _refused(f"It has headers that GetCallerIdentity needs none of: {names[:200]}.")
+        raise _refused(f"It has headers that GetCallerIdentity does not need: {names[:200]}.")
 
 
 def _check_signed(signed: str, sent: Mapping[str, str], needed: set[str]) -> None:
@@ -175,7 +175,7 @@ def _check_signed(signed: str, sent: Mapping[str, str], needed: set[str]) -> Non
     if missing := sorted(needed - set(names)):
         raise _refused(f"These headers must be signed, too: {', '.join(missing)}.")
     if absent := sorted(set(names) - sent.keys() - {"host", "content-length", "content-type"}):
-        raise _refused(f"These headers are signed, and were not sent: {', '.join(absent)}.")
+        raise _refused(f"These headers are signed, but were not sent: {', '.join(absent)}.")
 
 
 def _signed_at(text: str, day: str) -> datetime:
@@ -189,4 +189,4 @@ def _signed_at(text: str, day: str) -> datetime:
 
 
 def _refused(why: str) -> ProofRefusedError:
-    return ProofRefusedError(f"The signed request proves nothing here. {why}")
+    return ProofRefusedError(f"The signed request is not accepted. {why}")

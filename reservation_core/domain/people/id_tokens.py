@@ -41,7 +41,7 @@ def identity_of(
     _check_times(claims, now, leeway, max_age)
     subject = claims.get("sub")
     if not _is_word(subject):
-        raise _refused("It names nobody (sub).")
+        raise _refused("It names no subject (sub).")
     email = claims.get("email")
     attributes: dict[str, tuple[str, ...]] = {"issuer": (issuer.url,), "sub": (subject,)}
     name = subject
@@ -60,10 +60,10 @@ def _check_audience(claims: Mapping[str, Any], issuer: IssuerRules) -> None:
     given = claims.get("aud")
     audiences = [given] if isinstance(given, str) else given
     if not isinstance(audiences, list) or not all(isinstance(audience, str) for audience in audiences):
-        raise _refused("It is for nobody (aud).")
+        raise _refused("It has no audience (aud).")
     if not issuer.audiences & set(audiences):
         ours = " or ".join(sorted(issuer.audiences))
-        raise _refused(f"It is for somebody else. Ask {issuer.url} for one whose audience is {ours}.")
+        raise _refused(f"It is for another audience. Ask {issuer.url} for one whose audience is {ours}.")
     party = claims.get("azp")
     if party is None and len(set(audiences)) == 1 and not issuer.authorized_parties:
         return
@@ -75,12 +75,12 @@ def _check_audience(claims: Mapping[str, Any], issuer: IssuerRules) -> None:
 def _check_times(claims: Mapping[str, Any], now: datetime, leeway: timedelta, max_age: timedelta) -> None:
     expires, issued = _time(claims, "exp"), _time(claims, "iat")
     if expires is None or issued is None:
-        raise _refused("It does not say from when and until when it is good (iat, exp).")
+        raise _refused("It does not say when it was issued and when it expires (iat, exp).")
     if now >= expires + leeway or now >= issued + max_age + leeway:
         raise _refused("It has expired. Get a new one and sign in again.")
     begins = _time(claims, "nbf")
     if now < issued - leeway or (begins is not None and now < begins - leeway):
-        raise _refused("It is not good yet. Is a clock wrong?")
+        raise _refused("It is not valid yet. Check the clocks.")
 
 
 def _time(claims: Mapping[str, Any], name: str) -> datetime | None:
@@ -97,4 +97,4 @@ def _is_word(value: Any) -> TypeGuard[str]:
 
 
 def _refused(why: str) -> ProofRefusedError:
-    return ProofRefusedError(f"The ID token proves nothing here. {why}")
+    return ProofRefusedError(f"The ID token is not accepted. {why}")

@@ -106,12 +106,12 @@ def let_in(rules: Sequence[SignInRule], identity: ProvedIdentity) -> LocalUser:
             continue
         if not _USER.fullmatch(user):
             raise SignInRefusedError(
-                f"{identity.name} is known, but makes no name that a user here can have. Ask an administrator for a"
+                f"{identity.name} was recognised, but gives no valid user name. Ask an administrator for a"
                 f" sign-in rule ([[{identity.method}]]) that names your user."
             )
         return LocalUser(user, rule.role, rule.create)
     raise SignInRefusedError(
-        f"{identity.name} is known, but no sign-in rule lets it in. Ask an administrator to add a rule"
+        f"{identity.name} was recognised, but no sign-in rule accepts it. Ask an administrator to add a rule"
         f" ([[{identity.method}]]) for it, or for a token."
     )
 
@@ -120,16 +120,16 @@ def _check_conditions(method: SignInMethod, conditions: Mapping[str, str]) -> No
     for name, pattern in conditions.items():
         claim = method is SignInMethod.OIDC and name.startswith("claim:") and name != "claim:email"
         if name not in ATTRIBUTES[method] and not claim:
-            raise ValueError(f"{name} is nothing that a rule of this kind can look at")
+            raise ValueError(f"{name} is not known to rules of this kind")
         if not 0 < len(pattern) <= _LONGEST_PATTERN or pattern.count("*") > _MOST_STARS:
             raise ValueError(f"{name} must have 1 to {_LONGEST_PATTERN} characters, and at most {_MOST_STARS} `*`")
         if name in _EXACT and "*" in pattern:
-            raise ValueError(f"{name} must be said exactly, without `*`")
+            raise ValueError(f"{name} must be written exactly, without `*`")
     for needed in _NEEDED[method]:
         if not needed & conditions.keys():
             raise ValueError(f"{' or '.join(sorted(needed))} must be said")
     if method is SignInMethod.OIDC and conditions.keys() <= {"issuer"}:
-        raise ValueError("sub, email or claims must be said: an issuer's word alone may be for anybody")
+        raise ValueError("sub, email or claims is required: an issuer alone would let everybody in")
 
 
 def _check_user(rule: SignInRule) -> None:

@@ -64,7 +64,7 @@ def refused(line: Sequence[Budget], asked_us: int, now: datetime) -> RuleBreach 
                 SPENT,
                 f"This asks for {_round_up(asked_us)} GPU-hours, and the budget of token {budget.token_id} has"
                 f" {_round_down(budget.left_us)} of {_round_down(budget.gpu_us)} left{until}. Ask for fewer GPUs or"
-                " less time, end what you do not need any more, or use another token.",
+                " less time, cancel what you no longer need, or use another token.",
             )
     return None
 

@@ -57,14 +57,14 @@ class TokenReach:
         """
         if self.generation >= LONGEST_LINE:
             raise ForbiddenError(
-                f"The token that you use is the {LONGEST_LINE}th in a line of tokens, each made with the one before it."
-                " Make yours with an earlier one."
+                f"The token that you use is the {LONGEST_LINE}th in a chain of tokens, each made with the one before."
+                " Make the new token with an earlier one."
             )
         beyond = (scopes or frozenset()) - self.scopes
         if beyond:
             raise ForbiddenError(
-                f"The token that you use does not have the scope {', '.join(in_order(beyond))}, so none that is made"
-                f" with it gets it. Ask for some of: {', '.join(in_order(self.scopes))}."
+                f"The token that you use does not have the scope {', '.join(in_order(beyond))}, so tokens made"
+                f" with it can't have it. Choose from: {', '.join(in_order(self.scopes))}."
             )
         expires_at = None if expires_in is None else now + expires_in
         if longest is not None and (expires_in is None or expires_in > longest):
@@ -73,8 +73,8 @@ class TokenReach:
             )
         if self.expires_at is not None and (expires_at is None or expires_at > self.expires_at):
             raise ForbiddenError(
-                f"The token that you use ends at {self.expires_at:%Y-%m-%d %H:%M:%S} UTC, and none that is made with it"
-                " lasts longer. Give an `expires_in` that ends sooner, or sign in with a token that lasts longer."
+                f"The token that you use ends at {self.expires_at:%Y-%m-%d %H:%M:%S} UTC, and tokens made with it can't"
+                " last longer. Give an `expires_in` that ends sooner, or sign in with a token that lasts longer."
             )
         return TokenReach(scopes or self.scopes, expires_at, self.generation + 1)
 

@@ -30,16 +30,16 @@ def restrict_to_nodes(changes: PodChanges, nodes: Sequence[str], booking: str) -
     room = f"{booking} has room on {_listed(nodes)}"
     spec = members(changes.pod.get("spec"))
     if (preset := spec.get("nodeName")) and preset not in nodes:
-        return f"spec.nodeName is {_shown(preset)}, and {room}. Leave nodeName away: the scheduler sets it."
+        return f"spec.nodeName is {_shown(preset)}, and {room}. Leave out nodeName: the scheduler sets it."
     if (host := members(spec.get("nodeSelector")).get(_HOST)) and host not in nodes:
-        return f"spec.nodeSelector names the node {_shown(host)}, and {room}. Leave {_HOST} away, or name such a node."
+        return f"spec.nodeSelector names the node {_shown(host)}, and {room}. Leave {_HOST} out, or name such a node."
     terms = _required_terms(spec)
     if not terms:
         _write(changes, [{"matchFields": [_is(node)]} for node in nodes])
         return None
     pinned = [pinned_term for term in terms for pinned_term in _pin(term, nodes)]
     if any(map(_matches_any, terms)) and not any(map(_matches_any, pinned)):
-        return f"the pod's required node affinity names other nodes, and {room}. Leave it away, or name such a node."
+        return f"the pod's required node affinity names other nodes, and {room}. Leave it out, or name such a node."
     if len(pinned) > len(terms) and len(json.dumps(pinned)) > _MOST_WRITTEN:
         return (
             f"the pod's required node affinity is too long to be written for each of {len(nodes)} nodes, and {room}."

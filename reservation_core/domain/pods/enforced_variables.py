@@ -79,7 +79,7 @@ def set_env(
         else:
             raise RefusedPodError(
                 f"{where} is {shown(variable.get('value'))}, and {by.name} says {required}. Leave the variable"
-                f" away, or {by.remedy}."
+                f" out, or {by.remedy}."
             )
         changes.replace((*path, "env", position), required.as_json)
     present = {str(variable.get("name")) for variable in env}

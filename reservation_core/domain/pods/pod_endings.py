@@ -152,7 +152,7 @@ def ending(
 
 def needed_by(reservation_id: str) -> str:
     """Why a preemptible pod ends."""
-    return f"It was admitted without a booking, and its cards are needed for {reservation_id}."
+    return f"It was admitted without a booking, and its GPUs are needed for {reservation_id}."
 
 
 def overbooked(booking_id: str, gpus: int) -> str:
@@ -183,7 +183,7 @@ def _end(pod: GuardedPod, before: Memory, booking: BookedTime | None, now: datet
         return _end_of(booking, before, now)
     known = [end for end in (before.end, pod.marked_end) if end is not None]
     if not known:
-        return None, "Nobody has said when it has to go."
+        return None, "Its end is unknown."
     return min(known), f"Its time was over at {min(known):%Y-%m-%d %H:%M} UTC."
 
 
@@ -199,7 +199,7 @@ def _end_of(booking: BookedTime, before: Memory, now: datetime) -> tuple[datetim
         case BookingStatus.CANCELLED | BookingStatus.RELEASED | BookingStatus.EXPIRED:
             return _at_once(before, now), f"Its booking {booking.booking_id} was {booking.status.value}."
         case BookingStatus.WAITING | BookingStatus.OFFERED:
-            return _at_once(before, now), f"Its booking {booking.booking_id} holds no cards: it is {booking.status}."
+            return _at_once(before, now), f"Its booking {booking.booking_id} holds no GPUs: it is {booking.status}."
         case _:
             assert_never(booking.status)
 

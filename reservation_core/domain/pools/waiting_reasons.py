@@ -65,8 +65,8 @@ class Capacity:
         if any(_fits(capacity.whole, gpus, nodes) for capacity in wanted.values()):
             return Reason(
                 ReasonCode.NODE_UNAVAILABLE,
-                f"{_sized(gpus, nodes, of_type)} would fit, but nodes or cards that it needs are unavailable now. "
-                "It starts when they are back; an operator sees them with `gpu-dev gpus`."
+                f"{_sized(gpus, nodes, of_type)} would fit, but nodes or GPUs that it needs are unavailable now. "
+                "It starts when they are back; administrators see them with `gpu-dev gpus`."
                 + _details_of([node for capacity in wanted.values() for node in capacity.away]),
             )
         able = max(c.whole[gpus] if gpus < len(c.whole) else 0 for c in wanted.values())
@@ -88,7 +88,8 @@ class Capacity:
         if not self.types:
             return Reason(
                 ReasonCode.NO_SUCH_TYPE,
-                "No GPUs are known here yet. It starts when a node with GPUs joins; ask an operator when that will be.",
+                "No GPUs are known here yet. It starts when a node with GPUs joins; "
+                "ask an administrator when that will be.",
             )
         return Reason(
             ReasonCode.NO_SUCH_TYPE,
@@ -102,8 +103,8 @@ def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
     of_type = "" if gpu_type is None else f"{gpu_type} "
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"Next in line: it starts as soon as {_sized(gpus, nodes, of_type)} can be had for its whole duration. "
-        "There is nothing to do; fewer GPUs or another type might be free sooner.",
+        f"Next in the queue: it starts when {_sized(gpus, nodes, of_type)} {_are(gpus)} free for its whole duration. "
+        "Fewer GPUs or another type might be free sooner.",
     )
 
 
@@ -112,8 +113,8 @@ def behind_in_line(gpu_type: str | None) -> Reason:
     pool = "GPUs" if gpu_type is None else f"{gpu_type} GPUs"
     return Reason(
         ReasonCode.BEHIND_IN_LINE,
-        f"Others before it in the line for {pool} go first. "
-        "There is nothing to do; a shorter job or one with fewer GPUs may start sooner in a gap.",
+        f"Jobs ahead of it in the queue for {pool} go first. "
+        "A shorter job or one with fewer GPUs may start sooner in a gap.",
     )
 
 
@@ -122,7 +123,7 @@ def taken_until_then(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
     of_type = "" if gpu_type is None else f"{gpu_type} "
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"Until then, others have GPUs that it needs: {_sized(gpus, nodes, of_type)} for its whole duration. "
+        f"Until then, others hold GPUs that it needs: {_sized(gpus, nodes, of_type)} for its whole duration. "
         "Fewer GPUs, another type or a shorter duration may start sooner.",
     )
 
@@ -136,7 +137,7 @@ def booking_too_full(booking_id: str) -> Reason:
     """The reason of a job that could start only when its booking is over."""
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"The GPUs of {booking_id} do not suffice for it before the booking ends. "
+        f"The GPUs of {booking_id} are not enough for it before the booking ends. "
         "Cancel another job in it, ask for less, or extend the booking.",
     )
 
@@ -149,6 +150,10 @@ def _details_of(away: Sequence[Node]) -> str:
 
 def _gpus(gpus: int, of_type: str) -> str:
     return f"{gpus} {of_type}{'GPU' if gpus == 1 else 'GPUs'}"
+
+
+def _are(gpus: int) -> str:
+    return "is" if gpus == 1 else "are"
 
 
 def _sized(gpus: int, nodes: int, of_type: str) -> str:

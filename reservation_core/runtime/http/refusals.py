@@ -69,7 +69,7 @@ def _status_and_detail(refusal: Refusal, limits: HttpLimits) -> tuple[HTTPStatus
             detail = f"The request's URL has more than {limits.url_bytes} bytes. Send a shorter one."
             return HTTPStatus.REQUEST_URI_TOO_LONG, detail
         case Refusal.UPGRADE_WITH_BODY:
-            detail = "This server speaks HTTP/1.1 alone. Send a request that has a body without the field Upgrade."
+            detail = "This server speaks only HTTP/1.1. Send a request that has a body without the header Upgrade."
             return HTTPStatus.BAD_REQUEST, detail
         case Refusal.HEAD_TOO_SLOW:
             detail = f"The request's head did not come within {limits.head_s:g} s. Send the request again."

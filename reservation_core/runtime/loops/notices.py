@@ -34,7 +34,7 @@ def _mail(settings: ProcessorSettings, host: str, tls: ssl.SSLContext, clock: Cl
 
     smtp = settings.smtp
     if smtp.sender is None:
-        raise SettingsError("GPU_DEV_SMTP__SENDER is not set. Set it to the address that notices come from.")
+        raise SettingsError("GPU_DEV_SMTP__SENDER is not set. Set it to the address that notifications come from.")
     if (smtp.user is None) != (settings.smtp_password is None):
         raise SettingsError("Set both GPU_DEV_SMTP__USER and GPU_DEV_SMTP_PASSWORD, or neither.")
     if smtp.user is not None and smtp.security is SmtpSecurity.NONE:

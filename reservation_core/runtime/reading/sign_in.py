@@ -169,7 +169,7 @@ def _transport(settings: ApiSettings) -> "Transport":
 def _set_up(checks: _Checks[P_contra] | None, method: SignInMethod) -> _Checks[P_contra]:
     if checks is None:
         raise SignInRefusedError(
-            f"This server lets nobody in by {method}. Ask an administrator to set it up, or for a token"
+            f"This server does not accept sign-in by {method}. Ask an administrator to set it up, or for a token"
             " (`gpu-dev login` stores one)."
         )
     return checks

@@ -45,7 +45,7 @@ def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.enviro
         raise SettingsError(f"{error}. Correct the environment and start again.") from error
     names = known_names()
     mistyped = [
-        f"{variable}: There is no such setting. Did you mean {PREFIX}{meant}? Correct its name, or take it away."
+        f"{variable}: There is no such setting. Did you mean {PREFIX}{meant}? Correct its name, or remove it."
         for variable in unknown_variables(environ)
         if (meant := _meant(_name(variable), names)) is not None
     ]
@@ -106,5 +106,5 @@ def _problems(error: pydantic.ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False, include_input=False):
         variable = PREFIX + "__".join(str(part) for part in problem["loc"]).upper()
         unknown = problem["type"] == "extra_forbidden"
-        text = "There is no such setting; correct its name, or take it away." if unknown else problem["msg"]
+        text = "There is no such setting; correct its name, or remove it." if unknown else problem["msg"]
         yield f"{variable}: {text}"

@@ -134,7 +134,7 @@ def accepted(
     """The new booking: confirmed with GPUs, else on the waitlist. `series`: the series' id and the date's number."""
     if chosen is None:
         status = BookingStatus.WAITING
-        why = Why(BookingReason.WAITING_FOR_SLOT, "On the waitlist: you are told when what it needs comes free.")
+        why = Why(BookingReason.WAITING_FOR_SLOT, "On the waitlist: you are notified when its GPUs become free.")
     else:
         status, why = BookingStatus.CONFIRMED, booked_reason(span)
         wanted = Wanted(wanted.gpus, wanted.nodes, type_of(cards, chosen), wanted.node)

@@ -155,7 +155,7 @@ def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:
     slots = sorted({(span.start, span.end) for date in skipped for span in date.nearest})
     days = ", ".join(skipped_date.local_start for skipped_date in skipped[:10]) + (" …" if len(skipped) > 10 else "")
     return NotBookableError(
-        f"Nothing was booked: {len(skipped)} of {dates} dates can't be had ({days}). Change these, "
+        f"Nothing was booked: {len(skipped)} of {dates} dates are not available ({days}). Change these, "
         'or book the others with `on_conflict` "skip".',
         rules,
         slots,

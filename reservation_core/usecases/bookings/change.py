@@ -214,5 +214,5 @@ async def _check_end(uow: UnitOfWork, after: Booking, now: datetime) -> None:
     longer = [job for job, until in await uow.bookings.taken_within(after.id) if until > after.span.end]
     if longer:
         raise CalendarConflictError(
-            f"In {after.id} runs {', '.join(longer)} for longer than that. Cancel it first, or let the booking last."
+            f"{', '.join(longer)} in {after.id} would run longer than that. Cancel it first, or choose a later end."
         )

@@ -10,7 +10,7 @@ from reservation_core.ports.people.identities import Principal
 
 def no_such_booking(booking_id: str) -> NotFoundError:
     """The same error for missing bookings and those of other users."""
-    return NotFoundError(f"There is no booking {booking_id} of yours. `gpu-dev book list` shows your bookings.")
+    return NotFoundError(f"You have no booking {booking_id}. `gpu-dev book list` shows your bookings.")
 
 
 def may_change_booking(principal: Principal, booking: Booking) -> bool:
@@ -40,6 +40,6 @@ async def lock_owned_bookings(
     if expected_version is not None and expected_version != requested.version:
         raise StaleVersionError(
             f"{first} has changed: it is at version {requested.version}, not {expected_version}. "
-            "Read it again and decide anew."
+            "Read it again, then repeat the change."
         )
     return [booking for booking in bookings.values() if may_change_booking(principal, booking)]

@@ -16,10 +16,10 @@ async def read_record(
     if not principal.is_admin:
         if which.subject is None:
             raise ForbiddenError(
-                "The whole record is for administrators. Name in `subject` a job, booking or token of yours, "
+                "The whole audit log is for administrators. Name in `subject` a job, booking or token of yours, "
                 f"or user:{principal.user}."
             )
         oneself = which.subject == f"user:{principal.user}"
         if not oneself and not await uow.audit.is_about(which.subject, principal.user_id):
-            raise NotFoundError(f"There is nothing of yours called {which.subject!r}. Name a job, booking or token.")
+            raise NotFoundError(f"You have nothing called {which.subject!r}. Name a job, booking or token.")
     return await uow.audit.newest_first(which, before=before, limit=limit)

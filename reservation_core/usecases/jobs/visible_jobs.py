@@ -14,7 +14,7 @@ def visible_user(principal: Principal) -> int | None:
 
 def no_such_job(job_id: str) -> NotFoundError:
     """The same words whether the job never was or belongs to somebody else."""
-    return NotFoundError(f"There is no job {job_id} of yours. `gpu-dev list` shows your jobs.")
+    return NotFoundError(f"You have no job {job_id}. `gpu-dev list` shows your jobs.")
 
 
 async def lock_owned(uow: UnitOfWork, principal: Principal, job_id: str, expected_version: int | None) -> Reservation:
@@ -28,7 +28,7 @@ async def lock_owned(uow: UnitOfWork, principal: Principal, job_id: str, expecte
     if expected_version is not None and expected_version != reservation.version:
         raise StaleVersionError(
             f"{job_id} has changed: it is at version {reservation.version}, not {expected_version}. "
-            "Read it again and decide anew."
+            "Read it again, then repeat the change."
         )
     return reservation
 

@@ -24,5 +24,5 @@ async def view_node(uow: UnitOfWork, name: str) -> NodeView:
 
 def _found(node: T | None, name: str) -> T:
     if node is None:
-        raise NotFoundError(f"There is no node {name!r}. `gpu-dev nodes` shows those there are.")
+        raise NotFoundError(f"There is no node {name!r}. `gpu-dev nodes` lists all nodes.")
     return node

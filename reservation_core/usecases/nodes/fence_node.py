@@ -51,7 +51,7 @@ async def unfence(uow: UnitOfWork, principal: Principal, name: str, now: datetim
     """
     node = await lock_node(uow, principal, name)
     if node.fenced_by is None:
-        raise NodeNotFencedError(f"The node {name} is not fenced; there is nothing to take back.")
+        raise NodeNotFencedError(f"The node {name} is not fenced; there is nothing to undo.")
     await uow.inventory.unfence(name)
     await uow.events.append(actor=principal.user, kind=NodeEventKind.NODE_UNFENCED, at=now, subject=name)
     uow.wake(Channel.GPU_JOBS)

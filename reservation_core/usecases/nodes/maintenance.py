@@ -156,9 +156,7 @@ def _description(span: Span, reason: str) -> str:
 
 def no_such_window(window_id: str) -> NotFoundError:
     """The error for an unknown id."""
-    return NotFoundError(
-        f"There is no maintenance window {window_id}. `gpu-dev maintenance list` shows those there are."
-    )
+    return NotFoundError(f"There is no maintenance window {window_id}. `gpu-dev maintenance list` lists all windows.")
 
 
 def _wake(uow: UnitOfWork) -> None:
@@ -195,9 +193,7 @@ async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[GpuAddress
         f"{node}:{index}" for node, index in {*gpus} - {(card.node, card.index) for card in cards}
     )
     if missing:
-        raise NotFoundError(
-            f"There are no GPUs known at {', '.join(missing[:10])}. `gpu-dev gpus` shows those there are."
-        )
+        raise NotFoundError(f"There are no GPUs known at {', '.join(missing[:10])}. `gpu-dev gpus` lists all GPUs.")
     return cards
 
 

@@ -86,7 +86,9 @@ async def move_or_cut(
         return Affected(booking.id, ReservationKind.BOOKING, booking.user, fate, ends_at)
     new = NewBooking(rest_of(booking, rest.span, rest_id, room.why, fate, now), rest.chosen)
     if not await uow.bookings.add([new], None):
-        raise CalendarConflictError("Somebody took some of these GPUs at this very moment. Send the request again.")
+        raise CalendarConflictError(
+            "Another request took some of these GPUs at the same moment. Send the request again."
+        )
     return Affected(booking.id, ReservationKind.BOOKING, booking.user, Fate.GOES_ON, ends_at, rest.span.start, rest_id)
 
 

@@ -118,7 +118,9 @@ class Deliveries:
                     return None
                 occasion = await uow.notices.occasion(body.event)
                 if occasion is None:
-                    raise UnrecoverableMessageError(f"nobody is told of an event {body.event}, or it is unknown here")
+                    raise UnrecoverableMessageError(
+                        f"nobody is notified of an event {body.event}, or it is unknown here"
+                    )
                 occurrence, about = occasion
                 delivery = f"evt-{body.event}-{body.target}"
                 return _Letter(to, notice_of(occurrence, about, user=user, delivery=delivery))

@@ -30,8 +30,8 @@ async def replace(
     version = await uow.notices.lock_preferences(principal.user_id)
     if expected_version is not None and expected_version != version:
         raise StaleVersionError(
-            f"What you want to hear of has changed: it is at version {version}, not {expected_version}. "
-            "Read it again and decide anew."
+            f"Your notification preferences have changed: they are at version {version}, not {expected_version}. "
+            "Read it again, then repeat the change."
         )
     await uow.notices.prefer(principal.user_id, {kind: frozenset(channels) for kind, channels in preferences.items()})
     await uow.events.append(

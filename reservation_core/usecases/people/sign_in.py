@@ -97,7 +97,7 @@ async def _use_up(uow: UnitOfWork, checked: CheckedProof, now: datetime) -> None
     if checked.once is None or checked.forget_after is None:
         return
     if not await uow.used_proofs.use(checked.once, checked.forget_after, now):
-        raise ProofRefusedError("This proof was used before, and is good for one sign-in. Sign a new one.")
+        raise ProofRefusedError("This proof was used before; a proof is valid for one sign-in. Sign a new one.")
 
 
 async def _user(uow: UnitOfWork, entry: LocalUser, identity: ProvedIdentity, now: datetime) -> UserRecord:
@@ -106,16 +106,16 @@ async def _user(uow: UnitOfWork, entry: LocalUser, identity: ProvedIdentity, now
     if user is None:
         if not entry.create or entry.user in RESERVED_NAMES:
             raise SignInRefusedError(
-                f"{identity.name} would be the user {entry.user}, whom there is not. Ask an administrator to make them,"
-                " or to let the sign-in rule create its users."
+                f"{identity.name} maps to the user {entry.user}, who does not exist. Ask an administrator to add"
+                " this user, or to let the sign-in rule create its users."
             )
         user = await _create_user(uow, entry, identity, now)
     if user.disabled_at is not None:
-        raise SignInRefusedError(f"The user {user.name} is disabled. Ask an administrator if that should not be so.")
+        raise SignInRefusedError(f"The user {user.name} is disabled. Ask an administrator.")
     if user.role is not entry.role:
         raise SignInRefusedError(
-            f"The sign-in rule for {identity.name} says the role {entry.role}, and the user {user.name} has another."
-            " Ask an administrator to make them agree."
+            f"The sign-in rule for {identity.name} gives the role {entry.role}, but the user {user.name} has another."
+            " Ask an administrator to correct one of the two."
         )
     return user
 

@@ -67,7 +67,9 @@ async def create(
     if user is not None and user != principal.user:
         if not principal.is_admin:
             # The same error whether the user exists or not.
-            raise ForbiddenError("Only administrators make tokens for others. Leave `user` out to make your own.")
+            raise ForbiddenError(
+                "Only administrators may make tokens for other users. Leave `user` out to make your own."
+            )
         record = await uow.identities.user(user)
         if record is None:
             raise NotFoundError(f"There is no user {user!r}. Add it first: `gpu-dev users add {user}`.")
@@ -113,7 +115,7 @@ async def revoke(uow: UnitOfWork, principal: Principal, token_id: str, now: date
     owner = None if principal.is_admin else principal.user_id
     token = await uow.identities.revoke_token(token_id, owner, now)
     if token is None:
-        raise NotFoundError(f"You have no token {token_id!r}. `gpu-dev tokens list` shows those you have.")
+        raise NotFoundError(f"You have no token {token_id!r}. `gpu-dev tokens list` shows yours.")
     await uow.events.append(
         actor=principal.user, kind=PeopleEventKind.TOKEN_REVOKED, at=now, subject=token.id, data={"user": token.user}
     )
@@ -129,7 +131,7 @@ async def renew(uow: UnitOfWork, principal: Principal, shown: bytes, digest: byt
     if token is None:
         if await uow.identities.principal(shown, now) is None:
             raise UnknownCallerError
-        raise NameTakenError("This secret can't be taken. Make another one: 32 random bytes, say.")
+        raise NameTakenError("This secret is not accepted. Make another one, such as 32 random bytes.")
     await uow.events.append(
         actor=principal.user, kind=PeopleEventKind.TOKEN_RENEWED, at=now, subject=token.id, data={"user": token.user}
     )
@@ -145,10 +147,12 @@ async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, no
     user_id, name = principal.user_id, principal.user
     if user is not None and user != principal.user:
         if not principal.is_admin:
-            raise ForbiddenError("Only administrators revoke others' tokens. Leave `user` out to revoke your own.")
+            raise ForbiddenError(
+                "Only administrators may revoke other users' tokens. Leave `user` out to revoke your own."
+            )
         record = await uow.identities.user(user)
         if record is None:
-            raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` shows those there are.")
+            raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` lists all users.")
         user_id, name = record.id, record.name
     revoked = await uow.identities.revoke_tokens(user_id, principal.token_id, now)
     if revoked:

@@ -26,7 +26,7 @@ async def create(uow: UnitOfWork, principal: Principal, name: str, role: Role, n
     """Create a user. Raises ForbiddenError, NameTakenError."""
     require_admin(principal)
     if name in RESERVED_NAMES:
-        raise NameTakenError(f"{name!r} has a meaning of its own here and can't name a user; choose another name.")
+        raise NameTakenError(f"{name!r} is reserved and can't be the name of a user; choose another name.")
     user = await uow.identities.create_user(name, role, now)
     await uow.events.append(
         actor=principal.user,
@@ -82,4 +82,4 @@ async def list_visible(
 
 def unknown_user(name: str) -> NotFoundError:
     """The same error for missing users and those that the caller may not see."""
-    return NotFoundError(f"There is no user {name!r}, or they are not yours to see. `gpu-dev users me` shows yourself.")
+    return NotFoundError(f"There is no user {name!r}, or you may not see this user. `gpu-dev users me` shows your own.")

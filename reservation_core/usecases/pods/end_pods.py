@@ -198,7 +198,7 @@ class PodEnder:
         if end.asks:
             self._pods.add_event(due.pod, "Ending", f"This pod is ended. {end.why}")
         if end.tells_refusal:
-            what = "it is deleted" if end.step is EndingStep.DELETE else "it keeps cards that are not its own"
+            what = "it is deleted" if end.step is EndingStep.DELETE else "it keeps GPUs that are not its own"
             self._pods.add_event(due.pod, "EndingRefused", f"A PodDisruptionBudget keeps this pod: {what}. {end.why}")
             _log.warning("a disruption budget keeps a pod past its end", pod=str(due.pod), why=end.why)
 

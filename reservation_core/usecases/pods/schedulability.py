@@ -38,7 +38,9 @@ class UserVerdict:
 def require_service(principal: Principal) -> None:
     """Raises ForbiddenError unless the caller is a service or an administrator."""
     if principal.role is not Role.SERVICE and not principal.is_admin:
-        raise ForbiddenError("Only services and administrators ask this. An administrator can make a service's token.")
+        raise ForbiddenError(
+            "Only services and administrators may ask this. Ask an administrator for a service's token."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ async def set_rules(
     """Replace the rules of a scope. Raises ForbiddenError, StaleVersionError, NotFoundError for its user or project."""
     require_admin(principal)
     if rules.is_empty:
-        raise ForbiddenError("These rules say nothing. Set a field, or DELETE the scope's rules.")
+        raise ForbiddenError("These rules are empty. Set a field, or delete the scope's rules.")
     if scope.user is not None and await uow.identities.user(scope.user) is None:
         raise NotFoundError(f"There is no user {scope.user!r}. Add it first: `gpu-dev users add {scope.user}`.")
     if scope.project is not None and await uow.projects.get(scope.project) is None:
@@ -147,11 +147,11 @@ def _check_version(stored: StoredRule | None, expected: int | None, scope: Scope
     if expected is not None and expected != version:
         raise StaleVersionError(
             f"The rules for {scope} have changed: they are at version {version}, not {expected}. "
-            "Read them again and decide anew."
+            "Read them again, then repeat the change."
         )
 
 
 def _unknown(scope: Scope) -> NotFoundError:
     return NotFoundError(
-        f"There is no rule for {scope}, or it is not yours to see. `gpu-dev policy list` shows those there are."
+        f"There is no rule for {scope}, or it is not yours to see. `gpu-dev policy list` lists the rules you may see."
     )

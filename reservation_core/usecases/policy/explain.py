@@ -38,10 +38,10 @@ async def asked_for(uow: UnitOfWork, principal: Principal, user: str | None) -> 
     if user in (None, principal.user):
         return principal, False
     if not principal.is_admin:
-        raise ForbiddenError("Only administrators ask for others. Leave `user` out to ask for yourself.")
+        raise ForbiddenError("Only administrators may ask for other users. Leave `user` out to ask for yourself.")
     record = await uow.identities.user(user)
     if record is None:
-        raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` shows those there are.")
+        raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` lists all users.")
     return Principal(record.id, record.name, record.role, "", None), record.disabled_at is not None
 
 

@@ -57,7 +57,7 @@ async def outlook(
 ) -> Outlook:
     """What becomes of a request if this user makes it. Of a series, the first date is looked at."""
     if disabled:
-        return refused([RuleBreach("user_disabled", f"{who.user} is disabled, and gets nothing new.")])
+        return refused([RuleBreach("user_disabled", f"{who.user} is disabled: no new jobs or bookings.")])
     try:
         if request.start is not None:
             return await _booking(uow, who, request, now)

@@ -83,4 +83,4 @@ async def _record(
 
 
 def _unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"There is no project {name!r} of yours. `gpu-dev projects list` shows those you are in.")
+    return NotFoundError(f"You have no project {name!r}. `gpu-dev projects list` shows yours.")

@@ -17,7 +17,7 @@ async def end(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -
     before = (await uow.unknown_pods.of([name.rsplit("-", 2)[0]])).get(name)
     pod = await uow.unknown_pods.request_end(name, principal.user, now)
     if pod is None:
-        raise NotFoundError(f"There is no unknown pod {name!r}. `gpu-dev pods` shows those there are.")
+        raise NotFoundError(f"There is no unknown pod {name!r}. `gpu-dev pods` lists all unknown pods.")
     if before is None or before.end_requested_at is None:
         await uow.events.append(
             actor=principal.user, kind=NodeEventKind.UNKNOWN_POD_END_REQUESTED, at=now, subject=name

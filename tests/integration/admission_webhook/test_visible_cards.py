@@ -106,6 +106,6 @@ async def test_containers_refer_to_the_cards_that_come_with_the_binding(
 
 async def test_another_value_is_refused_by_the_server(cards: CardCluster) -> None:
     own = {**container(core=50), "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "3"}]}
-    with pytest.raises(ApiAnswerError, match="Leave the variable away, or the label") as refused:
+    with pytest.raises(ApiAnswerError, match="Leave the variable out, or the label") as refused:
         await cards.add(labelled("own", own))
     assert refused.value.code == 403

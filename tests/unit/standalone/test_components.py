@@ -109,7 +109,7 @@ async def test_trouble_that_passes_ends_nothing_even_at_the_start(trouble: Excep
     [
         (ZeroDivisionError("no such luck"), "The broken can't start: ZeroDivisionError: no such luck"),
         (ExceptionGroup("tasks", [DatabaseUnavailableError("away"), KeyError("x")]), "The broken can't start: "),
-        (None, "The broken can't start: The broken ended by itself"),
+        (None, "The broken can't start: The broken ended unexpectedly"),
     ],
 )
 async def test_one_that_can_not_start_ends_all_and_says_why_once(error: Exception | None, words: str) -> None:

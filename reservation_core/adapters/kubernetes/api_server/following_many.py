@@ -39,7 +39,7 @@ class ManyFollowing(Generic[T]):
             for kind in kinds:
                 kind.watch.restart_with_list()
             following = asyncio.create_task(self._follow_all(kinds, handle, listed), name="follow all")
-            asked = asyncio.create_task(self._anew.wait(), name="asked to read anew")
+            asked = asyncio.create_task(self._anew.wait(), name="asked to read again")
             try:
                 await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
                 if following.done():

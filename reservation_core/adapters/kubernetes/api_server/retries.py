@@ -278,7 +278,7 @@ class _Chunks:
         try:
             return await self._chunks.__anext__()
         except TimeoutError as problem:
-            raise SilentStreamError(f"{self._request} brought nothing for a long time. Ask again.") from problem
+            raise SilentStreamError(f"{self._request} sent nothing for a long time. Try again.") from problem
         except (aiohttp.ClientError, OSError) as problem:
             raise _unavailable(self._request, _describe_connection_error(problem)) from problem
 
@@ -286,7 +286,7 @@ class _Chunks:
 def _describe_unanswered(problem: Exception, request: ApiRequest) -> str:
     """Describe an attempt without an answer, and report it as unanswered where it was sent."""
     if request.head_s is not None and isinstance(problem, TimeoutError):
-        raise SilentStreamError(f"{request} brought nothing for a long time. Ask again.") from problem
+        raise SilentStreamError(f"{request} sent nothing for a long time. Try again.") from problem
     if not isinstance(problem, aiohttp.ClientConnectorError | NotConnectedError):
         request.note_unanswered()
     return _describe_connection_error(problem)
@@ -294,8 +294,7 @@ def _describe_unanswered(problem: Exception, request: ApiRequest) -> str:
 
 def _unavailable(request: ApiRequest, why: str) -> ClusterUnavailableError:
     return ClusterUnavailableError(
-        f"The API server did not do {request}: {why}. Nothing is concluded from that; try again, and look at the"
-        " API server if it lasts."
+        f"The API server did not do {request}: {why}. Try again; if that does not help, check the API server."
     )
 
 

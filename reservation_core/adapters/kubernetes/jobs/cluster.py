@@ -243,11 +243,9 @@ class KubernetesCluster:
         else:
             return made, True
         if existing is None:
-            raise ClusterUnavailableError(f"{name} was there and vanished while it was being created. Try again.")
+            raise ClusterUnavailableError(f"{name} disappeared while it was being created. Try again.")
         if not is_it(existing):
-            raise refused(
-                f"In namespace {self._namespace} there already is something else named {name} among the {resource}."
-            )
+            raise refused(f"Namespace {self._namespace} already has another object named {name} among its {resource}.")
         return existing, False
 
     async def _delete(self, name: str, grace_s: int, *, keep_name: bool = False, why: Reason | None = None) -> None:
@@ -264,7 +262,7 @@ class KubernetesCluster:
                 if identity.gang and PodName.parse(name).rank == 0:
                     await self._remove_service(PodName.parse(name))
                 return
-        raise ClusterUnavailableError(f"Pod {name} became another one again and again while it was deleted. Try again.")
+        raise ClusterUnavailableError(f"Pod {name} was replaced again and again while it was being deleted. Try again.")
 
     def _regarding(self, name: str, uid: str) -> Regarding:
         return Regarding(self._namespace, name, uid)

@@ -61,8 +61,8 @@ async def read_log(
             stalls += over  # a running job may be silent
             if stalls >= _STALLS:
                 raise ClusterUnavailableError(
-                    f"The log of pod {name} did not go on for {_STALLS * _STALLED_S:g} s though there is more of it, or"
-                    " its end. Ask again; if that does not help, look at the kubelet of its node."
+                    f"The log of pod {name} sent nothing for {_STALLS * _STALLED_S:g} s, although it has not ended."
+                    " Ask again; if that does not help, check the kubelet of its node."
                 ) from silence
         except ClusterUnavailableError:
             failures += 1

@@ -94,9 +94,7 @@ class NodeAgent:
         try:
             await self.update()
         except NodeAgentError as problem:
-            raise ClusterUnavailableError(
-                f"The cards of node {self._node} could not be written: {problem}"
-            ) from problem
+            raise ClusterUnavailableError(f"The GPUs of node {self._node} could not be written: {problem}") from problem
 
     def _annotations(self) -> dict[str, str]:
         report = self._report()

@@ -55,7 +55,7 @@ def annotated_cards(node: Mapping[str, Any]) -> tuple[Card, ...]:
     except (ValueError, RecursionError) as problem:
         raise BadAnnotationError("it is not JSON") from problem
     if not isinstance(listed, list) or len(listed) > MOST_CARDS:
-        raise BadAnnotationError(f"it is not a list of at most {MOST_CARDS} cards")
+        raise BadAnnotationError(f"it is not a list of at most {MOST_CARDS} GPUs")
     cards = tuple(sorted((_annotated(described) for described in listed), key=lambda card: card.index))
     if len({card.index for card in cards}) < len(cards) or len({card.uuid for card in cards}) < len(cards):
         raise BadAnnotationError("it lists an index or a UUID twice")
@@ -64,19 +64,19 @@ def annotated_cards(node: Mapping[str, Any]) -> tuple[Card, ...]:
 
 def _annotated(described: object) -> Card:
     if not isinstance(described, Mapping) or not described.keys() <= _KEYS:
-        raise BadAnnotationError(f"a card is an object of {', '.join(sorted(_KEYS))} and nothing else")
+        raise BadAnnotationError(f"a GPU is an object of {', '.join(sorted(_KEYS))} and nothing else")
     keys = ("index", "uuid", "memory_bytes", "product", "lost")
     index, uuid, memory, product, lost = (described.get(key) for key in keys)
     if not _whole(index) or index >= MOST_CARDS:
-        raise BadAnnotationError("a card's index is a whole number from 0")
+        raise BadAnnotationError("a GPU's index is a whole number from 0")
     if not isinstance(uuid, str) or not GPU_UUID.fullmatch(uuid):
-        raise BadAnnotationError("a card's uuid begins with GPU- or MIG-")
+        raise BadAnnotationError("a GPU's uuid begins with GPU- or MIG-")
     if memory is not None and (not _whole(memory) or memory >= 2**62):
-        raise BadAnnotationError("a card's memory_bytes is a whole number")
+        raise BadAnnotationError("a GPU's memory_bytes is a whole number")
     if product is not None and (not isinstance(product, str) or len(product) > _LONGEST_NAME):
-        raise BadAnnotationError("a card's product is a short text")
+        raise BadAnnotationError("a GPU's product is a short text")
     if lost is not None and not isinstance(lost, bool):
-        raise BadAnnotationError("a card's lost is true or false")
+        raise BadAnnotationError("a GPU's lost is true or false")
     return Card(index, uuid, memory, product, lost is True)
 
 

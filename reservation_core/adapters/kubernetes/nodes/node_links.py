@@ -24,5 +24,5 @@ def annotated_links(node: Mapping[str, Any], cards: int) -> Links | None:
     except BadLinksError as problem:
         raise BadAnnotationError(str(problem)) from problem
     if len(links) < cards:
-        raise BadAnnotationError(f"it speaks of {len(links)} cards where the node has {cards}")
+        raise BadAnnotationError(f"it describes {len(links)} GPUs, but the node has {cards}")
     return links

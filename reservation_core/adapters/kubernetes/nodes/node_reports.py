@@ -98,7 +98,7 @@ def _report(
         # A pod requests one resource, so GPUs of two resources can't be counted together.
         rules = replace(rules, resource_names=(resource,))
         if others:
-            details.append(f"Its cards of {' and '.join(others)} are not given out, only those of {resource}.")
+            details.append(f"Its GPUs of {' and '.join(others)} are not given out, only the GPUs of {resource}.")
     cards, complaint = _known_cards(node, sliced)
     gpus = _gpus(node, labels, cards, rules, types)
     if complaint:
@@ -138,7 +138,7 @@ def _why_not_ready(node: Mapping[str, Any]) -> str | None:
         case "False":
             return f"The node is not ready{quoted(ready.get('message'))}"
         case _:
-            return "The node has not said yet whether it is ready."
+            return "The node has not reported yet whether it is ready."
 
 
 def _why_closed(node: Mapping[str, Any], taints: Iterable[Mapping[str, Any]], rules: NodeRules) -> list[str]:
@@ -152,7 +152,7 @@ def _why_closed(node: Mapping[str, Any], taints: Iterable[Mapping[str, Any]], ru
         if effect not in ("NoSchedule", "NoExecute") or key in _REPORTED_OTHERWISE:
             continue
         if not any(toleration.tolerates(key, value, effect) for toleration in rules.tolerations):
-            causes.append(f"It has the taint {_written(taint)}, with which our pods may not go there.")
+            causes.append(f"It has the taint {_written(taint)}, which our pods do not tolerate.")
     return causes
 
 
@@ -177,7 +177,7 @@ def _known_links(node: Mapping[str, Any], gpus: Sequence[GpuReport]) -> tuple[Li
         return annotated_links(node, max((gpu.index for gpu in gpus), default=-1) + 1), None
     except BadAnnotationError as problem:
         return None, (
-            f"The annotation {NODE_LINKS} can't be used, {problem}: cards with neighbouring indices are given together."
+            f"The annotation {NODE_LINKS} can't be used, {problem}: GPUs with neighbouring indices are given together."
         )
 
 
@@ -256,5 +256,5 @@ def _labelled_memory(labels: Mapping[str, str]) -> int | None:
 def _why_no_gpus(node: Mapping[str, Any], rules: NodeRules) -> str:
     names = " or ".join(rules.resource_names)
     if _count(as_mapping(node.get("status")).get("capacity"), rules) is None:
-        return f"No GPUs: the node's capacity does not speak of {names}. Look at its device plugin and its driver."
+        return f"No GPUs: the node's capacity does not list {names}. Look at its device plugin and its driver."
     return f"No GPUs: the node's capacity says that it has 0 of {names}. Look at its device plugin and its driver."

@@ -92,7 +92,7 @@ class SecretCertificates:
             self._holdings = _read(self._data, ours=annotations.get(KEPT) == "kept")
         except BadCertificateError as problem:
             raise ClusterUnavailableError(
-                f"Secret {self._name} does not hold what it should ({problem}). Delete it, and it is made anew."
+                f"Secret {self._name} does not hold what it should ({problem}). Delete it, and it is made again."
             ) from problem
         return self._holdings
 
@@ -194,7 +194,7 @@ class SecretCertificates:
         except ObjectNotFoundError:
             secret = {}
         if _version(secret) != _version(self._secret or {}):
-            raise ChangedMeanwhileError(f"Secret {self._name} was changed by somebody else.")
+            raise ChangedMeanwhileError(f"Secret {self._name} was changed by another client.")
 
     async def _configuration(self, configuration: Configuration) -> dict[str, Any] | None:
         try:
@@ -206,7 +206,7 @@ class SecretCertificates:
         try:
             return await self._transport.request(method, path, body=body)
         except ConflictError as problem:
-            raise ChangedMeanwhileError(f"{path} was changed by somebody else.") from problem
+            raise ChangedMeanwhileError(f"{path} was changed by another client.") from problem
         except (ApiServerForbidsError, InvalidError) as problem:
             raise ClusterUnavailableError(
                 f"The API server refuses {method} {path} ({problem.message}). Give the account `get`, `create` and"

@@ -80,7 +80,7 @@ def cause_of_waiting(waiting: Mapping[str, Any]) -> Reason | None:
         return None
     message = quoted(waiting.get("message"))
     if word in _PULLING:
-        remedy = "Look whether its name and tag are right, and whether this cluster may pull it."
+        remedy = "Check that its name and tag are right, and that this cluster may pull it."
         return Reason(ReasonCode.IMAGE_PULL_FAILED, f"{_PULLING[word]}{message} {remedy}")
     if word in _CREATING:
         remedy = "Look at the command, the working directory and the image; if they are right, tell an administrator."
@@ -115,7 +115,7 @@ def cause_of_unschedulable(pod: Mapping[str, Any]) -> Reason | None:
         return None
     message = quoted(scheduled.get("message"))
     if scheduled.get("reason") == "SchedulingGated":
-        detail = f"Something in the cluster holds the pod back{message} An administrator can look at its gates."
+        detail = f"Something in the cluster holds the pod back{message} An administrator can check its gates."
     else:
         detail = f"Its node can't take the pod yet{message} If that goes on, an administrator should look at the node."
     return Reason(ReasonCode.UNSCHEDULABLE, detail)
@@ -145,7 +145,7 @@ def cause_of_disruption(pod: Mapping[str, Any]) -> Reason | None:
     word = target.get("reason")
     if target.get("status") != "True" or not isinstance(word, str):
         return None
-    code, what = _DISRUPTIONS.get(word, (ReasonCode.EVICTED, "The cluster wanted the pod's end"))
+    code, what = _DISRUPTIONS.get(word, (ReasonCode.EVICTED, "The cluster ended the pod"))
     return Reason(code, f"{what}{quoted(target.get('message'))} {_AGAIN}")
 
 
@@ -170,7 +170,7 @@ def cause_of_exit(terminated: Mapping[str, Any]) -> Reason | None:
             )
             return Reason(ReasonCode.OUT_OF_MEMORY, detail)
         case "StartError" | "ContainerCannotRun":
-            detail = f"The command can't be run{message} Look whether the image holds it, and submit the job again."
+            detail = f"The command can't be run{message} Check that the image holds it, and submit the job again."
             return Reason(ReasonCode.START_FAILED, detail)
         case "ContainerStatusUnknown":
             return Reason(ReasonCode.POD_LOST, f"The node no longer knows how the container ended{message} {_AGAIN}")

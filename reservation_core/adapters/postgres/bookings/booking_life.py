@@ -129,7 +129,7 @@ class BookingLife(StatementRunner):
             )
         except IntegrityError as error:
             if violates(error, CALENDAR_CONSTRAINT):
-                raise CalendarConflictError("Somebody else has taken some of these GPUs meanwhile.") from error
+                raise CalendarConflictError("Another request took some of these GPUs in the meantime.") from error
             raise
 
     async def _record(self, changes: Sequence[DecidedBookingChange]) -> None:

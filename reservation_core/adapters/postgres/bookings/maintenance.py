@@ -162,7 +162,7 @@ def _races_as_conflicts() -> Iterator[None]:
     except DBAPIError as error:
         if is_lost_race(error):
             raise CalendarConflictError(
-                "Somebody took some of these GPUs at this very moment. Send the request again."
+                "Another request took some of these GPUs at the same moment. Send the request again."
             ) from error
         raise
 

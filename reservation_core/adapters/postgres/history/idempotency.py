@@ -35,7 +35,7 @@ class Idempotency(StatementRunner):
                 return None
             if (stored := await self.answer(user_id, key, request_hash)) is not None:
                 return stored
-        raise IdempotencyConflictError("This Idempotency-Key is just being forgotten. Send the request with a new key.")
+        raise IdempotencyConflictError("This Idempotency-Key is being deleted. Send the request with a new key.")
 
     async def answer(self, user_id: int, key: str, request_hash: bytes) -> StoredAnswer | None:
         """A key's answer; None for a key that is free. Raises IdempotencyConflictError as `claim` does."""
@@ -48,7 +48,7 @@ class Idempotency(StatementRunner):
             )
         if row.status is None:
             raise IdempotencyConflictError(
-                "This Idempotency-Key was used before and its answer was not kept. Look whether the request was"
+                "This Idempotency-Key was used before and its answer was not kept. Check whether the request was"
                 " carried out; if not, send it again with a new key."
             )
         return StoredAnswer(bytes(row.request_hash), row.status, self._open(bytes(row.answer), user_id))
@@ -69,7 +69,7 @@ class Idempotency(StatementRunner):
             return self._sealing.open(answer.decode(), _whose(user_id)).encode()
         except UnreadableError as problem:
             raise IdempotencyConflictError(
-                f"This Idempotency-Key was used before, and its answer can't be read here: {problem}. Look whether the"
+                f"This Idempotency-Key was used before, and its answer can't be read here: {problem}. Check whether the"
                 " request was carried out; if not, send it again with a new key."
             ) from problem
 

@@ -21,7 +21,7 @@ from reservation_core.ports.jobs.reservations import JobFilter, JobView
 _FIRST_PRIORITY = -(2**31)
 _LAST_SEQ = 2**63 - 1
 
-_SLOT = "GPUs are kept for it from its estimated start on; it may start sooner."
+_SLOT = "Its GPUs are kept from the estimated start on; it may start sooner."
 
 
 class JobViews:
@@ -124,7 +124,8 @@ class JobViews:
             again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
             reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
         elif place is not None and place > 1:
-            detail = f"{place - 1} jobs stand before it in this line." + ("" if row.slot_start is None else f" {_SLOT}")
+            detail = f"{place - 1} jobs are ahead of it in this queue."
+            detail += "" if row.slot_start is None else f" {_SLOT}"
             reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
         # The slot in the ledger is what holds; what was told last may be older.
         estimate = row.estimated_start_at if row.slot_start is None else row.slot_start

@@ -242,7 +242,7 @@ class Reservations(JobViews):
         )
         row = found.first()
         if row is None:  # it went in this moment
-            return CalendarConflictError("These GPUs were promised to somebody else a moment ago. Try again.")
+            return CalendarConflictError("These GPUs were promised to another job a moment ago. Try again.")
         since = f"{row.starts_at:%Y-%m-%dT%H:%M:%SZ}"
         match row.what:
             case "outside":

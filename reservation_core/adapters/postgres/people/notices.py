@@ -154,7 +154,7 @@ class Notices(StatementRunner):
 
     async def store_failure(self, target_id: str, why: str, now: datetime, *, lost: bool) -> None:
         """Store a failed delivery; `lost`: the notification is dropped."""
-        text = why.replace("\x00", "")[:_LONGEST_FAILURE] or "It failed without a word."
+        text = why.replace("\x00", "")[:_LONGEST_FAILURE] or "It failed without a message."
         values = {"id": target_id, "why": text, "lost": lost, "now": now}
         await self._run("note_notice_failed", **values)
 

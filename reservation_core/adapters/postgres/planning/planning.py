@@ -34,7 +34,7 @@ from reservation_core.ports.planning.planning import LostLeadershipError, PlanOu
 
 _FIRST = (-(2**31), 0)
 
-CLEARED = "Its slot had to make room for something that could not be put off."
+CLEARED = "Its slot had to make room for a start that could not be postponed."
 """Why a slot is later than its promise, by default."""
 
 

@@ -76,7 +76,7 @@ async def test_an_image_is_refused_where_jobs_are_processes(
     booking = asked(at(1), workload=WITH_IMAGE)
     for path, body in (("/v1/jobs", {**JOB, "workload": WITH_IMAGE}), ("/v1/bookings", booking)):
         code, detail = await refusal(alice, path, body)
-        assert (code, "Leave the image away" in detail) == ("no_images", True)
+        assert (code, "Leave out the image" in detail) == ("no_images", True)
     settings.cluster = ClusterKind.KUBERNETES
     await submitted(alice, workload=WITH_IMAGE)
     assert (await alice.post("/v1/bookings", json=booking)).status_code == 201

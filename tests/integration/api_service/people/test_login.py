@@ -171,7 +171,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a host that only begins so": (_at(f"https://{STS}.evil.example/"), "must be signed for one of"),
     "loopback": (_at("https://127.0.0.1/"), "must be signed for one of"),
     "a line break": (_at(f"https://{STS}/\r\nHost: evil.example"), "must be printable"),
-    "another call": (_at(f"https://{STS}/?Action=AssumeRole"), "has nothing behind its address"),
+    "another call": (_at(f"https://{STS}/?Action=AssumeRole"), "must have no query"),
     "another Host": (_headers(lambda h: h.update({"Host": "evil.example"})), "Host header"),
     "a header of another's": (_headers(lambda h: h.update({"X-Forwarded-Host": "evil.example"})), "x-forwarded-host"),
     "a header with a line break": (_headers(lambda h: h.update({"X-Amz-Date": "x\r\ny: z"})), "not printable"),
@@ -302,7 +302,7 @@ async def test_no_rule_gives_more_than_the_user_has(
     root = signed(world, arn=f"arn:aws:iam::{ACCOUNT}:user/ops/root-of-gpus", key="AKIAEXAMPLEOFROOT")
     absent = await newcomer.post("/v1/login", json=root)
     assert absent.status_code == 403
-    assert "whom there is not" in absent.json()["detail"]
+    assert "who does not exist" in absent.json()["detail"]
     async with runtime.uow() as uow:
         await uow.identities.create_user("root", Role.ADMIN, runtime.clock.now())
     # The proof was not used up: nobody got a token for it.

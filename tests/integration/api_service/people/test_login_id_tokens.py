@@ -39,8 +39,8 @@ CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "another issuer": ({"iss": "https://evil.example"}, "issuer is not one of"),
     "almost our issuer": ({"iss": ISSUER + "/"}, "issuer is not one of"),
     "no issuer": ({"iss": None}, "issuer is not one of"),
-    "no end": ({"exp": None}, "from when and until when"),
-    "no beginning": ({"iat": None}, "from when and until when"),
+    "no end": ({"exp": None}, "when it was issued and when it expires"),
+    "no beginning": ({"iat": None}, "when it was issued and when it expires"),
     "an end that is no time": ({"exp": "tomorrow"}, "no time"),
     "nobody": ({"sub": None}, "names nobody"),
 }

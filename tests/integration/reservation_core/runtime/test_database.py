@@ -70,6 +70,6 @@ def test_what_is_no_token_is_refused_before_anything_is_changed_and_never_shown(
     token.write_text("too-short")
     done = run(empty_database_url, "migrate", "--admin-token-file", str(token))
     assert done.returncode == 1
-    assert "is no token" in done.stderr
+    assert "holds no token" in done.stderr
     assert "too-short" not in done.stderr
     assert run(empty_database_url, "status").returncode == 3

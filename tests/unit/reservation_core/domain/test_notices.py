@@ -50,7 +50,7 @@ def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: NotifiedReser
         (NoticeKind.STARTING_SOON, "starts at 2030-01-01 13:00 UTC (in 60 minutes)"),
         (NoticeKind.ENDING_SOON, "ends at 2030-01-01 15:00 UTC (in 3 hours)"),
         (NoticeKind.OFFERED, "held for you until 2030-01-01 12:15 UTC"),
-        (NoticeKind.NO_SHOW, "given up at 2030-01-01 13:30 UTC"),
+        (NoticeKind.NO_SHOW, "released at 2030-01-01 13:30 UTC"),
         (NoticeKind.CANCELLED, "cancelled by root"),
     ],
 )
@@ -70,7 +70,7 @@ def test_of_a_pod_that_had_to_go_it_is_said_which_and_why(about: NotifiedReserva
 
 
 def test_who_waited_in_vain_is_not_told_of_an_offer() -> None:
-    assert "was not to be had" in told(NoticeKind.OFFER_EXPIRED, event="booking_wait_expired")
+    assert "could not be booked" in told(NoticeKind.OFFER_EXPIRED, event="booking_wait_expired")
     assert "The offer for" in told(NoticeKind.OFFER_EXPIRED, event="booking_offer_expired")
 
 

@@ -25,8 +25,8 @@ from tests.receivers import Receiver, certificates, documented_check, receiving
 
 TLS = ssl.create_default_context()
 UNREACHED = (
-    "No connection could be made: nothing answers there, or notices may not go there. They go to public addresses over"
-    " https, and to what an operator lists in GPU_DEV_NOTICES__ALLOW."
+    "No connection could be made: nothing answers there, or notifications may not go there. They go to public addresses"
+    " over https, and to what an operator lists in GPU_DEV_NOTICES__ALLOW."
 )
 
 

@@ -168,7 +168,7 @@ async def test_a_refusal_is_given_up_at_once(post: Post) -> None:
     target = await post.target()
     await post.cancelled()
     [message] = await post.messages()
-    post.sender.errors = [UndeliverableError("It refused the notice with status 404.")]
+    post.sender.errors = [UndeliverableError("It refused the notification with status 404.")]
     with pytest.raises(UnrecoverableMessageError, match="404"):
         await post.deliveries.handle(message)
     async with post.world.uow() as uow:

@@ -127,7 +127,7 @@ def test_another_value_is_refused_or_with_the_setting_overwritten() -> None:
     assert isinstance(verdict, Denied)
     assert verdict.reason == (
         "CUDA_VISIBLE_DEVICES of container 'main' is '3', and the label gpu-dev/cards says"
-        " \"metadata.annotations['tencent.com/predicate-gpu-idx-0']\". Leave the variable away, or the label."
+        " \"metadata.annotations['tencent.com/predicate-gpu-idx-0']\". Leave the variable out, or the label."
     )
     result = patched(given, VisibleCardsRules(override_devices=True))
     assert result["spec"]["containers"][0]["env"] == [ORDER, devices(0)]

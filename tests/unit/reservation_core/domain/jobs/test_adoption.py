@@ -107,7 +107,7 @@ def test_whole_pods_are_adopted_with_their_cards() -> None:
         (queued(), [replace(pod(), holding=None)], "does not say"),
         (queued(), [pod(0, "a", 0, 1)], "holds GPUs 0,1, and its job asks for 1"),
         (replace(queued(), gpus=2), [pod(0, "a", 1, 1)], "holds GPUs 1,1"),
-        (queued(), [pod(pods=2)], "does not fit"),
+        (queued(), [pod(pods=2)], "does not match its job"),
         (replace(queued(), nodes=2), [pod(pods=2), pod(1, pods=2)], "not on different nodes"),
     ],
 )

@@ -477,7 +477,7 @@ def test_what_began_to_run_when_it_had_been_taken_back_is_not_run_again(event: E
 
 def test_a_pod_of_a_gang_is_named_when_it_ends_the_gang() -> None:
     failed, _ = transition(running(), PodsFinished(T0, 3, pod="job-1-1-1"), T0)
-    assert failed.reason.detail == "The command of pod job-1-1-1 ended with exit code 3; its log may tell why."
+    assert failed.reason.detail == "The command of pod job-1-1-1 ended with exit code 3; its log may say why."
 
 
 @pytest.mark.parametrize("code", [ReasonCode.POD_DELETED, ReasonCode.EVICTED, ReasonCode.NODE_LOST])

@@ -67,5 +67,5 @@ def test_the_way_is_followed_so_far_and_no_further() -> None:
 
 @pytest.mark.parametrize("entry", ["0.0.0.0/0", "::/0", "10.0.0.1/8", "proxy.example.org", ""])
 def test_who_can_be_no_proxy_is_refused(entry: str) -> None:
-    with pytest.raises(ValueError, match=r"everybody|neither an address"):
+    with pytest.raises(ValueError, match=r"every address|neither an address"):
         trusted_networks([entry])

@@ -55,7 +55,7 @@ def test_claims_count_where_one_of_their_values_fits() -> None:
 
 def test_subjects_that_differ_in_case_are_not_made_one() -> None:
     rule = SignInRule(OIDC, {"issuer": ISSUER, "sub": "*"}, "{sub}")
-    with pytest.raises(SignInRefusedError, match="makes no name"):
+    with pytest.raises(SignInRefusedError, match="gives no valid user name"):
         let_in([rule], person(sub="Ann"))
     exact = SignInRule(OIDC, {"issuer": ISSUER, "sub": "Ann"}, "ann")
     with pytest.raises(SignInRefusedError):
@@ -71,7 +71,7 @@ def test_no_other_sign_is_taken_for_a_letter(lookalike: str) -> None:
 
 @pytest.mark.parametrize("lookalike", ["mi\u212ae@lab.example", "M\u0130ke@lab.example", "\u017fam@lab.example"])
 def test_nor_in_a_name(lookalike: str) -> None:
-    with pytest.raises(SignInRefusedError, match="makes no name"):
+    with pytest.raises(SignInRefusedError, match="gives no valid user name"):
         let_in([by_mail("*@lab.example", "{email_name}")], person(email=lookalike))
 
 
@@ -201,4 +201,4 @@ def test_other_arns_let_nobody_in(arn: str, error: type[Exception]) -> None:
 def test_what_is_said_names_who_was_proved() -> None:
     with pytest.raises(SignInRefusedError) as caught:
         let_in([], person(sub="x"))
-    assert re.search(r"somebody is known.*\[\[oidc\]\]", caught.value.detail)
+    assert re.search(r"somebody was recognised.*\[\[oidc\]\]", caught.value.detail)

@@ -119,7 +119,7 @@ def test_a_setting_of_the_extender_that_does_not_exist_is_told(
         raise AssertionError("it began")
 
     assert run_program("probe", "Probes.", AdmissionSettings, main, []) == 2
-    told = "There is no such setting; correct its name, or take it away."
+    told = "There is no such setting; correct its name, or remove it."
     assert capsys.readouterr().err == f"probe: GPU_DEV_ADMISSION__QUOTA_NAEM: {told}\n"
 
 

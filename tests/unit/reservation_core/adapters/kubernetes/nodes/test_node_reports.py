@@ -135,7 +135,7 @@ def test_of_a_node_with_cards_of_two_resources_a_kubelet_is_asked_for_one() -> N
     thing["status"]["capacity"]["amd.com/gpu"] = "8"
     report = read(thing, DEVICE_PLUGIN)
     assert (report.gpu_resource, len(report.gpus), report.schedulable) == ("nvidia.com/gpu", 2, True)
-    assert report.detail == "Its cards of amd.com/gpu are not given out, only those of nvidia.com/gpu."
+    assert report.detail == "Its GPUs of amd.com/gpu are not given out, only the GPUs of nvidia.com/gpu."
     assert len(read(thing, ENV).gpus) == 10
 
 
@@ -179,7 +179,7 @@ def test_without_a_label_a_cards_own_product_is_its_type_and_always_where_they_d
             "since 2026-03-01T12:00:00Z",
         ),
         ({"type": "Ready", "status": "False", "message": "no network"}, "not ready: no network."),
-        ({"type": "MemoryPressure", "status": "False"}, "not said yet"),
+        ({"type": "MemoryPressure", "status": "False"}, "not reported yet"),
     ],
 )
 def test_a_node_that_is_not_ready_says_why(ready: dict[str, Any], word: str) -> None:
@@ -269,8 +269,8 @@ def test_how_the_cards_are_joined(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("X NV4;NV3 X", "it joins 0 with 1 otherwise than 1 with 0"),
-        ("0", "it speaks of 1 cards where the node has 2"),
+        ("X NV4;NV3 X", "its link of 0 to 1 differs from that of 1 to 0"),
+        ("0", "it describes 1 GPUs, but the node has 2"),
         ("", "it is empty"),
         (["0-1"], "it is no text"),
     ],
