@@ -19,10 +19,9 @@ from gpu_dev.errors import ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.ids import whole_booking_id
 from gpu_dev.inputs.requests import checked, read_env, read_submit, read_working_dir
 from gpu_dev.server.streams import ResumableLog
-from gpu_dev.session import client_for, complete_job_id, whole_id
+from gpu_dev.session import booking_id_of, client_for, complete_job_id, whole_id
 from gpu_dev.terminal import put, say
 from reservation_core.contracts.jobs import Job, JobSubmit
 from reservation_core.contracts.policy import ExplainRequest
@@ -49,7 +48,9 @@ Env = Annotated[
 Image = Annotated[str | None, typer.Option("--image", help="The container image.")]
 WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="Where to run; `.` is the folder you are in.")]
 Priority = Annotated[int | None, typer.Option("--priority", help="Higher goes first (above 0: administrators).")]
-Booking = Annotated[str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours.")]
+Booking = Annotated[
+    str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours: its id or title.")
+]
 Project = Annotated[
     str | None, typer.Option("--project", "-p", help="For this project of yours (in a booking: the booking's).")
 ]
@@ -253,7 +254,7 @@ def _fields(
         "nodes": nodes,
         "name": name,
         "priority": priority,
-        "booking_id": None if booking is None else whole_booking_id(booking),
+        "booking_id": booking,
         "project": project,
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
@@ -273,6 +274,9 @@ def _request(
         if gpus is not None or duration is not None or again is not None or fields != {"workload": {}}:
             raise UsageError("--json-file holds the whole request; leave the other options and the command away.")
         return read_submit(json_file)
+    if "booking_id" in fields:
+        with client_for(ctx) as client:
+            fields["booking_id"] = booking_id_of(client, fields["booking_id"])
     if again is None:
         asked = {"gpus": needed_gpus(gpus, example), "duration": needed_duration(duration, example)}
         return checked(JobSubmit, {**fields, **asked})

@@ -87,8 +87,10 @@ def test_series_slots_and_the_timeline(system: System) -> None:
 
 
 def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
-    booking_id = system.cli("book", "create", "-g", "2", "-s", "now", "-d", "10m").stdout.split()[0]
-    ran = system.cli("run", "-g", "1", "-d", "5m", "-b", booking_id, "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    booking_id = system.cli("book", "create", "-g", "2", "-s", "now", "-d", "10m", "--title", "my slot").stdout.split()[
+        0
+    ]
+    ran = system.cli("run", "-g", "1", "-d", "5m", "-b", "my slot", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
     assert (ran.returncode, ran.stdout.strip().isdigit()) == (0, True), ran.stderr
     assert _data(system, "book", "show", booking_id)["jobs"]  # type: ignore[index, call-overload]
 
