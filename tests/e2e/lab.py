@@ -3,7 +3,7 @@
 import asyncio
 import re
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -17,13 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.adapters.clock import SystemClock
-from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.domain.bookings.due_changes import BookingRules
 from reservation_core.domain.model import Role
 from reservation_core.runtime.settings.components import StandaloneSettings
-from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist
@@ -34,14 +32,13 @@ from reservation_processor.process import run as process
 from tests.e2e.ledger import assert_in_order
 from tests.integration.gpu_dev.conftest import Finished, System
 from tests.pods import end_all_pods
-from tests.receivers import MailBox, Receiver, mail_server, receiving
+from tests.receivers import Receiver, receiving
 from tests.shifted_time import ShiftedCluster, ShiftedTime
 from tests.waiting import eventually
 
 T = TypeVar("T")
 Told = tuple[str, str, str, int]
 """The user, the kind of notice, the reservation, and the event in the audit log."""
-GPUS = "n1=h100:4;n2=h100:4"
 _PATIENCE_S = 120
 
 # Whatever is about to happen by itself, without any time going by.
@@ -54,12 +51,13 @@ SELECT id, status FROM reservations r WHERE status IN ('starting', 'ending')
 _NEXT_DUE = """
 SELECT min(at) FROM (
     SELECT unnest(ARRAY[
-        b.starts_at - interval '10 minutes', b.starts_at, b.ends_at - interval '10 minutes', b.ends_at, b.offer_until,
+        b.starts_at - make_interval(secs => :starting_soon_s), b.starts_at,
+        b.ends_at - make_interval(secs => :ending_soon_s), b.ends_at, b.offer_until,
         b.waits_until, b.release_at - (b.release_at - coalesce(r.started_at, b.starts_at)) / 2, b.release_at]) AS at
     FROM bookings b JOIN reservations r ON r.id = b.id WHERE r.finished_at IS NULL
     UNION ALL SELECT unnest(ARRAY[m.starts_at, m.ends_at])
     FROM maintenance_windows m JOIN reservations r ON r.id = m.id WHERE r.finished_at IS NULL
-    UNION ALL SELECT unnest(ARRAY[ends_at - interval '5 minutes', ends_at])
+    UNION ALL SELECT unnest(ARRAY[ends_at - make_interval(secs => :warn_before_s), ends_at])
     FROM reservations WHERE kind = 'job' AND finished_at IS NULL
     UNION ALL SELECT lower(during) FROM allocations WHERE planned
 ) AS due WHERE at > :now AND at < :until
@@ -77,7 +75,7 @@ _DELIVERY = re.compile(r"evt-(\d+)-ntg-[0-9a-z]+")
 
 
 class Lab:
-    """Eight simulated h100 on two nodes; `root` administers them. Methods block: the system runs in another thread."""
+    """A system with settings of a guide; `root` administers it. Methods block: the system runs in another thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -89,7 +87,6 @@ class Lab:
         self.engine: AsyncEngine
         self.system: System
         self.receiver: Receiver
-        self.mails: MailBox
 
     def wait_for(self, asked: Coroutine[Any, Any, T]) -> T:
         """Its answer, worked out where the system runs."""
@@ -115,12 +112,18 @@ class Lab:
     def go_to(self, at: datetime) -> None:
         """Let time pass until then: stop wherever something is due, and let it happen."""
         while True:
-            [due] = self.rows(_NEXT_DUE, now=self.time.now(), until=at)
+            [due] = self.rows(_NEXT_DUE, now=self.time.now(), until=at, **self._warnings())
             self.wait_for(self._go_to(due["min"] or at))
             self._settled = None
             self.settle()
             if due["min"] is None:
                 return
+
+    def _warnings(self) -> dict[str, int]:
+        """The last warning of each kind."""
+        return {
+            name: min(getattr(self.settings, name)) for name in ("starting_soon_s", "ending_soon_s", "warn_before_s")
+        }
 
     async def _go_to(self, at: datetime) -> None:
         await self.time.go_to(at)
@@ -135,8 +138,6 @@ class Lab:
         once.
         """
         came = {(got.path.rpartition("/")[2], got.headers.get("x-gpu-dev-delivery", "")) for got in self.receiver.got}
-        for mail, recipients in zip(self.mails.mails, self.mails.recipients, strict=True):
-            came |= {(recipient.partition("@")[0], str(mail["Message-ID"])) for recipient in recipients}
         ids = {(who, int(found[1])) for who, delivery in came if (found := _DELIVERY.search(delivery)) is not None}
         events = {row["id"]: row for row in self.rows(_EVENTS)}
         return {(who, events[number]["kind"], events[number]["reservation_id"], number) for who, number in ids}
@@ -180,9 +181,10 @@ class Lab:
 class _LabThread(threading.Thread):
     """The lab's event loop."""
 
-    def __init__(self, url: str, folder: Path, at: datetime) -> None:
+    def __init__(self, url: str, folder: Path, at: datetime, environment: Mapping[str, str]) -> None:
         super().__init__(daemon=True)
         self._url = url
+        self._environment = environment
         self._folder = folder
         self._at = at
         self.loop = asyncio.new_event_loop()
@@ -205,8 +207,8 @@ class _LabThread(threading.Thread):
         lab.time = await ShiftedTime.install(self._url, self._at)
         async with AsyncExitStack() as closing:
             lab.receiver = await closing.enter_async_context(receiving())
-            lab.mails = await closing.enter_async_context(mail_server())
-            lab.settings = _settings(self._folder, lab.mails.port)
+            with patch.dict("os.environ", self._environment):
+                lab.settings = _settings(self._folder)
             runtime = await closing.enter_async_context(open_runtime(lab.settings, self._url))
             # A cluster of its own: the one of the runtime compares the time with that of its files.
             cluster = ShiftedCluster(open_cluster(lab.settings, SystemClock()), lab.time)
@@ -234,17 +236,10 @@ class _LabThread(threading.Thread):
                 await processing
 
 
-def _settings(folder: Path, smtp_port: int) -> StandaloneSettings:
-    return StandaloneSettings(
-        home=folder / "home",
-        local_gpus=GPUS,
-        end_grace_s=1,
-        sweep_s=0.1,
-        estimate_s=0.1,
-        resync_s=0.5,
-        notices=NoticeSettings(allow=("127.0.0.0/8",), sweep_s=0.1),
-        smtp=SmtpSettings(host="127.0.0.1", port=smtp_port, security=SmtpSecurity.NONE, sender="gpu-dev@lab.example"),
-    )
+def _settings(folder: Path) -> StandaloneSettings:
+    """The environment's, and nobody waits longer than need be."""
+    settings = StandaloneSettings(home=folder / "home", end_grace_s=1, sweep_s=0.1, estimate_s=0.1, resync_s=0.5)
+    return settings.model_copy(update={"notices": settings.notices.model_copy(update={"sweep_s": 0.1})})
 
 
 async def _administrator(runtime: Runtime) -> str:
@@ -259,9 +254,9 @@ async def _administrator(runtime: Runtime) -> str:
 
 
 @contextmanager
-def open_lab(url: str, folder: Path, at: datetime) -> Iterator[Lab]:
-    """A lab at this time, on a migrated database, while the block runs."""
-    thread = _LabThread(url, folder, at)
+def open_lab(url: str, folder: Path, at: datetime, environment: Mapping[str, str]) -> Iterator[Lab]:
+    """A lab at this time, with these settings, on a migrated database, while the block runs."""
+    thread = _LabThread(url, folder, at, environment)
     thread.start()
     assert thread.up.wait(_PATIENCE_S)
     if thread.error is not None:

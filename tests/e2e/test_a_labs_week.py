@@ -1,10 +1,14 @@
 """A lab's week, as the guide tells it: every command of `docs/guides/running-a-lab.md` is typed, at the time it says.
 
-The whole system runs: REST, planner, pods (as processes), expiry, notices to a real mail server and real webhooks. Its
-time is shifted as a whole (see tests.shifted_time): what happens takes as long as it takes, and the hours between are
-left out, with a stop wherever something is due.
+The whole system runs, with the guide's settings: REST, planner, pods (as processes), expiry, notices to real webhooks.
+Its time is shifted as a whole (see tests.shifted_time): what happens takes as long as it takes, and the minutes between
+are left out, with a stop wherever something is due. It is played by somebody who types at once, and by a slow reader.
 """
 
+import re
+import shlex
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,11 +20,18 @@ import structlog
 
 from tests.e2e.lab import Lab, open_lab
 from tests.e2e.ledger import usage
-from tests.e2e.transcript import Examples, Step, Time, Told, Typed, at, transcript
+from tests.e2e.transcript import Examples, Step, Time, Told, Typed, transcript
 from tests.waiting import PATIENCE_S, eventually_sync
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "running-a-lab.md").read_text()
-MONDAY = datetime(2030, 1, 7, tzinfo=UTC)
+# Times that people type are whole minutes: this one is not.
+MORNING = datetime(2030, 1, 7, 8, 0, 37, tzinfo=UTC)
+SETTINGS = dict(
+    word.split("=", 1)
+    for line in re.findall(r"^export (.*)$", GUIDE, re.MULTILINE)
+    for word in shlex.split(line)
+    if word.startswith("GPU_DEV_")
+)
 # Looking changes nothing, so it may be repeated until what is under way has come about.
 LOOKS = {"show", "list", "waitlist", "targets", "usage", "avail", "explain", "queue", "slots"}
 
@@ -28,9 +39,11 @@ LOOKS = {"show", "list", "waitlist", "targets", "usage", "avail", "explain", "qu
 class Play:
     """The guide, played step by step."""
 
-    def __init__(self, lab: Lab, played: Path) -> None:
+    def __init__(self, lab: Lab, played: Path, pace: timedelta) -> None:
         self.lab = lab
         self.played = played
+        self.pace = pace
+        self.begun: datetime | None = None
         self.examples = Examples()
 
     def do(self, step: Step) -> None:
@@ -38,12 +51,14 @@ class Play:
         match step:
             case Time():
                 self._note(step.line)
-                self.lab.go_to(at(MONDAY, step))
+                self.begun = self.begun or self.lab.time.now()
+                self.lab.go_to(self.begun + step.after)
             case Told():
                 self._told(step)
             case Typed():
                 self._type(step)
                 self.lab.settle()
+                self.lab.go_to(self.lab.time.now() + self.pace)
             case _:
                 raise AssertionError(step)
 
@@ -87,15 +102,8 @@ class Play:
             file.write(f"{words}\n")
 
     def _put_in(self, word: str) -> str:
-        """With real ids and the address where hooks are received here; a code is the one that was mailed."""
-        if word.startswith("code-"):
-            return self._mailed_code()
-        word = word.replace("https://chat.lab.example", self.lab.receiver.url("")).replace("`", "")
-        return self.examples.put_in(word)
-
-    def _mailed_code(self) -> str:
-        eventually_sync(lambda: self.lab.mails.mails)
-        return next(word for word in str(self.lab.mails.mails[-1]).split() if word.startswith("code-"))
+        """With real ids, and the address where hooks are received here."""
+        return self.examples.put_in(word.replace("http://127.0.0.1:9000", self.lab.receiver.url("")))
 
     def _keep_token(self, words: list[str], stdout: str) -> None:
         """What was made for somebody is theirs from now on."""
@@ -106,7 +114,7 @@ class Play:
 def assert_usage_adds_up(lab: Lab) -> None:
     """What REST answers is what the ledger says, to the microsecond, whichever way it is summed."""
     headers = {"Authorization": f"Bearer {lab.system.tokens['root']}"}
-    asked = {"from": MONDAY.isoformat(), "to": lab.time.now().isoformat()}
+    asked = {"from": MORNING.isoformat(), "to": lab.time.now().isoformat()}
     with httpx.Client(base_url=lab.system.url, headers=headers, trust_env=False, timeout=PATIENCE_S) as http:
         for by, column in (("user", "user_name"), ("project", "project"), ("gpu_type", "gpu_type")):
             answer = http.get("/v1/usage", params={"by": by, **asked}).raise_for_status().json()
@@ -134,12 +142,26 @@ def _server_log(tmp_path: Path) -> object:
 
 
 @pytest.mark.usefixtures("_server_log")
-def test_the_week_goes_as_the_guide_says(database_url: str, tmp_path: Path) -> None:
-    with open_lab(database_url, tmp_path, MONDAY) as lab:
-        play = Play(lab, tmp_path / "played.txt")
+@pytest.mark.parametrize("pace", [timedelta(0), timedelta(seconds=15)], ids=["at once", "slowly"])
+def test_the_week_goes_as_the_guide_says(database_url: str, tmp_path: Path, pace: timedelta) -> None:
+    with open_lab(database_url, tmp_path, MORNING, SETTINGS) as lab:
+        play = Play(lab, tmp_path / "played.txt", pace)
         for step in transcript(GUIDE):
             play.do(step)
+        lab.go_to(lab.time.now() + timedelta(hours=1))
         assert lab.told() == lab.to_be_told()
         assert lab.rows("SELECT id FROM reservations WHERE finished_at IS NULL") == []
         assert lab.rows("SELECT id FROM events WHERE kind = 'start_promise_missed'") == []
         assert_usage_adds_up(lab)
+
+
+def test_the_guides_chat_prints_notifications() -> None:
+    (script,) = re.findall(r"^python3 - <<'END'\n(.*?)^END$", GUIDE, re.MULTILINE | re.DOTALL)
+    on_a_free_port = script.replace("9000), Chat).serve_forever()", "0), Chat); print(chat.server_port, flush=True)")
+    on_a_free_port = on_a_free_port.replace("http.server.HTTPServer", "chat = http.server.HTTPServer")
+    command = [sys.executable, "-c", f"{on_a_free_port}\nchat.handle_request()"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as chat:
+        assert chat.stdout is not None
+        port = int(chat.stdout.readline())
+        httpx.post(f"http://127.0.0.1:{port}/ada", json={"text": "Your job is over."}, trust_env=False)
+        assert chat.stdout.readline() == "ada is told: Your job is over.\n"

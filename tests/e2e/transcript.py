@@ -1,7 +1,7 @@
 """A guide's transcripts, read so that they can be played: who types what when, what is answered, and who is told what.
 
 A transcript is a fenced block of the kind `console`. In it
-- `# Tue 10:00` says that it becomes this time (of the week that the guide plays in),
+- `# minute 6` says that it becomes this time, counted from `# minute 0`,
 - `ada$ gpu-dev …` is what somebody types, and the lines up to the next such line are of what is shown: each in this
   order, with other lines between them perhaps; `…` stands for anything,
 - `# ada is told: offered bkg-7f3k9q2m` is a notice that arrives.
@@ -13,11 +13,10 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_TIME = re.compile(rf"# ({'|'.join(_DAYS)}) (\d\d):(\d\d)")
+_TIME = re.compile(r"# minute (\d+)")
 _TOLD = re.compile(r"# (\w+) is told: (.+)")
 _TYPED = re.compile(r"(\w+)\$ gpu-dev (.+)")
 _EXAMPLE = re.compile(r"\b(?:job|bkg|ser|mnt|ntg|tok|code)-[0-9a-z]{8}\b")
@@ -32,7 +31,7 @@ class Step:
 
 @dataclass
 class Time(Step):
-    """It becomes so late, counted from the week's beginning."""
+    """It becomes so late, counted from the first such step."""
 
     after: timedelta
 
@@ -64,10 +63,9 @@ def transcript(guide: str) -> Iterator[Step]:
         typed: Typed | None = None
         for line in block.splitlines():
             if (time := _TIME.fullmatch(line)) is not None:
-                day, hour, minute = _DAYS.index(time[1]), int(time[2]), int(time[3])
                 yield from _ended(typed)
                 typed = None
-                yield Time(line, timedelta(days=day, hours=hour, minutes=minute))
+                yield Time(line, timedelta(minutes=int(time[1])))
             elif (told := _TOLD.fullmatch(line)) is not None:
                 yield from _ended(typed)
                 typed = None
@@ -135,11 +133,6 @@ class Examples:
                 names.append(example)
                 text += f"({example.split('-')[0]}-[0-9a-z]+)"
         return re.compile(text + _literal(squeezed[at:])), names
-
-
-def at(beginning: datetime, time: Time) -> datetime:
-    """When it is, in a week that begins then."""
-    return beginning + time.after
 
 
 def _literal(text: str) -> str:
