@@ -1,15 +1,21 @@
-"""The guide to Kubernetes says what the code says: its settings, its example of pod defaults, its table of accounts."""
+"""The guides to Kubernetes and to operating say what the code says: settings, accounts, alerts, messages, metrics."""
 
 import json
 import re
 from pathlib import Path
 
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
+from reservation_core.domain.bookings.nouns import BookingReason
+from reservation_core.domain.model import ReasonCode
 from reservation_core.runtime.settings.components import GpuSettings, KubernetesSettings, StandaloneSettings
 from tests.kubernetes.permissions import granted
 from tests.read_yaml import read_yaml
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs" / "guides" / "kubernetes.md").read_text()
+OPERATING = (ROOT / "docs" / "guides" / "operating.md").read_text()
+# Not ours to change.
+_OTHERS_MESSAGES = {'RuntimeClass "nvidia" not found', "violates PodSecurity"}
 ROWS = dict(re.findall(r"^\| `(GPU_DEV_\w+)` \| (.+?) \|", GUIDE, re.MULTILINE))
 
 
@@ -62,9 +68,49 @@ def test_the_table_of_accounts_has_their_verbs() -> None:
 
 
 def test_what_ending_pods_needs_is_told_where_it_is_switched_on() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "guides" / "enforcing-bookings.md").read_text()
+    guide = (ROOT / "docs" / "guides" / "enforcing-bookings.md").read_text()
     (sentence,) = re.findall(r"^It gives [^.]*`list watch`[^.]*\.", guide, re.MULTILINE)
     told = {verb for verbs in re.findall(r"`([a-z ]+)`", sentence) for verb in verbs.split()}
     more = granted("reservation-expiry") - granted("reservation-expiry", enforcing=False)
     assert told == {permission.verb for permission in more}
     assert "kubectl apply -f deploy/enforcement/" in guide
+
+
+def section(title: str) -> str:
+    """A section of the guide to operating."""
+    return OPERATING.partition(f"\n### {title}\n")[2].partition("\n### ")[0]
+
+
+def test_every_alert_is_explained_and_no_other() -> None:
+    chart = ROOT / "charts" / "gpu-dev-server"
+    rules = (chart / "files" / "alerts.yaml").read_text() + (chart / "templates" / "monitoring.yaml").read_text()
+    told = re.findall(r"^\| `(GpuDev\w+)` \|", section("By alert"), re.MULTILINE)
+    assert sorted(told) == sorted(re.findall(r"- alert: (\w+)", rules))
+
+
+def test_reason_codes_that_are_explained_are_there() -> None:
+    told = re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.+?) \|", section("By reason code"), re.MULTILINE)))
+    assert len(told) > 5
+    assert {*told} <= {*ReasonCode, *BookingReason}
+
+
+def test_messages_and_metrics_that_are_explained_are_there() -> None:
+    packages = [ROOT / name for name in ("reservation_core", "api_service", "reservation_processor", "standalone")]
+    sources = [path.read_text() for package in packages for path in package.rglob("*.py")]
+    sources += [path.read_text() for path in (ROOT / "charts" / "gpu-dev-server" / "files").glob("*.sh")]
+    code = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
+    seen = section("By what you see") + section("On Kubernetes") + section("An empty volume")
+    first_column = "\n".join(re.findall(r"^\| (.+?) \|", seen, re.MULTILINE))
+    messages = {message.strip("… ") for message in re.findall(r"`([^`\n]+ [^`\n]+)`", first_column)} - _OTHERS_MESSAGES
+    messages |= {"a step is postponed; trying again", "a step failed; trying again", "a loop has recovered"}
+    metrics = {name.removesuffix("_total") for name in re.findall(r"`(gpu_dev_\w+)[`{]", OPERATING)} - {
+        "gpu_dev_database_url", "gpu_dev_database_password", "gpu_dev_database_replica_url", "gpu_dev_smtp_password"
+    }  # fmt: skip
+    assert {text for text in messages | metrics if text not in code and not text.startswith("gpu-dev ")} == set()
+
+
+def test_settings_of_the_guide_to_operating_are_there() -> None:
+    told = {*re.findall(r"GPU_DEV_[A-Z_]+[A-Z]", OPERATING)}
+    listed = {*re.findall(r"^\| `(GPU_DEV_\w+)`", (ROOT / "docs/reference/settings.md").read_text(), re.MULTILINE)}
+    elsewhere = {"GPU_DEV_LISTN", "GPU_DEV_SERVER", "GPU_DEV_TOKEN", "GPU_DEV_JOB_ID", "GPU_DEV_SECRETS_DIR"}
+    assert {name for name in told - elsewhere if not any(known.startswith(name) for known in listed)} == set()
