@@ -81,7 +81,7 @@ class Play:
             told = done.stdout + done.stderr
             refused = any(line.startswith("error:") for line in step.shown)
             missing = self.examples.learn(step.shown, told)
-            wrong[:] = [f"{step.line}\nmissing: {missing}\nexit code {done.returncode}\n{told}"]
+            wrong[:] = [f"{step.line}\n{missing}\nexit code {done.returncode}\n{told}"]
             if missing is None and (done.returncode != 0) == refused:
                 self._keep_token(words, done.stdout)
                 return True

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import ClassVar
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TIME = re.compile(r"# minute (\d+)")
@@ -89,30 +90,44 @@ def _ended(typed: Typed | None) -> Iterator[Step]:
 
 @dataclass
 class Examples:
-    """What each example of the guide stands for."""
+    """What each example of the guide stands for.
 
+    With `whole` a line that is only `…` stands for any lines, and the guide has to show all others.
+    """
+
+    example: ClassVar[re.Pattern[str]] = _EXAMPLE
+    whole: ClassVar[bool] = False
     real: dict[str, str] = field(default_factory=dict)
 
     def put_in(self, words: str) -> str:
         """The text with the real things in it. Raises KeyError for an example that stands for nothing yet."""
-        return _EXAMPLE.sub(lambda found: self.real.get(found[0]) or _unknown(found[0]), words)
+        return self.example.sub(lambda found: self.real.get(found[0]) or _unknown(found[0]), words)
 
     def learn(self, shown: list[str], answer: str) -> str | None:
         """Find the lines in an answer, in their order; what new examples stand for is seen there.
 
-        Returns the first line that is not found, None when all are. Nothing is learnt unless all are.
+        Returns what is not as it should be, None when nothing is. Nothing is learnt then.
         """
         new: dict[str, str] = {}
-        left = answer.splitlines()
+        left = [" ".join(line.split()) for line in answer.splitlines() if line.strip()]
+        any_lines = not self.whole
         for line in shown:
+            if self.whole and line.strip() == "…":
+                any_lines = True
+                continue
             pattern, names = self._pattern(line, new)
             while left:
-                found = pattern.fullmatch(" ".join(left.pop(0).split()))
+                found = pattern.fullmatch(left.pop(0))
                 if found is not None:
                     new |= dict(zip(names, found.groups(), strict=True))
                     break
+                if not any_lines:
+                    return f"missing here: {line}"
             else:
-                return line
+                return f"missing: {line}"
+            any_lines = not self.whole
+        if left and not any_lines:
+            return f"not in the page: {left[0]}"
         self.real |= new
         return None
 
@@ -122,7 +137,7 @@ class Examples:
         text = ""
         at = 0
         squeezed = " ".join(line.split())
-        for found in _EXAMPLE.finditer(squeezed):
+        for found in self.example.finditer(squeezed):
             text += _literal(squeezed[at : found.start()])
             example, at = found[0], found.end()
             if example in known:
@@ -131,8 +146,17 @@ class Examples:
                 text += rf"\{names.index(example) + 1}"
             else:
                 names.append(example)
-                text += f"({example.split('-')[0]}-[0-9a-z]+)"
+                text += f"({_shape(example)})"
         return re.compile(text + _literal(squeezed[at:])), names
+
+
+def _shape(example: str) -> str:
+    """A pattern of all that an example could stand for."""
+    if example.startswith("gpudev_"):
+        return r"gpudev_[\w-]+"
+    if re.search(r"\d{4}-\d\d-\d\d", example) is None:
+        return f"{example.partition('-')[0]}-[0-9a-z]+"
+    return re.sub(r"[A-Z][a-z]{2}", "[A-Z][a-z]{2}", re.sub(r"\d", r"\\d", example))
 
 
 def _literal(text: str) -> str:

@@ -1,0 +1,296 @@
+"""Every call of REST has an example in the reference, recorded here from a server that works.
+
+`GPU_DEV_TESTS_RECORD=1` writes them anew; `make reference` then makes the page of them.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from reservation_core.ports.jobs.unknown_pods import UnknownPod
+from reservation_core.ports.queues import QueueName
+from reservation_core.runtime.settings.components import StandaloneSettings
+from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
+from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_processor.process import run as process
+from tests.integration.api_service.bookings.calendars import add_nodes
+from tests.integration.api_service.people.newcomers import by_id_token
+from tests.integration.api_service.rest_examples import FILE, RECORDS, Recorder, fits, shape, whole_minutes
+from tests.pods import end_all_pods
+from tests.receivers import MailBox, Receiver, mail_server, receiving
+from tests.sign_in_world import SignInWorld
+from tests.waiting import eventually
+
+Client = Callable[[str], httpx.AsyncClient]
+POD = "job-nobody-1-0"
+
+
+@pytest.fixture
+async def mails() -> AsyncIterator[MailBox]:
+    async with mail_server() as found:
+        yield found
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with receiving() as found:
+        yield found
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, mails: MailBox) -> StandaloneSettings:
+    """Two nodes of four GPUs, and a mail server."""
+    return StandaloneSettings(
+        home=tmp_path / "home",
+        local_gpus="node1=h100:4;node2=h100:4",
+        end_grace_s=1,
+        sweep_s=0.1,
+        estimate_s=0.1,
+        notices=NoticeSettings(allow=("127.0.0.0/8",), sweep_s=0.1),
+        smtp=SmtpSettings.model_validate(
+            {"host": "127.0.0.1", "port": mails.port, "security": "none", "sender": "gpu-dev@lab.example"}
+        ),
+    )
+
+
+@pytest.fixture
+async def runtime(database_url: str, standalone: StandaloneSettings) -> AsyncIterator[Runtime]:
+    async with open_runtime(standalone, database_url) as opened:
+        try:
+            yield opened
+        finally:
+            await end_all_pods(opened.cluster)
+
+
+@pytest.fixture
+def settings(standalone: StandaloneSettings) -> StandaloneSettings:
+    return standalone
+
+
+@asynccontextmanager
+async def working(runtime: Runtime, settings: StandaloneSettings) -> AsyncIterator[None]:
+    """Jobs are run and notifications are sent while the block runs."""
+    stop = asyncio.Event()
+    processing = asyncio.create_task(process(runtime, settings, stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await processing
+
+
+class Story:
+    """What alice, bob and root call, subject by subject; each call is recorded."""
+
+    def __init__(self, calling: Client, recorder: Recorder, runtime: Runtime) -> None:
+        self.alice, self.bob, self.root = calling("alice"), calling("bob"), calling("root")
+        self.call = recorder.call
+        self.runtime = runtime
+        self.today = recorder.now.replace(minute=0) + timedelta(days=1)
+
+    def at(self, hours: int) -> str:
+        """A whole hour from tomorrow on."""
+        return (self.today + timedelta(hours=hours)).isoformat().replace("+00:00", "Z")
+
+    async def people(self) -> None:
+        await self.call(self.root, "POST /v1/users", {"name": "carol", "role": "user"})
+        await self.call(self.root, "GET /v1/users", query="?limit=2")
+        await self.call(self.root, "GET /v1/users/{name}", name="carol")
+        made = {"user": "carol", "name": "laptop", "expires_in": "P30D"}
+        token = await self.call(self.root, "POST /v1/tokens", made)
+        await self.call(self.root, "GET /v1/tokens", query="?user=carol&limit=1")
+        await self.call(self.root, "DELETE /v1/tokens/{token_id}", token_id=token["id"])
+        await self.call(self.root, "DELETE /v1/tokens", query="?user=carol")
+        await self.call(self.root, "DELETE /v1/users/{name}", name="carol")
+        await self.call(self.root, "POST /v1/users/{name}/enable", name="carol")
+        spare = (await self.alice.post("/v1/tokens", json={"name": "spare"})).json()["token"]
+        headers = {"Authorization": f"Bearer {spare}"}
+        async with httpx.AsyncClient(transport=self.alice._transport, base_url="http://api", headers=headers) as other:
+            await self.call(other, "POST /v1/tokens/renew", {"token": f"gpudev_{'a' * 43}"})
+
+    async def policy(self) -> None:
+        await self.call(self.root, "POST /v1/projects", {"name": "vision", "title": "Seeing robots"})
+        await self.call(self.root, "PUT /v1/projects/{project}/members/{user}", project="vision", user="alice")
+        await self.call(self.root, "GET /v1/projects")
+        await self.call(self.root, "GET /v1/projects/{project}", project="vision")
+        await self.call(self.root, "PUT /v1/policy/{scope}", {"max_gpus": 4, "max_duration": "P1D"}, scope="default")
+        await self.call(self.root, "GET /v1/policy/{scope}", scope="default")
+        await self.call(self.root, "GET /v1/policy")
+        await self.call(self.alice, "POST /v1/policy/explain", {"gpus": 8, "duration": "P3D"})
+        await self.call(self.root, "DELETE /v1/policy/{scope}", scope="default")
+
+    async def jobs(self) -> None:
+        body = {
+            "gpus": 2,
+            "duration": "PT4H",
+            "workload": {"command": ["sh", "-c", "echo GPUs $CUDA_VISIBLE_DEVICES; sleep 1h"]},
+        }
+        job = (await self.call(self.alice, "POST /v1/jobs", {"name": "train", **body}))["id"]
+
+        async def printed() -> bool:
+            return bool((await self.alice.get(f"/v1/jobs/{job}/logs")).text)
+
+        await eventually(printed)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}", job_id=job)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/logs", job_id=job)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/spec", job_id=job)
+        await self.call(self.alice, "POST /v1/jobs/{job_id}/extend", {"by": "PT1H"}, job_id=job)
+        await self.call(self.alice, "GET /v1/gpus", query="?limit=1")
+        waiting = await self.alice.post("/v1/jobs", json={**body, "gpus": 4, "nodes": 2})
+
+        async def has_place() -> bool:
+            return bool((await self.alice.get(f"/v1/jobs/{waiting.json()['id']}")).json()["estimated_start_at"])
+
+        await eventually(has_place)
+        await self.call(self.alice, "GET /v1/queue")
+        await self.call(self.alice, "GET /v1/jobs", query="?limit=1")
+        await self.call(self.alice, "POST /v1/jobs/{job_id}/cancel", job_id=waiting.json()["id"])
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/events", job_id=waiting.json()["id"])
+        await self.alice.post(f"/v1/jobs/{job}/cancel")
+
+        async def ended() -> bool:
+            return (await self.alice.get(f"/v1/jobs/{job}")).json()["status"] == "cancelled"
+
+        await eventually(ended)
+
+    async def bookings(self) -> None:
+        body = {"gpus": 4, "nodes": 2, "start": self.at(0), "duration": "PT4H", "title": "thesis"}
+        booking = (await self.call(self.alice, "POST /v1/bookings", body))["id"]
+        await self.call(self.alice, "GET /v1/bookings", query="?limit=1")
+        await self.call(self.alice, "GET /v1/bookings/{booking_id}", booking_id=booking)
+        await self.call(self.alice, "PATCH /v1/bookings/{booking_id}", {"title": "my thesis"}, booking_id=booking)
+        span = f"from={self.at(0)}&to={self.at(8)}"
+        await self.call(self.alice, "GET /v1/bookings/slots", query=f"?gpus=2&duration=PT2H&{span}&limit=1")
+        await self.call(self.alice, "GET /v1/availability", query=f"?{span}&step=PT4H")
+        feed = await self.call(self.alice, "POST /v1/bookings/feed")
+        await self.call(self.alice, "GET /v1/bookings.ics", query=f"?token={feed['token']}")
+        await self.call(self.alice, "DELETE /v1/bookings/feed")
+        offers = [await self._offered({**body, "gpus": 1, "nodes": 1, "wait": True, "title": title}) for title in "ab"]
+        await self.call(self.alice, "DELETE /v1/bookings/{booking_id}", booking_id=booking)
+        for offer in offers:
+            await eventually(lambda offer=offer: self._is_offered(offer))
+        await self.call(self.bob, "POST /v1/bookings/{booking_id}/accept", booking_id=offers[0])
+        await self.call(self.bob, "POST /v1/bookings/{booking_id}/decline", booking_id=offers[1])
+
+    async def _offered(self, body: dict[str, Any]) -> str:
+        return str((await self.bob.post("/v1/bookings", json=body)).raise_for_status().json()["id"])
+
+    async def _is_offered(self, booking: str) -> bool:
+        return bool((await self.bob.get(f"/v1/bookings/{booking}")).json()["status"] == "offered")
+
+    async def nodes(self) -> None:
+        await self.call(self.alice, "GET /v1/nodes", query="?limit=1")
+        await self.call(self.root, "POST /v1/nodes/{node}/cordon", {"reason": "A fan is loud."}, node="node1")
+        await self.call(self.root, "POST /v1/nodes/{node}/uncordon", node="node1")
+        window = {"node": "node1", "start": self.at(6), "duration": "PT2H", "reason": "New fans."}
+        made = await self.call(self.root, "POST /v1/maintenance", window)
+        await self.call(self.alice, "GET /v1/maintenance")
+        await self.call(self.alice, "GET /v1/maintenance/{window_id}", window_id=made["id"])
+        await self.call(self.root, "DELETE /v1/maintenance/{window_id}", window_id=made["id"])
+        pod = UnknownPod(
+            POD, "job-nobody", "node1", (0,), "The ledger has no reservation of this name.", self.runtime.clock.now()
+        )
+        async with self.runtime.uow() as uow:
+            await uow.unknown_pods.report([pod])
+        await self.call(self.root, "GET /v1/pods/unknown")
+        await self.call(self.root, "POST /v1/pods/unknown/{pod}/end", pod=POD)
+
+    async def silent_node(self) -> None:
+        await self.call(self.root, "POST /v1/nodes/{node}/fence", {"reason": "The fuse blew."}, node="node2")
+        await self.call(self.root, "POST /v1/nodes/{node}/unfence", node="node2")
+
+    async def notifications(self, mails: MailBox, receiver: Receiver) -> None:
+        targets = "POST /v1/notifications/targets"
+        hook = await self.call(self.alice, targets, {"channel": "webhook", "address": receiver.url("/hook")})
+        mail = await self.call(self.alice, targets, {"channel": "email", "address": "alice@lab.example"})
+        await eventually(lambda: mails.mails)
+        code = next(word for word in str(mails.mails[0]).split() if word.startswith("code-"))
+        one = "/v1/notifications/targets/{target_id}"
+        await self.call(self.alice, f"POST {one}/verify", {"code": code}, target_id=mail["id"])
+        await self.call(self.alice, f"POST {one}/test", target_id=hook["id"])
+        await self.call(self.alice, "GET /v1/notifications/targets")
+        await self.call(self.alice, f"DELETE {one}", target_id=hook["id"])
+        await self.call(self.alice, "PUT /v1/notifications/preferences", {"kinds": {"started": ["email"]}})
+        await self.call(self.alice, "GET /v1/notifications/preferences")
+
+    async def services(self) -> None:
+        asked = {"user": "alice", "namespace": "lab"}
+        await self.call(self.root, "POST /v1/schedulability", asked)
+        pods = [{**asked, "name": "train-0", "uid": "4c7d0b9e", "gpus": 1}]
+        await self.call(self.root, "POST /v1/schedulability/admissions", {"pods": pods})
+        await self.call(self.root, "POST /gpu-schedulability/", {"user_email": "alice", "namespace": "lab"})
+        for path in ("/healthz", "/readyz", "/metrics"):
+            await self.call(self.root, f"GET {path}")
+
+    async def history(self) -> None:
+        await self.call(self.root, "GET /v1/usage")
+        await self.call(self.root, "GET /v1/events", query="?limit=1")
+        await self.call(self.root, "GET /v1/events/chain", query="?limit=1")
+        await self.call(self.root, "GET /v1/events/chain/head")
+        async with self.runtime.uow() as uow:
+            await uow.queue.send(QueueName.GPU_JOBS, [{"v": 1, "kind": "changed"}])
+
+        async def given_up() -> bool:
+            return bool((await self.root.get("/v1/dead-letters")).json()["items"])
+
+        await eventually(given_up)
+        await self.call(self.root, "GET /v1/dead-letters")
+        await self.call(self.root, "POST /v1/dead-letters/{queue}/redrive", queue="gpu_jobs")
+        await self.call(self.root, "DELETE /v1/projects/{project}/members/{user}", project="vision", user="alice")
+        await self.call(self.root, "DELETE /v1/projects/{project}", project="vision")
+
+
+async def silence(runtime: Runtime, node: str) -> None:
+    """As if a node had not answered for a while."""
+    from tests.integration.api_service.bookings.calendars import node_report
+
+    reports = [node_report(name, "h100", 4, ready=name != node) for name in ("node1", "node2")]
+    async with runtime.uow() as uow:
+        await uow.inventory.update(reports, [], runtime.clock.now())
+
+
+async def test_every_call_answers_as_its_example_says(
+    calling: Client,
+    newcomer: httpx.AsyncClient,
+    world: SignInWorld,
+    runtime: Runtime,
+    standalone: StandaloneSettings,
+    mails: MailBox,
+    receiver: Receiver,
+) -> None:
+    await add_nodes(runtime, node1=("h100", 4), node2=("h100", 4))
+    recorder = Recorder(whole_minutes(runtime.clock.now()), receiver.url("").rstrip("/"))
+    story = Story(calling, recorder, runtime)
+    async with working(runtime, standalone):
+        parts: list[Callable[[], Awaitable[None]]] = [
+            story.people,
+            story.policy,
+            story.jobs,
+            story.bookings,
+            story.nodes,
+        ]
+        for part in parts:
+            await part()
+        await silence(runtime, "node2")
+        await story.silent_node()
+        await story.notifications(mails, receiver)
+        await story.services()
+        await story.history()
+    claims = world.issuer.claims(runtime.clock.now())
+    await recorder.call(newcomer, "POST /v1/login", by_id_token(world.issuer.token(claims)))
+    examples = recorder.tidy()
+    if RECORDS:
+        FILE.write_text(json.dumps(examples, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    recorded = json.loads(FILE.read_text(encoding="utf-8"))
+    assert recorded.keys() == examples.keys()
+    for call, example in examples.items():
+        before, now = (shape({**one, "path": ""}) for one in (recorded[call], example))
+        assert fits(before, now), f"{call}: GPU_DEV_TESTS_RECORD=1 records it anew\n{before}\n{now}"
+        assert recorded[call]["status"] == example["status"], call
