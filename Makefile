@@ -123,6 +123,7 @@ release: $(DEV) ## prepare release VERSION: version, changelog, tag message; com
 DOCS := .venv/docs/.is-installed
 docs: $(DOCS) ## the documentation as a site in dist/site; a broken link fails
 	@NO_MKDOCS_2_WARNING=true .venv/docs/bin/python -m mkdocs build --strict
+	@$(PY) -m tools.site dist/site
 
 $(DOCS): requirements-docs.lock .venv/.is-created
 	@echo "Installing what the documentation is built with; this happens once" >&2

@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic_settings import BaseSettings
 
-from api_service.app import _ROUTERS
-from api_service.documents import openapi
 from gpu_dev.display.meanings import NOTIFICATIONS, RULES
 from gpu_dev.main import COMMANDS, app
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
@@ -36,6 +33,7 @@ from reservation_core.runtime.settings.components import (
     UpdaterSettings,
 )
 from tools.meanings import BOOKING_REASONS, JOB_REASONS
+from tools.rest_calls import rest_page
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PROGRAMS: dict[str, type[BaseSettings]] = {
@@ -155,23 +153,6 @@ def notifications_page() -> str:
     rows = ((f"`{kind}`", NOTIFICATIONS[kind]) for kind in NoticeKind)
     lead = "Kinds of notifications, as webhooks carry them. [Notifications](../guides/notifications.md) is the guide."
     return page("Notification kinds", lead, ("kind", "sent when"), rows)
-
-
-def rest_page() -> str:
-    """Every call of REST."""
-    application = FastAPI(title="GPU Dev Server", version="1")
-    for router in _ROUTERS:
-        application.router.routes.extend(router.routes)
-    paths = openapi(application)["paths"]
-    rows = (
-        (f"`{method.upper()} {path}`", operation.get("summary", ""))
-        for path, operations in sorted(paths.items())
-        for method, operation in operations.items()
-    )
-    lead = (
-        "Every call. [REST](rest.md) says what they have in common; `/docs` on a server has their fields and answers."
-    )
-    return page("REST calls", lead, ("call", "summary"), rows)
 
 
 def commands_page() -> str:

@@ -38,11 +38,12 @@ class Commit:
 
 def repeated(root: Path) -> list[Path]:
     """The files that repeat the version. `make manifests` makes the plain manifests from the charts."""
-    guides = [root / "docs" / "guides" / f"{name}.md" for name in ("images", "install-aws", "install-local")]
+    guides = [root / "docs" / "guides" / f"{name}.md" for name in ("images", "install-aws")]
     return [
         root / "pyproject.toml",
         root / "deploy" / "node-agent.yaml",
         *guides,
+        root / "docs" / "tutorial" / "first-ten-minutes-cluster.md",
         *sorted(root.glob("charts/*/Chart.yaml")),
     ]
 

@@ -77,11 +77,14 @@ class Laptop:
         subprocess.run([sys.executable, "-m", *words], check=True)
 
     def clone_project(self) -> Path:
-        """Put the project there, with its environment as `make` leaves it."""
+        """Put the project there."""
         project = self.home / "gpu-dev-server"
         shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns(*_NOT_COPIED))
-        for hidden in (".npmrc",):
-            shutil.copy(ROOT / hidden, project)
+        shutil.copy(ROOT / ".npmrc", project)
+        return project
+
+    def prepare_make(self, project: Path) -> None:
+        """Let it be as if `make` had installed the libraries before."""
         base = sys._base_executable  # type: ignore[attr-defined]
         subprocess.run([base, "-m", "venv", "--without-pip", str(project / ".venv")], check=True)
         (site,) = (project / ".venv" / "lib").glob("python*/site-packages")
@@ -94,7 +97,6 @@ class Laptop:
             (project / made).touch()
         (project / "api_service/web/built").mkdir(exist_ok=True)
         (project / "api_service/web/built/LICENSES.txt").touch()
-        return project
 
     def add_kubectl(self) -> bool:
         """Put kubectl on the PATH, from where the programs of the real cluster are; false where there is none."""

@@ -75,18 +75,28 @@ def test_the_first_ten_minutes_of_a_user(laptop: Laptop, server: SystemProcess) 
 
 
 def test_the_first_ten_minutes_of_an_administrator(laptop: Laptop) -> None:
-    project = laptop.clone_project()
-    with laptop.terminals({"/home/ada/gpu-dev-server": str(project)}, folder=project) as play:
-        try:
-            play.play(page("first-ten-minutes-administrator"))
-        except AssertionError:
-            with suppress(httpx.HTTPError, OSError):  # it may have ended
-                end_all_of(laptop, project)
-            raise
+    play_on(laptop, page("first-ten-minutes-administrator"))
 
 
 def page(name: str) -> str:
     return (DOCS / "tutorial" / f"{name}.md").read_text()
+
+
+def test_the_readme(laptop: Laptop) -> None:
+    play_on(laptop, (DOCS.parent / "README.md").read_text())
+
+
+def play_on(laptop: Laptop, text: str) -> None:
+    """Play a page in a clone of the project, where it starts a server and ends it."""
+    project = laptop.clone_project()
+    laptop.prepare_make(project)
+    with laptop.terminals({"/home/ada/gpu-dev-server": str(project)}, folder=project) as play:
+        try:
+            play.play(text)
+        except AssertionError:
+            with suppress(httpx.HTTPError, OSError):  # it may have ended
+                end_all_of(laptop, project)
+            raise
 
 
 def end_all_of(laptop: Laptop, project: Path) -> None:

@@ -49,6 +49,7 @@ def standalone(tmp_path: Path, mails: MailBox) -> StandaloneSettings:
     """Two nodes of four GPUs, and a mail server."""
     return StandaloneSettings(
         home=tmp_path / "home",
+        access_log="",
         local_gpus="node1=h100:4;node2=h100:4",
         end_grace_s=1,
         sweep_s=0.1,

@@ -12,9 +12,10 @@ GUIDES = ROOT / "docs" / "guides"
 TEXTS = sorted(
     [
         ROOT / "README.md",
+        *(ROOT / "docs" / "tutorial").glob("*.md"),
         *(
             GUIDES / f"{name}.md"
-            for name in ("install-aws", "install-gcp", "install-local", "operating", "images", "gitops")
+            for name in ("install-aws", "install-gcp", "operating", "images", "gitops")
         ),
         *ROOT.glob("charts/*/values*.yaml"),
         *ROOT.glob("charts/*/templates/NOTES.txt"),
@@ -43,4 +44,4 @@ def test_make_targets_are_there() -> None:
 
 def code(text: str) -> Iterator[str]:
     """What stands in blocks to be typed."""
-    yield from re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"^```(?:console.*)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

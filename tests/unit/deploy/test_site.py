@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from tools.site import faults
+
 ROOT = Path(__file__).parents[3]
 _SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
@@ -29,3 +33,18 @@ def test_design_records_are_listed_by_their_titles() -> None:
     assert listed
     for title, page in listed.items():
         assert (ROOT / "docs" / page).read_text(encoding="utf-8").partition("\n")[0].replace('"', "") == f"# {title}"
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ('<script src="assets/site.js"></script><a href="https://kind.example">kind</a>', []),
+        ('<link rel="canonical" href="https://docs.example/index.html">', []),
+        ('<script src="https://cdn.example/x.js"></script>', ["index.html loads https://cdn.example/x.js"]),
+        ('<link rel="stylesheet" href="//fonts.example/x.css">', ["index.html loads //fonts.example/x.css"]),
+        ('<img src="http://images.example/x.png">', ["index.html loads http://images.example/x.png"]),
+    ],
+)
+def test_a_page_that_loads_something_from_elsewhere_is_found(tmp_path: Path, written: str, found: list[str]) -> None:
+    (tmp_path / "index.html").write_text(written)
+    assert list(faults(tmp_path)) == found
