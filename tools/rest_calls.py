@@ -55,7 +55,13 @@ def rest_page() -> str:
 def _described(call: str, summary: str, example: dict[str, Any]) -> Iterator[str]:
     status = HTTPStatus(example["status"])
     yield f"### `{call}`"
-    yield from ("", f"{summary.removesuffix('.')}.", "", "```http", f"{call.partition(' ')[0]} {example['path']}")
+    yield from (
+        "",
+        summary if summary.endswith((".", "?")) else f"{summary}.",
+        "",
+        "```http",
+        f"{call.partition(' ')[0]} {example['path']}",
+    )
     if example["body"] is not None:
         yield from ("", _written(example["body"]))
     yield from ("```", "", "```http", f"{status.value} {status.phrase}")

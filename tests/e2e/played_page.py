@@ -46,7 +46,7 @@ class Line:
 
 @dataclass
 class Block:
-    """What is done in one terminal before going to another."""
+    """Lines that are typed in one terminal before another one."""
 
     terminal: str
     lines: list[Line]

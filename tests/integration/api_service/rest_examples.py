@@ -1,10 +1,11 @@
 """Examples of REST for the reference: recorded from a server, kept in `tools/rest_examples.json`, compared by shape."""
 
+import hashlib
 import json
 import os
 import re
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ RECORDS = "GPU_DEV_TESTS_RECORD" in os.environ
 _BEGINNING = datetime.fromisoformat("2030-01-07T09:00:00+00:00")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T)\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _CALENDAR_TIME = re.compile(r"\d{8}T\d{6}Z")
-_ID = re.compile(r"\b(job|bkg|ser|mnt|ntg|tok|ntc|dlv|code)-[0-9a-z]{8,}\b")
+_ID = re.compile(r"\b(job|bkg|ser|mnt|ntg|tok|tst|code)-[0-9a-z]{8,}\b")
 _SECRET = re.compile(r"\b(gpudev_|whsec_|feed_)[\w+/=-]{16,}|\beyJ[\w.-]{40,}")
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _LINES = 8
@@ -69,23 +70,20 @@ class Recorder:
 
     def _renamed(self, found: re.Match[str]) -> str:
         if found[0] not in self._ids:
-            number, letters = len(self._ids) * 2_654_435_761 + 1_234_567_891, ""
-            for _ in range(8):
-                number, digit = divmod(number, 32)
-                letters += _LETTERS[(digit + number) % 32]
-            self._ids[found[0]] = f"{found[1]}-{letters}"
+            digest = hashlib.sha256(str(len(self._ids)).encode()).digest()
+            self._ids[found[0]] = f"{found[1]}-{''.join(_LETTERS[byte % 32] for byte in digest[:8])}"
         return self._ids[found[0]]
 
 
-def whole_minutes(now: datetime) -> datetime:
-    """The beginning of a recording, from which times are moved by whole minutes."""
-    return now.replace(second=0, microsecond=0) + timedelta(0)
+def whole_hour(now: datetime) -> datetime:
+    """The hour in which a recording begins, so that times are moved by whole hours."""
+    return now.replace(minute=0, second=0, microsecond=0)
 
 
 def _said(answer: httpx.Response) -> Any:
     if "json" in answer.headers.get("content-type", ""):
         return answer.json()
-    lines = answer.text.splitlines()
+    lines = answer.text.replace("\r\n ", "").splitlines()  # lines of calendars are broken anywhere
     return "\n".join(lines if len(lines) <= _LINES * 3 else [*lines[:_LINES], "…"])
 
 

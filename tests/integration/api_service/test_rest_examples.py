@@ -22,7 +22,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_processor.process import run as process
 from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.integration.api_service.people.newcomers import by_id_token
-from tests.integration.api_service.rest_examples import FILE, RECORDS, Recorder, fits, shape, whole_minutes
+from tests.integration.api_service.rest_examples import FILE, RECORDS, Recorder, fits, shape, whole_hour
 from tests.pods import end_all_pods
 from tests.receivers import MailBox, Receiver, mail_server, receiving
 from tests.sign_in_world import SignInWorld
@@ -94,7 +94,7 @@ class Story:
         self.alice, self.bob, self.root = calling("alice"), calling("bob"), calling("root")
         self.call = recorder.call
         self.runtime = runtime
-        self.today = recorder.now.replace(minute=0) + timedelta(days=1)
+        self.today = recorder.now + timedelta(days=1)
 
     def at(self, hours: int) -> str:
         """A whole hour from tomorrow on."""
@@ -108,6 +108,7 @@ class Story:
         token = await self.call(self.root, "POST /v1/tokens", made)
         await self.call(self.root, "GET /v1/tokens", query="?user=carol&limit=1")
         await self.call(self.root, "DELETE /v1/tokens/{token_id}", token_id=token["id"])
+        await self.root.post("/v1/tokens", json=made)
         await self.call(self.root, "DELETE /v1/tokens", query="?user=carol")
         await self.call(self.root, "DELETE /v1/users/{name}", name="carol")
         await self.call(self.root, "POST /v1/users/{name}/enable", name="carol")
@@ -136,7 +137,8 @@ class Story:
         job = (await self.call(self.alice, "POST /v1/jobs", {"name": "train", **body}))["id"]
 
         async def printed() -> bool:
-            return bool((await self.alice.get(f"/v1/jobs/{job}/logs")).text)
+            runs = (await self.alice.get(f"/v1/jobs/{job}")).json()["status"] == "running"
+            return runs and bool((await self.alice.get(f"/v1/jobs/{job}/logs")).text)
 
         await eventually(printed)
         await self.call(self.alice, "GET /v1/jobs/{job_id}", job_id=job)
@@ -147,7 +149,7 @@ class Story:
         waiting = await self.alice.post("/v1/jobs", json={**body, "gpus": 4, "nodes": 2})
 
         async def has_place() -> bool:
-            return bool((await self.alice.get(f"/v1/jobs/{waiting.json()['id']}")).json()["estimated_start_at"])
+            return bool((await self.alice.get(f"/v1/jobs/{waiting.json()['id']}")).json()["promised_start_at"])
 
         await eventually(has_place)
         await self.call(self.alice, "GET /v1/queue")
@@ -171,7 +173,7 @@ class Story:
         await self.call(self.alice, "GET /v1/bookings/slots", query=f"?gpus=2&duration=PT2H&{span}&limit=1")
         await self.call(self.alice, "GET /v1/availability", query=f"?{span}&step=PT4H")
         feed = await self.call(self.alice, "POST /v1/bookings/feed")
-        await self.call(self.alice, "GET /v1/bookings.ics", query=f"?token={feed['token']}")
+        await self.call(self.alice, "GET /v1/bookings.ics", query=f"?{feed['path'].partition('?')[2]}")
         await self.call(self.alice, "DELETE /v1/bookings/feed")
         offers = [await self._offered({**body, "gpus": 1, "nodes": 1, "wait": True, "title": title}) for title in "ab"]
         await self.call(self.alice, "DELETE /v1/bookings/{booking_id}", booking_id=booking)
@@ -239,10 +241,10 @@ class Story:
             await uow.queue.send(QueueName.GPU_JOBS, [{"v": 1, "kind": "changed"}])
 
         async def given_up() -> bool:
-            return bool((await self.root.get("/v1/dead-letters")).json()["items"])
+            return bool((await self.root.get("/v1/dead-letters?queue=gpu_jobs")).json()["items"])
 
         await eventually(given_up)
-        await self.call(self.root, "GET /v1/dead-letters")
+        await self.call(self.root, "GET /v1/dead-letters", query="?queue=gpu_jobs")
         await self.call(self.root, "POST /v1/dead-letters/{queue}/redrive", queue="gpu_jobs")
         await self.call(self.root, "DELETE /v1/projects/{project}/members/{user}", project="vision", user="alice")
         await self.call(self.root, "DELETE /v1/projects/{project}", project="vision")
@@ -267,7 +269,7 @@ async def test_every_call_answers_as_its_example_says(
     receiver: Receiver,
 ) -> None:
     await add_nodes(runtime, node1=("h100", 4), node2=("h100", 4))
-    recorder = Recorder(whole_minutes(runtime.clock.now()), receiver.url("").rstrip("/"))
+    recorder = Recorder(whole_hour(runtime.clock.now()), receiver.url("").rstrip("/"))
     story = Story(calling, recorder, runtime)
     async with working(runtime, standalone):
         parts: list[Callable[[], Awaitable[None]]] = [

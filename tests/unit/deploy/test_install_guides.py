@@ -13,10 +13,7 @@ TEXTS = sorted(
     [
         ROOT / "README.md",
         *(ROOT / "docs" / "tutorial").glob("*.md"),
-        *(
-            GUIDES / f"{name}.md"
-            for name in ("install-aws", "install-gcp", "operating", "images", "gitops")
-        ),
+        *(GUIDES / f"{name}.md" for name in ("install-aws", "install-gcp", "operating", "images", "gitops")),
         *ROOT.glob("charts/*/values*.yaml"),
         *ROOT.glob("charts/*/templates/NOTES.txt"),
     ]
