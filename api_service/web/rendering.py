@@ -55,6 +55,8 @@ class Templates:
             "clock": lambda when: words.clock(when, zone, now),
             "full_clock": lambda when: words.full_clock(when, zone),
             "time": lambda when: words.time_element(when, zone, now),
+            "cell_time": lambda when: words.time_element(when, zone, now, zoned=False),
+            "zoned_clock": lambda when: words.zoned_clock(when, zone, now),
             "until": lambda when: words.until(when, now),
             "in_zone": lambda text: words.in_zone(text, zone, now),
         }

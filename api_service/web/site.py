@@ -25,7 +25,7 @@ from api_service.web.rendering import Templates, new_nonce
 from api_service.web.rest_calls import RestCalls, RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions import csrf
-from api_service.web.sessions.cookies import Cookies, zone_of
+from api_service.web.sessions.cookies import Cookies, PageZone
 from api_service.web.sessions.return_address import sign_in_address
 from api_service.web.visit import SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
@@ -154,7 +154,7 @@ class Site:
             nodes=self._nodes,
             cookies=self._cookies(request),
             nonce=new_nonce(),
-            zone=zone_of(request.cookies),
+            zoned=PageZone.of(request.cookies),
             now=self._services.runtime.clock.now(),
             visitor=visitor,
             form=form,

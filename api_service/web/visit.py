@@ -21,7 +21,9 @@ from api_service.web.live import LiveTopics
 from api_service.web.rendering import Templates, html
 from api_service.web.rest_calls import RestCalls
 from api_service.web.sessions import csrf
-from api_service.web.sessions.cookies import Cookies
+from api_service.web.sessions.cookies import Cookies, PageZone
+from reservation_core.contracts.base import rfc3339
+from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
 from reservation_core.ports.people.identities import Principal
 
 
@@ -50,10 +52,15 @@ class Visit:
     nodes: NodeMarkup
     cookies: Cookies
     nonce: str
-    zone: ZoneInfo
+    zoned: PageZone
     now: datetime
     visitor: SignedInVisitor | None
     form: Form
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone in which the page's times are shown and typed."""
+        return self.zoned.zone
 
     @property
     def signed_in(self) -> SignedInVisitor:
@@ -91,13 +98,16 @@ class Visit:
     def instant(self, typed: str) -> str:
         """A time as REST takes it; without an offset it is in the page's zone.
 
-        Raises ProblemError (422) for other text.
+        Raises ProblemError (422) for other text, and for a time that clocks skip. Of two such times it is the first.
         """
         try:
             read = datetime.fromisoformat(typed)
         except ValueError as error:
-            raise ProblemError(422, "invalid_request", "Write times like 2030-01-31T09:00.") from error
-        return (read if read.tzinfo is not None else read.replace(tzinfo=self.zone)).isoformat()
+            raise ProblemError(422, "invalid_request", "Write a day and a time, such as 2030-01-31 09:00.") from error
+        try:
+            return rfc3339(read if read.tzinfo is not None else in_zone(read, self.zone))
+        except (NoSuchLocalTimeError, OverflowError) as error:
+            raise ProblemError(422, "invalid_request", str(error)) from error
 
     @staticmethod
     def encoded(value: str) -> str:
@@ -135,6 +145,8 @@ class Visit:
             "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
             "key": token_urlsafe(18),  # the Idempotency-Key of this page's forms
             "nonce": self.nonce,
+            "zone_chosen": self.zoned.chosen,
+            "may_load_again": self.request.method == "GET" and visitor is not None,
             "path": self.request.url.path,
             "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
         }

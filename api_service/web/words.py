@@ -7,43 +7,65 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from reservation_core.contracts.base import rfc3339
+from reservation_core.domain.time_words import time_words, with_time_words, zone_words
 
-_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z")
+_LOCAL = re.compile(r"(?<!such as )\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?([+-]\d\d:\d\d)?(?![\w:.+-])")
 
 
 def clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:
-    """`14:30` today, `Tue 24 Nov 14:30` this year, else with the year."""
+    """`14:30` today, `Tue 24 Nov 14:30` this year, else `Sat 2 Jan 2027 14:30`.
+
+    For pages and tables that name the zone. It is here, too, in the hour that comes twice.
+    """
     if when is None:
         return "–"
-    local, today = when.astimezone(zone), now.astimezone(zone)
-    if local.date() == today.date():
-        return f"{local:%H:%M}"
-    return f"{local:%a} {local.day} {local:%b %H:%M}" if local.year == today.year else f"{local:%Y-%m-%d %H:%M}"
+    local = when.astimezone(zone)
+    twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    return _short(local, now.astimezone(zone)) + (f" {zone_words(local)}" if twice else "")
+
+
+def zoned_clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:
+    """The same with its zone: `14:30 CET`."""
+    if when is None:
+        return "–"
+    local = when.astimezone(zone)
+    return f"{_short(local, now.astimezone(zone))} {zone_words(local)}"
 
 
 def in_zone(text: str, zone: ZoneInfo, now: datetime) -> str:
-    """A sentence of the server with its times, which are in UTC, written as by `clock`."""
+    """A sentence of the server with its times written as by `zoned_clock`; a local time gets no zone."""
 
     def read(found: re.Match[str]) -> str:
         try:
-            return clock(datetime.fromisoformat(found[0]), zone, now)
-        except ValueError:  # only looks like a time
+            when = datetime.fromisoformat(found[0])
+            if when.tzinfo is None:
+                return _short(when, now.astimezone(zone))
+            return zoned_clock(when, zone, now)
+        except (ValueError, OverflowError):  # only looks like a time
             return found[0]
 
-    return _TIME.sub(read, text)
+    return _LOCAL.sub(read, with_time_words(text, lambda when: zoned_clock(when, zone, now)))
 
 
 def full_clock(when: datetime, zone: ZoneInfo) -> str:
-    """With date, seconds and zone."""
-    return f"{when.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+    """With day, seconds and zone."""
+    return time_words(when, zone, seconds=True)
 
 
-def time_element(when: datetime | None, zone: ZoneInfo, now: datetime) -> Markup:
+def time_element(when: datetime | None, zone: ZoneInfo, now: datetime, *, zoned: bool = True) -> Markup:
     """A `time` element with its full time as the title; a dash for none."""
     if when is None:
         return Markup("–")
     element = Markup('<time datetime="{}" title="{}">{}</time>')
-    return element.format(rfc3339(when), full_clock(when, zone), clock(when, zone, now))
+    shown = zoned_clock(when, zone, now) if zoned else clock(when, zone, now)
+    return element.format(rfc3339(when), full_clock(when, zone), shown)
+
+
+def _short(local: datetime, today: datetime) -> str:
+    if local.date() == today.date():
+        return f"{local:%H:%M}"
+    year = "" if local.year == today.year else f" {local.year}"
+    return f"{local:%a} {local.day} {local:%b}{year} {local:%H:%M}"
 
 
 def span(length: timedelta) -> str:

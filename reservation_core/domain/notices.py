@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, assert_never
 
 from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, PodEventKind
+from reservation_core.domain.time_words import time_words
 
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
@@ -321,7 +322,7 @@ def _approximate(seconds: int) -> str:
 
 
 def _format(at: datetime | None) -> str:
-    return "an unknown time" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return "an unknown time" if at is None else time_words(at, UTC)
 
 
 def _time(data: dict[str, Any], name: str) -> datetime | None:

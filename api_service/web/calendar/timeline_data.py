@@ -69,7 +69,9 @@ class Shown:
             "free": counts,
             "events": draw_events(self.found, window),
             "crowded": self.crowded,
-            "drawnUntil": None if self.drawn_until is None else words.clock(self.drawn_until, window.zone, self.now),
+            "drawnUntil": None
+            if self.drawn_until is None
+            else words.zoned_clock(self.drawn_until, window.zone, self.now),
         }
 
 

@@ -2,7 +2,6 @@
 
 from http import HTTPStatus
 from typing import Any
-from zoneinfo import available_timezones
 
 from starlette.responses import Response
 
@@ -13,10 +12,11 @@ from api_service.problems import ProblemError
 from api_service.web.rendering import json_data
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions import csrf
-from api_service.web.sessions.cookies import keep_zone
+from api_service.web.sessions.cookies import drop_zone, keep_zone
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
+from reservation_core.domain.wall_times import WallTimeError, zone_of
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.people import tokens
 from reservation_core.usecases.people.web_sessions import WebSession, open_session
@@ -119,11 +119,20 @@ async def sign_out(visit: Visit) -> Response:
 
 
 async def choose_zone(visit: Visit) -> Response:
-    """Store the time zone in which times are shown."""
-    name = visit.form.get("zone") or "UTC"
-    if name not in available_timezones():
-        raise ProblemError(422, "unknown_time_zone", "There is no such time zone. Choose one such as Europe/Berlin.")
-    response = visit.go(safe_return(visit.form.get("next")), f"Times are shown for {name}.")
+    """Store the time zone in which times are shown; an empty name is the browser's."""
+    name = visit.form.get("zone")
+    back = safe_return(visit.form.get("next"))
+    if name is None:
+        response = visit.go(back, "Times are shown for your browser's time zone.")
+        drop_zone(response, secure=visit.cookies.secure)
+        return response
+    try:
+        zone_of(name)
+    except WallTimeError as error:
+        raise ProblemError(
+            422, "unknown_time_zone", "There is no such time zone. Choose one such as Europe/Berlin."
+        ) from error
+    response = visit.go(back, f"Times are shown for {name}.")
     keep_zone(response, name, secure=visit.cookies.secure)
     return response
 

@@ -37,7 +37,7 @@ async function licenceOf(folder) {
 
 const result = await build({
   absWorkingDir: ROOT,
-  entryPoints: ["site.js", "calendar.js", "job.js"].map((name) => join(SCRIPTS, name)),
+  entryPoints: ["site.js", "zone.js", "calendar.js", "job.js"].map((name) => join(SCRIPTS, name)),
   outdir: BUILT,
   bundle: true,
   charset: "utf8",

@@ -1,4 +1,4 @@
-"""The cookies of the pages: the session, a notice for the next page, and the time zone."""
+"""The cookies of the pages: the session, a notice for the next page, and the time zones of user and browser."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from reservation_core.domain.wall_times import zone_of as zone_called
 
 _NOTICE = "gpu_dev_notice"
 _ZONE = "gpu_dev_zone"
+_BROWSER_ZONE = "gpu_dev_browser_zone"
+"""Set by scripts/zone.js."""
 _SESSION = "gpu_dev_session"
 _SECURE_SESSION = "__Host-gpu_dev_session"
 _SIGN_IN = "gpu_dev_sign_in"
@@ -103,14 +105,28 @@ class Cookies:
         response.delete_cookie(_NOTICE, path="/", secure=self.secure, httponly=True, samesite="lax")
 
 
-def zone_of(cookies: Mapping[str, str]) -> ZoneInfo:
-    """The time zone that the user has chosen, or the browser has sent; UTC without one."""
-    try:
-        return zone_called(unquote(cookies.get(_ZONE, "")))
-    except WallTimeError:
-        return ZoneInfo("UTC")
+@dataclass(frozen=True, slots=True)
+class PageZone:
+    """The time zone of a page; `chosen` by the user, else the browser's, else UTC."""
+
+    zone: ZoneInfo
+    chosen: bool
+
+    @classmethod
+    def of(cls, cookies: Mapping[str, str]) -> "PageZone":
+        for name in (_ZONE, _BROWSER_ZONE):
+            try:
+                return cls(zone_called(unquote(cookies.get(name, ""))), name == _ZONE)
+            except WallTimeError:
+                continue
+        return cls(ZoneInfo("UTC"), chosen=False)
 
 
 def keep_zone(response: Response, name: str, *, secure: bool) -> None:
-    """Store a time zone. Scripts may read it: they set it where no user chose one."""
-    response.set_cookie(_ZONE, quote(name), max_age=ZONE_S, path="/", secure=secure, samesite="lax")
+    """Store the time zone that the user has chosen."""
+    response.set_cookie(_ZONE, quote(name), max_age=ZONE_S, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def drop_zone(response: Response, *, secure: bool) -> None:
+    """Follow the browser's time zone again."""
+    response.delete_cookie(_ZONE, path="/", secure=secure, httponly=True, samesite="lax")

@@ -1,11 +1,13 @@
 """The ledger's promised cards, read repeatedly for placing pods that the ledger does not know."""
 
 from collections.abc import Iterable
+from datetime import UTC
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pod_scheduling.domain.maps.map_placement import Reserved, ReservedCards
 from reservation_core.adapters.postgres.policy.entitlements import Entitlements
+from reservation_core.domain.time_words import time_words
 from reservation_core.ports.policy.entitlements import PromisedGpu
 from reservation_core.runtime.reading.repeated_reading import RepeatedReading
 
@@ -25,7 +27,7 @@ def by_card(found: Iterable[PromisedGpu]) -> ReservedCards:
     """Promised cards, by node and index, those that begin first first."""
     cards: dict[str, dict[int, list[Reserved]]] = {}
     for card in found:
-        times = f"from {card.starts_at:%Y-%m-%d %H:%M} to {card.ends_at:%Y-%m-%d %H:%M} UTC"
+        times = f"from {time_words(card.starts_at, UTC)} to {time_words(card.ends_at, UTC)}"
         detail = f"Card {card.index} of {card.node} is {card.reservation_id}'s {times}."
         reserved = Reserved(card.reservation_id, card.starts_at, detail)
         cards.setdefault(card.node, {}).setdefault(card.index, []).append(reserved)

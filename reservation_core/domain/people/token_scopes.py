@@ -1,11 +1,12 @@
 """What a token may do and until when, and what a token made with it may get."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.people.token_budgets import Budget
+from reservation_core.domain.time_words import time_words
 
 
 class TokenScope(StrEnum):
@@ -73,8 +74,8 @@ class TokenReach:
             )
         if self.expires_at is not None and (expires_at is None or expires_at > self.expires_at):
             raise ForbiddenError(
-                f"The token that you use ends at {self.expires_at:%Y-%m-%d %H:%M:%S} UTC, and tokens made with it can't"
-                " last longer. Give an `expires_in` that ends sooner, or sign in with a token that lasts longer."
+                f"The token that you use ends at {time_words(self.expires_at, UTC, seconds=True)}, and tokens made with "
+                "it can't last longer. Give an `expires_in` that ends sooner, or sign in with a token that lasts longer."
             )
         return TokenReach(scopes or self.scopes, expires_at, self.generation + 1)
 

@@ -6,11 +6,12 @@ it or writing a later end has no effect.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.time_words import time_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ def _end(pod: GuardedPod, before: Memory, booking: BookedTime | None, now: datet
     known = [end for end in (before.end, pod.marked_end) if end is not None]
     if not known:
         return None, "Its end is unknown."
-    return min(known), f"Its time was over at {min(known):%Y-%m-%d %H:%M} UTC."
+    return min(known), f"Its time was over at {time_words(min(known), UTC)}."
 
 
 def _end_of(booking: BookedTime, before: Memory, now: datetime) -> tuple[datetime, str]:
@@ -193,7 +194,7 @@ def _end_of(booking: BookedTime, before: Memory, now: datetime) -> tuple[datetim
         case BookingStatus.CONFIRMED | BookingStatus.ACTIVE:
             if booking.begins > now:
                 return _at_once(before, now), f"Its booking {booking.booking_id} was moved, and has not begun."
-            return booking.ends, f"Its booking {booking.booking_id} ends at {booking.ends:%Y-%m-%d %H:%M} UTC."
+            return booking.ends, f"Its booking {booking.booking_id} ends at {time_words(booking.ends, UTC)}."
         case BookingStatus.ENDED:
             return min(booking.ends, now), f"Its booking {booking.booking_id} has ended."
         case BookingStatus.CANCELLED | BookingStatus.RELEASED | BookingStatus.EXPIRED:

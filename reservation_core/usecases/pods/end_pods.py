@@ -8,7 +8,7 @@ may run at the same time.
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 import structlog
@@ -30,6 +30,7 @@ from reservation_core.domain.pods.pod_endings import (
     remembered,
 )
 from reservation_core.domain.pods.victims import NodeNeed, Preemptible, victims
+from reservation_core.domain.time_words import time_words
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods
 from reservation_core.ports.pods.pod_endings import EndingRecord, NeededGpus
@@ -193,7 +194,7 @@ class PodEnder:
     def _notify(self, due: _Due) -> None:
         end = due.ending
         if end.warn and end.end is not None:
-            note = f"This pod will be ended at {end.end:%Y-%m-%d %H:%M} UTC: {end.why} Save your work."
+            note = f"This pod will be ended at {time_words(end.end, UTC)}: {end.why} Save your work."
             self._pods.add_event(due.pod, "EndingSoon", f"{note} A longer booking lets it stay longer.")
         if end.asks:
             self._pods.add_event(due.pod, "Ending", f"This pod is ended. {end.why}")

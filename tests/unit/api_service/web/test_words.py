@@ -14,10 +14,10 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.mark.parametrize(
     ("said", "read"),
     [
-        ("Running until 2026-11-22T14:30:00Z at the latest.", "Running until 15:30 at the latest."),
+        ("Running until 2026-11-22T14:30:00Z at the latest.", "Running until 15:30 CET at the latest."),
         (
             "From 2026-11-22T23:30Z to 2027-01-02T03:04:00.500Z.",
-            "From Mon 23 Nov 00:30 to 2027-01-02 04:04.",
+            "From Mon 23 Nov 00:30 CET to Sat 2 Jan 2027 04:04 CET.",
         ),
         (
             "No 2026-13-45T99:99:00Z is a time, nor is 2026-11-22.",
@@ -36,7 +36,7 @@ def test_times_within_sentences_are_the_readers_too(said: str, read: str) -> Non
         (None, "–"),
         (datetime(2026, 11, 22, 14, 30, tzinfo=UTC), "15:30"),
         (datetime(2026, 11, 22, 23, 30, tzinfo=UTC), "Mon 23 Nov 00:30"),  # tomorrow, where the reader is
-        (datetime(2027, 1, 2, 3, 4, tzinfo=UTC), "2027-01-02 04:04"),
+        (datetime(2027, 1, 2, 3, 4, tzinfo=UTC), "Sat 2 Jan 2027 04:04"),
     ],
 )
 def test_times_are_the_readers(when: datetime | None, written: str) -> None:
@@ -45,7 +45,9 @@ def test_times_are_the_readers(when: datetime | None, written: str) -> None:
 
 def test_a_time_is_an_element_that_programs_can_read_too() -> None:
     element = words.time_element(datetime(2026, 11, 22, 14, 30, 1, 234567, tzinfo=UTC), BERLIN, NOW)
-    assert element == ('<time datetime="2026-11-22T14:30:01.234Z" title="2026-11-22 15:30:01 CET">15:30</time>')
+    assert element == (
+        '<time datetime="2026-11-22T14:30:01.234Z" title="Sun 22 Nov 2026 15:30:01 CET">15:30 CET</time>'
+    )
     assert words.time_element(None, BERLIN, NOW) == "–"
 
 

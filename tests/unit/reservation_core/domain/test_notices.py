@@ -45,12 +45,15 @@ def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: NotifiedReser
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (NoticeKind.CONFIRMED, "4 x h100 on each of 2 nodes, from 2030-01-01 13:00 UTC to 2030-01-01 15:00 UTC"),
+        (
+            NoticeKind.CONFIRMED,
+            "4 x h100 on each of 2 nodes, from Tue 1 Jan 2030 13:00 UTC to Tue 1 Jan 2030 15:00 UTC",
+        ),
         (NoticeKind.MOVED, "was changed by root"),
-        (NoticeKind.STARTING_SOON, "starts at 2030-01-01 13:00 UTC (in 60 minutes)"),
-        (NoticeKind.ENDING_SOON, "ends at 2030-01-01 15:00 UTC (in 3 hours)"),
-        (NoticeKind.OFFERED, "held for you until 2030-01-01 12:15 UTC"),
-        (NoticeKind.NO_SHOW, "released at 2030-01-01 13:30 UTC"),
+        (NoticeKind.STARTING_SOON, "starts at Tue 1 Jan 2030 13:00 UTC (in 60 minutes)"),
+        (NoticeKind.ENDING_SOON, "ends at Tue 1 Jan 2030 15:00 UTC (in 3 hours)"),
+        (NoticeKind.OFFERED, "held for you until Tue 1 Jan 2030 12:15 UTC"),
+        (NoticeKind.NO_SHOW, "released at Tue 1 Jan 2030 13:30 UTC"),
         (NoticeKind.CANCELLED, "cancelled by root"),
     ],
 )
@@ -77,15 +80,15 @@ def test_who_waited_in_vain_is_not_told_of_an_offer() -> None:
 def test_maintenance_says_what_becomes_of_it() -> None:
     window = {"starts_at": "2030-01-02T00:00:00+00:00", "ends_at": "2030-01-02T06:00:00+00:00"}
     text = told(NoticeKind.MAINTENANCE, JOB, data=window | {"job_ends_by": "2030-01-01T23:59:00+00:00"})
-    assert "from 2030-01-02 00:00 UTC to 2030-01-02 06:00 UTC" in text
-    assert "ended by 2030-01-01 23:59 UTC" in text
+    assert "from Wed 2 Jan 2030 00:00 UTC to Wed 2 Jan 2030 06:00 UTC" in text
+    assert "ended by Tue 1 Jan 2030 23:59 UTC" in text
     assert "waits for other GPUs" in told(NoticeKind.MAINTENANCE, JOB, data=window)
     assert "gpu-dev book show bkg-1" in told(NoticeKind.MAINTENANCE, data=window)
 
 
 def test_the_event_knows_better_than_the_row_that_has_changed_since() -> None:
     data = {"start": "2030-02-01T00:00:00+00:00", "end": "2030-02-02T00:00:00+00:00"}
-    assert "from 2030-02-01 00:00 UTC to 2030-02-02 00:00 UTC" in told(NoticeKind.CONFIRMED, data=data)
+    assert "from Fri 1 Feb 2030 00:00 UTC to Sat 2 Feb 2030 00:00 UTC" in told(NoticeKind.CONFIRMED, data=data)
 
 
 @pytest.mark.parametrize("value", [None, 7, "soon", "2030-01-01T00:00:00", ["x"]])

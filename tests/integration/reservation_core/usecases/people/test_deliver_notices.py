@@ -322,7 +322,10 @@ async def test_what_is_told_late_is_the_slot_as_it_was_then(bookings: BookingWor
     async with bookings.world.uow() as uow:
         later = BookingChange(start=(START + 30 * HOUR).isoformat())
         await change_booking(uow, bookings.world.who, made.id, later, None)
-    slots = ["from 2030-01-02 12:00 UTC to 2030-01-02 13:00 UTC", "from 2030-01-02 18:00 UTC to 2030-01-02 19:00 UTC"]
+    slots = [
+        "from Wed 2 Jan 2030 12:00 UTC to Wed 2 Jan 2030 13:00 UTC",
+        "from Wed 2 Jan 2030 18:00 UTC to Wed 2 Jan 2030 19:00 UTC",
+    ]
     events = await bookings.rows("SELECT id FROM events WHERE reservation_id = :id ORDER BY id", id=made.id)
     for event, slot in zip(events, slots, strict=True):
         async with bookings.world.uow() as uow:
