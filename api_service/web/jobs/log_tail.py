@@ -1,7 +1,7 @@
 """A log on a page: its last lines, then new lines as they appear.
 
 The log so far may be long: only its end is kept while it is read, and sent at once. Later lines are sent a few times a
-second at most.
+second at most. Lines are numbered from the log's first one, as far as it is kept whole.
 """
 
 import asyncio
@@ -11,44 +11,63 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
-from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines
+from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines, last_state, plain_html
+from reservation_core.ports.cluster import OmittedOutput
 
 KEPT_LINES = 2000
 KEPT_LETTERS = 2**21
 """Fewer long lines are kept: the memory of one reader is bounded."""
+MOST_HTML = 2**23
+"""So much is drawn with colours, and then without: a few letters of a log can ask for a hundred of HTML."""
 _PAUSE_S = 0.25
 _PARTIAL = 4 * LONGEST_LINE
 _TURN_S = 0.005
 
 
-class _Lines:
-    """Splits bytes into lines, and keeps the last ones."""
+class LogLines:
+    """Splits bytes into lines, and keeps the last `kept` ones. A line that is too long loses its end."""
 
-    def __init__(self, kept: int) -> None:
-        self._left_out = 0
-        self._ready: deque[str] = deque()
+    def __init__(self, kept: int, *, numbered: bool = True) -> None:
         self._kept = kept
+        self._ready: deque[str] = deque()
         self._letters = 0
+        self._seen = 0
+        self._numbered: int | None = None if numbered else 0
         self._rest = b""
+        self._is_partial_new = False
 
     @property
     def any_ready(self) -> bool:
-        return bool(self._ready)
+        return bool(self._ready) or self._is_partial_new
 
-    def all_ready(self) -> tuple[list[str], int]:
-        """The lines since the last call, and the number left out before them."""
-        found = list(self._ready), self._left_out
+    @property
+    def seen(self) -> int:
+        """The number of lines so far."""
+        return self._seen
+
+    @property
+    def partial(self) -> str:
+        """The line that has begun and not ended."""
+        return _text(self._rest)
+
+    def all_ready(self) -> tuple[list[str], int, int]:
+        """The lines since the last call, the number of the first one, and how many of them have a number."""
+        found = list(self._ready)
         self._ready.clear()
-        self._letters = self._left_out = 0
-        return found
+        self._letters, self._is_partial_new = 0, False
+        first = self._seen - len(found) + 1
+        numbered = len(found) if self._numbered is None else max(0, min(len(found), self._numbered - first + 1))
+        return found, first, numbered
 
     def take(self, chunk: bytes) -> None:
+        if isinstance(chunk, OmittedOutput) and self._numbered is None:
+            self._numbered = self._seen
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         for line in whole:
             self._add(line)
-        if len(self._rest) > _PARTIAL:
-            self._add(self._rest)
-            self._rest = b""
+        if len(self._rest) > LONGEST_LINE:
+            self._rest = last_state(self._rest)[:_PARTIAL]
+        self._is_partial_new = bool(self._rest) or bool(whole)
 
     def end(self) -> None:
         if self._rest:
@@ -56,28 +75,42 @@ class _Lines:
             self._rest = b""
 
     def _add(self, line: bytes) -> None:
-        # One letter more than is shown tells that the line was cut.
-        text = line.decode("utf-8", "replace").removesuffix("\r")[: LONGEST_LINE + 1]
+        text = _text(line)
+        self._seen += 1
         self._ready.append(text)
         self._letters += len(text)
         while len(self._ready) > self._kept or self._letters > KEPT_LETTERS:
             self._letters -= len(self._ready.popleft())
-            self._left_out += 1
+
+
+def _text(line: bytes) -> str:
+    """The text of a line; one letter more than is shown tells that it was cut."""
+    shown = last_state(line) if len(line) > LONGEST_LINE else line
+    return shown.decode("utf-8", "replace").removesuffix("\r")[: LONGEST_LINE + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The last lines of a log as HTML, after `left_out` others. `goes_on`: reading stopped before the end."""
+    """The last lines of a log as HTML; `goes_on`: reading stopped before the end.
+
+    `first` is the number of the first line; `numbered` of the lines have a number, the others follow omitted output.
+    """
 
     lines: Sequence[str] = ()
-    left_out: int = 0
+    first: int = 1
+    numbered: int = 0
     goes_on: bool = False
 
+    @property
+    def left_out(self) -> int:
+        """The number of lines before these."""
+        return self.first - 1
 
-async def read_tail(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -> Tail:
+
+async def read_tail(chunks: AsyncIterator[bytes], *, lines: int, at_most: int, numbered: bool = True) -> Tail:
     """The end of a log; reading stops after `at_most` bytes."""
     read, goes_on = 0, False
-    found = _Lines(lines)
+    found = LogLines(lines, numbered=numbered)
     async for chunk in chunks:
         found.take(chunk)
         read += len(chunk)
@@ -85,17 +118,18 @@ async def read_tail(chunks: AsyncIterator[bytes], *, lines: int, at_most: int) -
             goes_on = True
             break
     found.end()
-    ready, left_out = found.all_ready()
-    return Tail(await _drawn(ready, TerminalLines()), left_out, goes_on)
+    ready, first, with_number = found.all_ready()
+    return Tail(await draw(ready, TerminalLines()), first, with_number, goes_on)
 
 
-async def stream_lines(chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Server-sent events: `lines` with `{"lines": [HTML, …], "left_out": n, "anew": true}`, and `end` at the end.
+async def stream_lines(chunks: AsyncGenerator[bytes], *, numbered: bool = True) -> AsyncGenerator[bytes]:
+    """Server-sent events: `lines` with what is new, and `end` at the end.
 
-    `left_out` lines before these are not sent; `anew`: these are the first.
+    `lines` (HTML) begin with number `first`, and `numbered` of them have a number. `anew`: they replace all others;
+    lines before them are not sent. `rest` is the beginning of a further line.
     """
     loop = asyncio.get_running_loop()
-    lines, terminal, anew = _Lines(KEPT_LINES), TerminalLines(), True
+    lines, terminal, anew = LogLines(KEPT_LINES, numbered=numbered), TerminalLines(), True
     flush_at = loop.time() + _PAUSE_S
     coming = asyncio.create_task(_next(chunks))
     try:
@@ -124,19 +158,24 @@ async def _next(chunks: AsyncGenerator[bytes]) -> bytes | None:
     return await anext(chunks, None)
 
 
-async def _drawn(lines: Iterable[str], terminal: TerminalLines) -> list[str]:
+async def draw(lines: Iterable[str], terminal: TerminalLines) -> list[str]:
     """Lines as HTML. Thousands of coloured lines take seconds, so other requests are served in between."""
     drawn: list[str] = []
+    letters = 0
     pause_at = time.monotonic() + _TURN_S
     for line in lines:
-        drawn.append(terminal.html(line))
+        html = terminal.html(line) if letters < MOST_HTML else plain_html(line)
+        letters += len(html)
+        drawn.append(html)
         if time.monotonic() >= pause_at:
             await asyncio.sleep(0)
             pause_at = time.monotonic() + _TURN_S
     return drawn
 
 
-async def _event(lines: _Lines, terminal: TerminalLines, *, anew: bool) -> bytes:
-    ready, left_out = lines.all_ready()
-    data = json.dumps({"lines": await _drawn(ready, terminal), "left_out": left_out, "anew": anew})
-    return f"event: lines\ndata: {data}\n\n".encode()
+async def _event(lines: LogLines, terminal: TerminalLines, *, anew: bool) -> bytes:
+    ready, first, numbered = lines.all_ready()
+    drawn = await draw(ready, terminal)
+    rest = terminal.unfinished(lines.partial)
+    fields = {"lines": drawn, "first": first, "numbered": numbered, "anew": anew, "rest": rest}
+    return f"event: lines\ndata: {json.dumps(fields)}\n\n".encode()

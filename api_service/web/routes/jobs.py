@@ -1,33 +1,25 @@
 """The list of jobs, and one job with its life, its log and its forms."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
-from api_service.following import LiveStream
-from api_service.job_log import follow_log, read_log
 from api_service.web.confirmation import ask
 from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
-from api_service.web.jobs.log_tail import Tail, read_tail, stream_lines
 from api_service.web.rest_calls import RestProblemError
+from api_service.web.routes.job_logs import shown_log
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
-from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.usecases.jobs.visible_jobs import view_owned
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
 _EVENTS = 500
-_LOG_LINES = 500
-_LOG_BYTES = 4 * 2**20
-_WITHOUT_LOG = frozenset({JobStatus.QUEUED, JobStatus.STARTING})
 
 
 async def list_page(visit: Visit) -> Response:
@@ -97,53 +89,19 @@ async def extend(visit: Visit) -> Response:
     return visit.go(f"/jobs/{job_id}", f"{job_id} may go on {visit.form.get('by')} longer.")
 
 
-async def log_stream(visit: Visit) -> Response:
-    """The log as server-sent events."""
-    view = await _owned(visit)
-    return LiveStream(
-        stream_lines(follow_log(visit.services, view.reservation)),
-        media_type="text/event-stream",
-        place=visit.stream_place(),
-        wakeups=visit.services.wakeups,
-        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}", session=True),
-    )
-
-
-async def log_file(visit: Visit) -> Response:
-    """The log as a file."""
-    view = await _owned(visit)
-    place = visit.stream_place()  # before the cluster is asked: a refusal is cheaper
-    response = LiveStream(
-        await read_log(visit.services, view.reservation),
-        media_type="text/plain; charset=utf-8",
-        place=place,
-        wakeups=visit.services.wakeups,
-        recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}", session=True),
-    )
-    response.headers["Content-Disposition"] = f'attachment; filename="{view.reservation.id}.log"'
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    return response
-
-
 async def _job_page(visit: Visit, problem: RestProblemError | None = None) -> Response:
     job_id = visit.path("job_id")
     state = await _state(visit)
-    tail, trouble = await _log(visit, state.view)
+    shown = await shown_log(visit, state.view)
     return visit.page(
         "job.html",
         title=state.job.name or job_id,
         status=200 if problem is None else problem.status,
         live=f"job:{job_id} queue" if state.job.status is JobStatus.QUEUED else f"job:{job_id}",
-        tail=tail,
-        log_trouble=trouble,
+        shown=shown,
         problem=problem,
         **_context(state),
     )
-
-
-async def _owned(visit: Visit) -> JobView:
-    async with visit.services.runtime.uow() as uow:
-        return await view_owned(uow, visit.principal, visit.path("job_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,19 +128,6 @@ def _context(state: _JobState) -> dict[str, Any]:
     return {"job": state.job, "steps": state.steps, "servers": RESERVED_NAMES, "ended": ended}
 
 
-async def _log(visit: Visit, view: JobView) -> tuple[Tail, str | None]:
-    """The end of the log, and why it can't be read now."""
-    if view.reservation.status in _WITHOUT_LOG:
-        return Tail(), None
-    try:
-        chunks: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation)
-        async with aclosing(chunks):
-            tail = await read_tail(chunks, lines=_LOG_LINES, at_most=_LOG_BYTES)
-    except ClusterUnavailableError as error:
-        return Tail(), str(error)
-    return tail, None
-
-
 ROUTES = (
     WebRoute("GET", "/jobs", list_page),
     WebRoute("GET", "/jobs/{job_id}", job_page),
@@ -190,6 +135,4 @@ ROUTES = (
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),
-    WebRoute("GET", "/jobs/{job_id}/log", log_stream),
-    WebRoute("GET", "/jobs/{job_id}/log.txt", log_file),
 )

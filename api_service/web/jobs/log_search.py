@@ -1,0 +1,113 @@
+"""The part of a log around a line, and the lines that hold a text. The log is read from its beginning, and not kept.
+
+Both end where output was not kept: the lines after that have no number.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+from api_service.web.jobs.ansi_text import TerminalLines
+from api_service.web.jobs.log_tail import KEPT_LETTERS, LogLines, Tail, draw
+from reservation_core.ports.cluster import OmittedOutput
+
+BEFORE = 200
+AFTER = 300
+MOST_FOUND = 5_000
+_ALL = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Lines around the wanted one. Without them, the log has `last` lines with numbers so far."""
+
+    tail: Tail
+    last: int
+
+
+@dataclass(slots=True)
+class FoundLines:
+    """The numbers of the first lines that hold a text, how many lines hold it, and the last line looked at."""
+
+    numbers: list[int] = field(default_factory=list)
+    count: int = 0
+    last: int = 0
+
+
+async def read_part(chunks: AsyncIterator[bytes], line: int) -> LogPart:
+    """The lines around number `line`, which is at least 1; fewer where they are long."""
+    begin, end = max(1, line - BEFORE), line + AFTER
+    lines = LogLines(_ALL)
+    part: deque[str] = deque()
+    seen = letters = 0
+    is_whole = False
+    async for chunk in _before_omission(chunks):
+        fresh = chunk
+        if seen < begin - 1:
+            missing = begin - 1 - seen
+            count = chunk.count(b"\n")
+            seen += min(count, missing)
+            if count < missing:
+                continue
+            fresh = chunk.split(b"\n", missing)[missing]
+        lines.take(fresh)
+        ready, _, _ = lines.all_ready()
+        for text in ready:
+            seen += 1
+            part.append(text)
+            letters += len(text)
+            while letters > KEPT_LETTERS and seen - len(part) + 1 < line and len(part) > 1:
+                letters -= len(part.popleft())
+            is_whole = seen >= end or (letters > KEPT_LETTERS and seen >= line)
+            if is_whole:
+                break
+        if is_whole:
+            break
+    if not is_whole:
+        lines.end()
+        ready, _, _ = lines.all_ready()
+        part.extend(ready)
+        seen += len(ready)
+    if seen < line:
+        return LogPart(Tail(), seen)
+    return LogPart(Tail(await draw(part, TerminalLines()), seen - len(part) + 1, len(part)), seen)
+
+
+async def find_lines(chunks: AsyncIterator[bytes], wanted: str) -> FoundLines:
+    """The lines that show the text, in upper or lower case."""
+    lowered = wanted.lower()
+    found, lines, terminal = FoundLines(), LogLines(_ALL), TerminalLines()
+    async for chunk in _before_omission(chunks):
+        lines.take(chunk)
+        _look(found, lines, lowered, terminal)
+    lines.end()
+    _look(found, lines, lowered, terminal)
+    return found
+
+
+def _look(found: FoundLines, lines: LogLines, lowered: str, terminal: TerminalLines) -> None:
+    ready, first, _ = lines.all_ready()
+    found.last += len(ready)
+    if not _may_hold(ready, lowered):
+        return
+    for number, text in enumerate(ready, first):
+        if lowered in terminal.text(text).lower():
+            found.count += 1
+            if found.count <= MOST_FOUND:
+                found.numbers.append(number)
+
+
+def _may_hold(texts: Sequence[str], lowered: str) -> bool:
+    """Whether to look at each line: nearly all lines of long logs are not those looked for."""
+    joined = "\n".join(texts)
+    return lowered in joined.lower() or "\x1b" in joined or "\r" in joined or "\b" in joined
+
+
+async def _before_omission(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The log up to where output is left out. Other requests are served between chunks."""
+    async for chunk in chunks:
+        if isinstance(chunk, OmittedOutput):
+            return
+        yield chunk
+        await asyncio.sleep(0)
