@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.display.output import local_time
+from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.views import placed
 from gpu_dev.errors import ExitCode, WaitTimeoutError
 from gpu_dev.terminal import say
@@ -28,16 +28,16 @@ def waiting_line(job: Job) -> str:
                 parts = ["waiting", f"place {job.queue_position} in line"]
             if job.estimated_start_at is not None:
                 parts.append(f"starts about {local_time(job.estimated_start_at)}")
-            return f"{', '.join(parts)} ({job.reason.code.value}: {job.reason.detail})"
+            return f"{', '.join(parts)} ({job.reason.code.value}: {local_sentence(job.reason.detail)})"
         case JobStatus.STARTING:
             return f"starting on {placed(job.allocations) or 'its GPUs'}"
         case JobStatus.RUNNING:
             return f"running on {placed(job.allocations)} until {local_time(job.ends_at)} at the latest"
         case JobStatus.ENDING:
-            return f"ending ({job.reason.code.value}: {job.reason.detail})"
+            return f"ending ({job.reason.code.value}: {local_sentence(job.reason.detail)})"
         case JobStatus.SUCCEEDED | JobStatus.FAILED | JobStatus.CANCELLED | JobStatus.EXPIRED:
             code = "" if job.exit_code is None else f", exit code {job.exit_code}"
-            return f"{job.status.value} ({job.reason.code.value}: {job.reason.detail}){code}"
+            return f"{job.status.value} ({job.reason.code.value}: {local_sentence(job.reason.detail)}){code}"
         case _:
             assert_never(job.status)
 

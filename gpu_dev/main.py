@@ -15,8 +15,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gpu_dev.display.command_examples import add_examples
+from gpu_dev.display.local_times import slot_words
 from gpu_dev.errors import ApiError, ClientError, ExitCode
-from gpu_dev.terminal import say
+from gpu_dev.terminal import Rendered, clean, say
 
 if TYPE_CHECKING:
     # For an annotation alone: `gpu-dev --help` needs no contracts.
@@ -170,7 +171,7 @@ def report(error: ClientError) -> None:
     for line in described(error.problem) if isinstance(error, ApiError) else [error.detail]:
         say(line)
     if error.next_command is not None:
-        say(f"try: {error.next_command}")
+        say(Rendered(clean(f"try: {error.next_command}")))  # to be typed as it is
 
 
 def described(problem: "Problem") -> Iterator[str]:
@@ -191,6 +192,6 @@ def described(problem: "Problem") -> Iterator[str]:
         yield "Several rules stand against it:"
         yield from (f"  - {rule.code}: {rule.detail}" for rule in rules)
     for slot in problem.nearest_slots or ():
-        yield f"  free from {slot.start.astimezone():%Y-%m-%d %H:%M} to {slot.end.astimezone():%Y-%m-%d %H:%M}"
+        yield f"  free from {slot_words(slot.start, slot.end)}"
     if rest := " ".join(rest.replace("`nearest_slots`", "these times").split()):
         yield rest

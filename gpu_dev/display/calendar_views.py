@@ -1,8 +1,7 @@
 """Tables of bookings, slots, rules, usage, maintenance windows and notification targets."""
 
-from datetime import datetime
-
-from gpu_dev.display.output import Column, View, local_time
+from gpu_dev.display.local_times import local_time, minute
+from gpu_dev.display.output import Column, View
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
@@ -10,11 +9,6 @@ from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
 from reservation_core.contracts.notices import NoticeTargetOut
 from reservation_core.contracts.policy import LimitOut, Named, PolicyVerdict, ProjectOut, RuleOut, RulesIn, UsageLineOut
 from reservation_core.domain.model import RequestVerdict
-
-
-def minute(moment: datetime | None) -> str:
-    """A time in the reader's zone, to the minute; empty for None."""
-    return "" if moment is None else moment.astimezone().strftime("%a %Y-%m-%d %H:%M")
 
 
 def booked_on(booking: BookingOut | BookingVerdict) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
-from gpu_dev.display.output import local_time
+from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.views import TypeSummary, placed, wanted_gpus
 from reservation_core.contracts.base import Wire
 from reservation_core.contracts.jobs import Job
@@ -36,7 +36,7 @@ def _facts(job: Job) -> list[str]:
     whose = f" for project {job.project}" if job.project else ""
     where = f" of booking {job.booking_id}" if job.booking_id else ""
     facts = [
-        f"{named} is {job.status.value}: {job.reason.detail} [{job.reason.code.value}]",
+        f"{named} is {job.status.value}: {local_sentence(job.reason.detail)} [{job.reason.code.value}]",
         f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
     ]
     if job.status is JobStatus.QUEUED:

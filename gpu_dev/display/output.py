@@ -9,7 +9,6 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, assert_never
 
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gpu_dev.display.local_times import local_sentence
 from gpu_dev.terminal import Rendered, clean
 
 T = TypeVar("T", bound=BaseModel)
@@ -115,11 +115,6 @@ def show_one(item: T, view: View[T], form: Format) -> Rendered:
             assert_never(form)
 
 
-def local_time(moment: datetime | None) -> str:
-    """A time in the reader's zone, to the second; empty for None."""
-    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
 def memory(size_bytes: int | None) -> str:
     """A GPU's memory in GiB; empty when unknown."""
     return "" if size_bytes is None else f"{size_bytes / 2**30:.0f} GiB"
@@ -157,7 +152,7 @@ def _table(*, header: bool = True) -> Table:
 
 
 def _cell(value: str) -> Text:
-    return Text(clean(value), style=_STYLES.get(value, ""))
+    return Text(clean(local_sentence(value)), style=_STYLES.get(value, ""))
 
 
 def _rendered(table: Table) -> Rendered:

@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from gpu_dev.display.calendar_views import LIMIT, minute
+from gpu_dev.display.calendar_views import LIMIT
+from gpu_dev.display.local_times import local_sentence, minute
 from gpu_dev.display.output import Format, View, coloured, show_list, show_one
 from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
@@ -47,7 +48,7 @@ def _rest(answer: Explanation) -> str:
     lines = [f"{first}, because:"]
     times = {rule.code: rule for rule in answer.broken_rules} if answer.verdict is RequestVerdict.REFUSED else {}
     for reason in answer.reasons:
-        lines.append(f"  - {reason.code}: {reason.detail}")
+        lines.append(f"  - {reason.code}: {local_sentence(reason.detail)}")
         rule = times.get(reason.code)
         if rule is not None and rule.possible_from is not None:
             lines.append(f"    It holds for a start from {minute(rule.possible_from)}.")

@@ -6,7 +6,8 @@ from itertools import groupby
 
 from pydantic import BaseModel
 
-from gpu_dev.display.output import Column, View, local_time, memory
+from gpu_dev.display.local_times import local_time
+from gpu_dev.display.output import Column, View, memory
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.contracts.base import Time
 from reservation_core.contracts.dead_letters import DeadLetterOut

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.calls.booking_calls import Reach
-from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on, minute
-from gpu_dev.display.output import Column, Format, View, local_time, show_list, show_one
+from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on
+from gpu_dev.display.local_times import local_sentence, local_time, slot_words
+from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import format_duration, parse_duration
@@ -387,7 +388,7 @@ def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> 
         for one in made.items:
             put(f"{_in_words(one)}\n")
     for left_out in made.skipped:
-        reasons = "; ".join(rule.detail for rule in left_out.broken_rules)
+        reasons = "; ".join(local_sentence(rule.detail) for rule in left_out.broken_rules)
         say(f"{left_out.local_start} left out: {reasons}")
 
 
@@ -395,4 +396,4 @@ def _in_words(booking: BookingOut | BookingVerdict) -> str:
     cards = wanted_gpus(booking.gpus, booking.gpu_type, booking.nodes)
     where = f" on {booked_on(booking)}" if booking.allocations else ""
     what = "would be" if isinstance(booking, BookingVerdict) else booking.id
-    return f"{what} {booking.status.value}: {cards}{where}, {minute(booking.start)} to {minute(booking.end)}"
+    return f"{what} {booking.status.value}: {cards}{where}, {slot_words(booking.start, booking.end)}"

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.display.calendar_views import USAGE_LINE, minute
+from gpu_dev.display.calendar_views import USAGE_LINE
+from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
@@ -61,7 +62,7 @@ def usage(
         put(show_one(found, _DATA, Format(output.value)))
         return
     put(show_list([*found.items, found.total.model_copy(update={"key": "altogether"})], USAGE_LINE, Format.TABLE))
-    put(f"From {minute(found.start)} to {minute(found.end)}\n")
+    put(f"From {slot_words(found.start, found.end)}\n")
 
 
 class _Figure(Wire):

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.display.output import Format, local_time, show_list, show_one
+from gpu_dev.display.local_times import local_time
+from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS
 from gpu_dev.errors import ClientError
 from gpu_dev.following import has_ended, waiting_line

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.calendar_views import BOOKING, amount, is_over, limit_of
-from gpu_dev.display.output import Column, Format, View, local_time, show_list, show_one
+from gpu_dev.display.local_times import local_time
+from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.views import JOB
 from gpu_dev.errors import ExitCode
 from gpu_dev.inputs.durations import format_duration

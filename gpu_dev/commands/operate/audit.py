@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from gpu_dev.display.output import Column, Format, View, as_json, local_time, show_list
+from gpu_dev.display.local_times import local_time
+from gpu_dev.display.output import Column, Format, View, as_json, show_list
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output

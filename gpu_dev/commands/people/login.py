@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gpu_dev.client import GpuDevClient
+from gpu_dev.display.local_times import minute
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import can_ask
 from gpu_dev.server.connection import Connection, checked_token, forget_login, is_loopback, login_file, store_login
@@ -80,8 +81,10 @@ def _with_proof(url: str, way: Way) -> None:
         exchange.close()
     path = login_file(os.environ)
     store_login(path, url, done.token, way=way)
-    until = done.expires_at.astimezone()
-    put(f"Logged in to {url} as {done.user} ({done.role.value}) until {until:%H:%M}, and again by itself after that\n")
+    put(
+        f"Logged in to {url} as {done.user} ({done.role.value}) until {minute(done.expires_at)}, "
+        "and again by itself after that\n"
+    )
 
 
 def _with_token(url: str, *, token_stdin: bool) -> None:

@@ -46,7 +46,7 @@ def test_a_waiting_job_says_its_place_its_reason_and_its_start() -> None:
     line = waiting_line(a_job())
     assert "place 3 in line" in line
     assert "waiting_for_gpus: 2 h100 are free at 13:00." in line
-    assert "starts about 2026-03-01" in line
+    assert "starts about Sun 1 Mar 2026" in line
 
 
 def test_a_job_without_a_place_says_that_it_waits_for_one() -> None:

@@ -61,7 +61,7 @@ async def test_a_tokens_budget_is_typed_and_shown(browsing: SignedIn, people: Pe
     laptop = await browsing("laptop")
     refused = await laptop.send("/submit", gpus="3", nodes="1", duration="1h", command="true", key="k")
     assert refused.status_code == 409
-    assert "has 2.5 of 2.5 left until 2031-01-31 09:00" in words(refused.text)
+    assert "has 2.5 of 2.5 left until Fri 31 Jan 2031 09:00 UTC" in words(refused.text)
     await laptop.send("/submit", gpus="2", nodes="1", duration="1h", command="true", key="k2")
     page = words(await alice.get("/account"))
     assert "2.0 of 2.5 GPU-hours until" in page

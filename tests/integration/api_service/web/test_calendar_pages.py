@@ -224,7 +224,7 @@ async def test_of_too_many_of_ones_own_the_first_are_drawn_and_it_is_said_until_
     browser = await browsing("alice")
     found = await events(browser, by="node")
     assert [event["title"] for event in drawn(found)] == ["in 30 hours", "in 33 hours"]
-    assert found["drawnUntil"].endswith(f" {at(36):%H:%M}")
+    assert found["drawnUntil"].endswith(f" {at(36):%H:%M} UTC")
     assert "in 36 hours" not in await browser.get(week(by="node"))
 
 

@@ -60,8 +60,8 @@ async def test_what_is_estimated_and_promised_is_told(
     )
     page = words(await (await browsing("alice")).get("/queue"))
     assert "Next in line: it starts soon." in page
-    assert "2030-01-01 10:30" in page
-    assert "by 2030-01-01 11:45 at the latest: promised" in page
+    assert "Tue 1 Jan 2030 10:30" in page
+    assert "by Tue 1 Jan 2030 11:45 at the latest: promised" in page
     (entry,) = (await alice.get("/v1/queue")).json()["items"]
     assert entry["promised_start_at"] == "2030-01-01T11:45:00.000Z"
 

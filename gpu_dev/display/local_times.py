@@ -1,0 +1,30 @@
+"""Times for people, in the zone of their machine: `Thu 26 Nov 2026 14:20 CET`."""
+
+from datetime import datetime
+
+from reservation_core.domain.time_words import time_words, with_time_words, zone_words
+
+
+def local_time(moment: datetime | None) -> str:
+    """A time in the reader's zone, to the second; empty for None."""
+    return "" if moment is None else time_words(moment, None, seconds=True)
+
+
+def minute(moment: datetime | None) -> str:
+    """A time in the reader's zone, to the minute; empty for None."""
+    return "" if moment is None else time_words(moment, None)
+
+
+def slot_words(start: datetime, end: datetime) -> str:
+    """`Thu 26 Nov 2026 14:20 to 15:20 CET`: the day of the end and the zone of the start only where they differ."""
+    begin, until = start.astimezone(), end.astimezone()
+    first, last = minute(start), minute(end)
+    if zone_words(begin) == zone_words(until):
+        first = first.removesuffix(f" {zone_words(begin)}")
+        last = f"{until:%H:%M} {zone_words(until)}" if begin.date() == until.date() else last
+    return f"{first} to {last}"
+
+
+def local_sentence(text: str) -> str:
+    """A sentence of the server with its times, which are in UTC, in the reader's zone."""
+    return with_time_words(text, minute)
