@@ -118,7 +118,6 @@ async def test_hours_that_clocks_skip_or_repeat(people: People, system: WebSyste
     alice = await people("alice", timezone_id="Europe/Berlin")
     page = alice.page
     await page.goto("/calendar")
-    await page.get_by_label("GPUs", exact=True).first.fill("1")
     spring = _last_sunday(datetime.now(UTC).year + 1, 3)
     await page.get_by_label("Begins").fill(f"{spring}T02:30")
     verdict = page.locator("#booking-verdict")
