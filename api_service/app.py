@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
-from api_service.routes import dead_letters, operations
+from api_service.routes import dead_letters, operations, search
 from api_service.routes.bookings import availability, bookings, calendar_feed, waitlist
 from api_service.routes.history import audit_chain, events
 from api_service.routes.jobs import job_events, job_logs, job_specs, jobs
@@ -49,6 +49,7 @@ _ROUTERS = (
     policy.router,
     projects.router,
     usage.router,
+    search.router,
     schedulability.router,
     dead_letters.router,
     events.router,

@@ -12,6 +12,7 @@ from typing import Any
 from reservation_core.adapters.postgres.bookings.bookings import EVERY_STATUS
 from reservation_core.adapters.postgres.history.audit import LOOKED_AT, LOOKED_AT_OF_ONE
 from reservation_core.adapters.postgres.policy.usage import report_values
+from reservation_core.adapters.postgres.search.search import BOOKINGS_OF_A_STATUS, ENDED_JOBS, OPEN_JOBS
 
 Values = Mapping[str, Any]
 
@@ -74,6 +75,7 @@ def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
         **_scrapes(now, newest),
         **_jobs(),
         **_lists(now),
+        **_searches(),
         **_usage(now),
         **_quotas(now),
     }
@@ -305,6 +307,18 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
         "nodes_of_booking": [{"gpu_type": "h100", "booking_id": "bkg-l00000000", "but_for": None}],
         "free_of_types": [{"gpus": 1, "gpu_type": kind} for kind in (None, "h100")],
         "promised_cards": [{}],
+    }
+
+
+def _searches() -> dict[str, list[Values]]:
+    jobs: dict[str, Any] = {"open": OPEN_JOBS, "last_seq": 2**63 - 1, "scanned": ENDED_JOBS, "limit": 8}
+    bookings: dict[str, Any] = {"scanned": BOOKINGS_OF_A_STATUS, "limit": 8}
+    asked = [{"text": text, "user_id": user} for text in ("h000000004", "train", "no such name") for user in (None, 2)]
+    return {
+        "find_jobs": [{**jobs, **values, "start": f"job-{values['text']}"} for values in asked],
+        "find_bookings": [{**bookings, **values, "start": f"bkg-{values['text']}"} for values in asked],
+        "find_nodes": [{"text": "node-00001", "limit": 8}],
+        "find_users": [{"text": "person-3", "limit": 8}],
     }
 
 

@@ -18,6 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from reservation_core.domain.model import FoundKind
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.domain.wall_times import WallTimeError, read_time
 
@@ -155,3 +156,20 @@ class Problem(Wire):
     instance: str | None = None
     broken_rules: list[BrokenRule] | None = None
     nearest_slots: list[Slot] | None = None
+
+
+class SearchHit(Wire):
+    """A thing that a search found. `id`: of nodes and users their name; `start`: of bookings."""
+
+    kind: FoundKind
+    id: str
+    name: str | None
+    status: str | None
+    user: str | None
+    start: Time | None
+
+
+class SearchResult(Wire):
+    """What a search found, by kind, the best of each first."""
+
+    items: list[SearchHit]

@@ -48,6 +48,7 @@ from reservation_core.adapters.postgres.policy.policies import Policies
 from reservation_core.adapters.postgres.policy.projects import Projects
 from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
+from reservation_core.adapters.postgres.search.search import Search
 from reservation_core.domain.network.replica_lag import ServerProgress
 from reservation_core.ports.wakeups import Channel
 
@@ -96,6 +97,10 @@ class UnitOfWork:
     @cached_property
     def inventory(self) -> Inventory:
         return Inventory(self._connection, self.queue)
+
+    @cached_property
+    def search(self) -> Search:
+        return Search(self._connection)
 
     @cached_property
     def unknown_pods(self) -> UnknownPods:

@@ -57,6 +57,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/pods/unknown"): Call(403, 403, 200),
     ("POST", "/v1/pods/unknown/{pod}/end"): Call(403, 403, 202),
     ("GET", "/v1/queue"): Call(200, 200, 200),
+    ("GET", "/v1/search"): Call(200, 200, 200, query="?q=job"),
     ("POST", "/v1/tokens"): Call(201, 403, 201, {"user": "alice"}),
     ("GET", "/v1/tokens"): Call(200, 200, 200),
     ("POST", "/v1/tokens/renew"): Call(422, 422, 422, {"token": "short"}),

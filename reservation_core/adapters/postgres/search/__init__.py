@@ -1,0 +1,1 @@
+"""Searches over jobs, bookings, nodes and users."""
