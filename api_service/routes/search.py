@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api_service.documents import problems
@@ -25,8 +25,12 @@ class SearchQuery(BaseModel):
 
     q: Annotated[
         Line,
-        StringConstraints(strip_whitespace=True, min_length=1, max_length=_LONGEST),
-        Field(description="A part of a name, or the beginning of an id, with or without `job-` or `bkg-`."),
+        Field(
+            min_length=1,
+            max_length=_LONGEST,
+            pattern=r"\S",
+            description="A part of a name, or the beginning of an id, with or without `job-` or `bkg-`.",
+        ),
     ]
     limit: Annotated[int, Field(ge=1, le=_MOST_OF_A_KIND, description="How many of a kind at most.")] = _OF_A_KIND
 
@@ -36,7 +40,7 @@ async def find_things(services: Served, caller: Caller, query: Annotated[SearchQ
     """Your jobs and bookings and the nodes that match, best first; for administrators everybody's, and users. Searched
     are jobs that are not over (the newest 20,000), the newest 500 of each status of the others, 500 bookings of each
     status from now on or back from now, and the job or booking of just this id."""
-    found = await services.reads(lambda uow: search(uow, caller, query.q, query.limit))
+    found = await services.reads(lambda uow: search(uow, caller, query.q.strip(), query.limit))
     result = SearchResult(
         items=[
             SearchHit(

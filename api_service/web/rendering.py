@@ -16,6 +16,7 @@ from starlette.responses import Response
 from api_service.requests.headers import takes_gzip
 from api_service.web import words
 from api_service.web.assets import Assets
+from api_service.web.finding.site_pages import keys_of
 from reservation_core.contracts.base import rfc3339
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -42,6 +43,7 @@ class Templates:
         )
         self._environment.globals["asset"] = assets.url
         self._environment.globals["has_asset"] = assets.has
+        self._environment.globals["keys_of"] = keys_of
         self._environment.filters["span"] = words.span
         self._environment.filters["gib"] = words.gib
         self._environment.filters["hours"] = words.hours

@@ -4,12 +4,23 @@ import { prepareToSend, QUESTION } from "./session.js";
 
 let opening = false;
 
-async function confirm(link) {
-  if (!(await prepareToSend(QUESTION))) return;
+/** Show a link's page as a dialog; resolves with its content, or null where somebody gave up or another page opens. */
+export async function openLinked(link) {
+  if (opening) return null; // a second click
+  opening = true;
+  try {
+    return await open(link);
+  } finally {
+    opening = false;
+  }
+}
+
+async function open(link) {
+  if (!(await prepareToSend(QUESTION))) return null;
   const answer = await fetch(link.href, { cache: "no-store", headers: { "HX-Request": "true" } }).catch(() => null);
   if (!answer?.ok) {
     location.assign(link.href); // the page says what is wrong
-    return;
+    return null;
   }
   const content = element("div", "");
   content.innerHTML = await answer.text(); // written by our server
@@ -20,6 +31,7 @@ async function confirm(link) {
     dialog.close();
   });
   back.focus();
+  return content;
 }
 
 /** Links to such pages open a dialog. Parts of the page may be replaced at any time: the document listens for them. */
@@ -29,8 +41,6 @@ export function confirmInDialogs() {
     const plain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
     if (link === null || !plain) return;
     event.preventDefault();
-    if (opening) return; // a second click
-    opening = true;
-    void confirm(link).finally(() => (opening = false));
+    void openLinked(link);
   });
 }

@@ -9,6 +9,7 @@ import { keepWhatPeopleDid } from "./morphing.js";
 import { showProblems } from "./problems.js";
 import { sendWhenReady } from "./sending.js";
 import { followSession } from "./session.js";
+import { followShortcuts } from "./shortcuts.js";
 
 Object.assign(htmx.config, {
   allowEval: false,
@@ -24,5 +25,6 @@ showProblems();
 followLive();
 followTiles();
 confirmInDialogs();
+followShortcuts();
 sendWhenReady();
 followSession(keepDrafts());

@@ -1,7 +1,8 @@
 """Find jobs, bookings, nodes and users by a part of their names, or by the beginning of their ids."""
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.ports.search import Found, FoundKind
+from reservation_core.domain.model import FoundKind
+from reservation_core.ports.search import Found
 
 OPEN_JOBS = 20_000
 """Jobs that are not over are looked through up to so many, the newest first."""

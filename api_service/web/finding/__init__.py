@@ -1,0 +1,1 @@
+"""The palette: what it finds, and where that is."""

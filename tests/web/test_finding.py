@@ -1,0 +1,193 @@
+"""The palette and the keys: by keyboard alone, and on a phone by touch."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.async_api import Locator, Page, Route, expect
+
+from tests.waiting import eventually
+from tests.web.browser import DESKTOP, PHONE, assert_accessible, assert_fits
+from tests.web.conftest import People, Screenshot
+from tests.web.web_system import WebSystem
+
+
+def field_of(page: Page) -> Locator:
+    """The palette's field."""
+    return page.get_by_role("combobox", name="Name or id")
+
+
+async def expect_chosen(page: Page, name: str) -> None:
+    """The option that is seen to be chosen is the one that assistive technology is told of."""
+    option = page.locator("[role=option][aria-selected=true]")
+    await expect(option).to_have_count(1)
+    await expect(option).to_contain_text(name)
+    place = await option.get_attribute("id")
+    await expect(field_of(page)).to_have_attribute("aria-activedescendant", str(place))
+
+
+async def test_a_job_is_found_and_opened_by_keyboard_alone(
+    people: People, system: WebSystem, screenshot: Screenshot
+) -> None:
+    system.submit("alice", "sleep", "300", name="findable one")
+    second = system.submit("alice", "sleep", "300", name="findable two")
+    system.submit("bob", "sleep", "300", name="findable of bob")
+    page = (await people("alice")).page
+    await page.keyboard.press("Control+k")
+    field = field_of(page)
+    await expect(field).to_be_focused()
+    await expect(page.get_by_role("group", name="Pages")).to_be_visible()
+    await page.keyboard.type("findable")
+    await expect(page.get_by_role("status").filter(has_text="2 found")).to_be_visible()
+    await expect_chosen(page, "findable two")
+    await page.keyboard.press("ArrowDown")
+    await expect_chosen(page, "findable one")
+    await page.keyboard.press("ArrowDown")
+    await expect_chosen(page, "findable two")
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("ArrowUp")
+    await expect_chosen(page, "findable two")
+    await assert_accessible(page)
+    await screenshot(page, "palette")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile(f"/jobs/{second}$"))
+
+
+async def test_enter_waits_for_the_answer_to_what_was_typed_last(people: People, system: WebSystem) -> None:
+    job = system.submit("alice", "sleep", "300", name="quick")
+    page = (await people("alice")).page
+    await page.keyboard.press("/")
+    await expect(page.get_by_role("option", name="Calendar")).to_be_visible()
+    await page.keyboard.type(job)
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile(f"/jobs/{job}$"))
+
+
+async def test_a_late_answer_to_less_text_changes_nothing(people: People) -> None:
+    page = (await people("alice")).page
+    held: list[Route] = []
+
+    async def hold(route: Route) -> None:
+        held.append(route)
+
+    await page.route("**/search?q=cal", hold)
+    await page.keyboard.press("/")
+    await page.keyboard.type("cal")
+    await eventually(lambda: len(held) == 1)
+    await page.keyboard.type("xyz")
+    await expect(page.get_by_text("Nothing matches “calxyz”.")).to_be_visible()
+    await expect(page.get_by_role("option")).to_have_count(0)
+    await expect(field_of(page)).to_have_attribute("aria-expanded", "false")
+
+
+async def test_the_palette_returns_to_where_the_reader_was(people: People) -> None:
+    page = (await people("alice")).page
+    link = page.get_by_role("link", name="Queue")
+    await link.focus()
+    await page.keyboard.press("Control+k")
+    await expect(field_of(page)).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(link).to_be_focused()
+
+
+async def test_an_administrator_finds_people_nodes_and_bookings(people: People, system: WebSystem) -> None:
+    node = system.rest("root").get("/v1/nodes").json()["items"][0]["name"]
+    start = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    booked = {"gpus": 1, "start": start, "duration": 3600, "title": "demo day"}
+    system.rest("bob").post("/v1/bookings", json=booked).raise_for_status()
+    page = (await people("root")).page
+    for typed, name, address in (
+        ("bob", "bob", r"/admin/users\?q=bob$"),
+        (node, node, rf"/now\?node={node}$"),
+        ("demo d", "demo day", r"/bookings/bkg-"),
+        ("unkn", "Unknown pods", r"/admin/pods$"),
+    ):
+        await page.keyboard.press("/")
+        await page.keyboard.type(typed)
+        await expect_chosen(page, name)
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(re.compile(address))
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+async def test_the_button_is_enough(people: People, size: tuple[int, int]) -> None:
+    alice = await people("alice", viewport={"width": size[0], "height": size[1]}, has_touch=size == PHONE)
+    page = alice.page
+    button = page.get_by_role("link", name="Find", exact=False).first
+    box = await button.bounding_box()
+    assert box is not None
+    assert min(box["width"], box["height"]) >= 24
+    await button.click()
+    await field_of(page).fill("calen")
+    option = page.get_by_role("option", name="Calendar")
+    box = await option.bounding_box()
+    assert box is not None
+    assert box["height"] >= 24
+    await assert_accessible(page)
+    await assert_fits(page)
+    await option.click()
+    await expect(page).to_have_url(re.compile("/calendar$"))
+
+
+async def test_keys_go_to_pages_and_say_which_there_are(people: People, screenshot: Screenshot) -> None:
+    page = (await people("alice")).page
+    for key, address in (("c", "/calendar"), ("q", "/queue"), ("j", "/jobs"), ("n", "/now"), ("b", "/bookings")):
+        await page.keyboard.press("g")
+        await page.keyboard.press(key)
+        await expect(page).to_have_url(re.compile(f"{address}$"))
+    await page.keyboard.press("?")
+    sheet = page.get_by_role("dialog", name="Keyboard shortcuts")
+    await expect(sheet).to_contain_text("Calendar")
+    await assert_accessible(page)
+    await screenshot(page, "shortcuts")
+    await page.keyboard.press("g")
+    await page.keyboard.press("q")
+    await page.keyboard.press("/")
+    await expect(field_of(page)).to_have_count(0)
+    await page.keyboard.press("Escape")
+    await expect(sheet).to_have_count(0)
+    await expect(page).to_have_url(re.compile("/bookings$"))
+    await page.get_by_role("contentinfo").get_by_role("link", name="Keyboard shortcuts").click()
+    await expect(sheet).to_be_visible()
+    await assert_fits(page)
+
+
+async def test_keys_do_nothing_while_somebody_types_or_holds_a_modifier(people: People) -> None:
+    page = (await people("alice")).page
+    await page.goto("/submit")
+    field = page.get_by_label("Name", exact=True)
+    await field.fill("")
+    await field.press_sequentially("gq/?gj")
+    await expect(field).to_have_value("gq/?gj")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.get_by_label("What to run").focus()
+    await page.keyboard.type("/?gn")
+    await page.locator("h1").click()
+    await page.keyboard.press("g")
+    for pressed in ("Alt+q", "Control+Shift+K", "Alt+/", "Q"):
+        await page.keyboard.press(pressed)
+    await page.keyboard.press("q")  # what `g` began is over
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page).to_have_url(re.compile("/submit$"))
+    await page.keyboard.press("Control+k")
+    await expect(field_of(page)).to_be_focused()
+
+
+async def test_single_keys_can_be_turned_off(people: People) -> None:
+    page = (await people("alice")).page
+    await page.keyboard.press("?")
+    await page.get_by_label("Single-key shortcuts work in this browser").uncheck()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.reload()
+    for key in ("/", "g", "q", "?"):
+        await page.keyboard.press(key)
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.keyboard.press("Control+k")
+    await expect(field_of(page)).to_be_focused()
+    await page.goto("/shortcuts")
+    await page.get_by_label("Single-key shortcuts work in this browser").check()
+    await page.keyboard.press("g")
+    await page.keyboard.press("q")
+    await expect(page).to_have_url(re.compile("/queue$"))
