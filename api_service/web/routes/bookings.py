@@ -8,7 +8,9 @@ from starlette.responses import Response
 from api_service.web.calendar.booking_life import life_of_booking
 from api_service.web.calendar.booking_losses import what_bookings_lose, what_goes_back
 from api_service.web.confirmation import ask
+from api_service.web.finding.list_order import Column, read_choice
 from api_service.web.forms.booking_form import TypedBooking, typed_change
+from api_service.web.listing import read_list
 from api_service.web.rest_calls import Query, RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.sessions.return_address import safe_return
@@ -28,24 +30,38 @@ _MOST_JOBS = 2000
 _CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | BookingSeries)
 
 
+_COLUMNS: tuple[Column[BookingOut], ...] = (
+    Column("title", "Title", lambda booking: (booking.title or booking.id).casefold()),
+    Column("from", "From, soonest first", lambda booking: booking.start),
+    Column("to", "To, soonest first", lambda booking: booking.end),
+    Column("gpus", "Most GPUs", lambda booking: booking.gpus * booking.nodes, largest_first=True),
+)
+
+
 async def list_page(visit: Visit) -> Response:
     """Show bookings ahead; with `?when=past` also those of the last three months."""
-    past = visit.query("when") == "past"
+    choice = read_choice("/bookings", visit.request.query_params.multi_items(), ("when", "status"), _COLUMNS)
+    past, status = choice.chosen("when") == "past", choice.chosen("status")
+    ahead = [status for status in BookingStatus if past or status not in FINAL_BOOKINGS]
     asked: Query = {
         "mine": True,
         "from": (visit.now - _PAST if past else visit.now).isoformat(),
-        "cursor": visit.query("cursor") or None,
-        "limit": 100,
+        "status": status if status in tuple(BookingStatus) else None if past else ahead,
     }
-    found = await visit.rest.get(Page[BookingOut], "/v1/bookings", asked)
     return visit.page(
         "bookings.html",
         title="Your bookings",
         live="calendar",
-        bookings=[booking for booking in found.items if past or booking.status not in FINAL_BOOKINGS],
+        listing=await read_list(visit, Page[BookingOut], "/v1/bookings", asked, choice, _COLUMNS, _words_of),
         past=past,
-        next_cursor=found.next_cursor,
+        chosen_status=status,
+        statuses=ahead,
     )
+
+
+def _words_of(booking: BookingOut) -> tuple[str | None, ...]:
+    nodes = (part.node for part in booking.allocations)
+    return booking.title, booking.id, booking.project, booking.gpu_type, booking.node, *nodes
 
 
 async def booking_page(visit: Visit) -> Response:

@@ -6,8 +6,10 @@ from typing import Any
 from starlette.responses import Response
 
 from api_service.web.confirmation import ask
+from api_service.web.finding.list_order import Column, read_choice
 from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
+from api_service.web.listing import read_list
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routes.job_logs import shown_log
 from api_service.web.routing import WebRoute
@@ -22,27 +24,36 @@ from reservation_core.usecases.people.users import RESERVED_NAMES
 _EVENTS = 500
 
 
+_COLUMNS: tuple[Column[Job], ...] = (
+    Column("name", "Name", lambda job: (job.name or job.id).casefold()),
+    Column("user", "User", lambda job: job.user),
+    Column("gpus", "Most GPUs", lambda job: job.gpus * job.nodes, largest_first=True),
+    Column("submitted", "Submitted, newest first", lambda job: job.created_at, largest_first=True),
+    Column("started", "Started, newest first", lambda job: job.started_at, largest_first=True),
+    Column("ends", "Ends first", lambda job: job.finished_at or job.ends_at),
+)
+
+
 async def list_page(visit: Visit) -> Response:
-    """Show jobs, newest first: the visitor's; for administrators everybody's."""
-    statuses = [status for status in visit.request.query_params.getlist("status") if status]
-    asked = {
-        "status": statuses or None,
-        "user": visit.query("user") or None,
-        "cursor": visit.query("cursor") or None,
-        "limit": 50,
-    }
-    found = await visit.rest.get(Page[Job], "/v1/jobs", asked)
+    """Show jobs, newest first unless `?sort=` says otherwise: the visitor's; for administrators everybody's."""
+    columns = [column for column in _COLUMNS if visit.principal.is_admin or column.name != "user"]
+    choice = read_choice("/jobs", visit.request.query_params.multi_items(), ("status", "user"), columns)
+    statuses = [value for name, value in choice.filters if name == "status"]
+    asked = {"status": statuses or None, "user": choice.chosen("user") or None}
+    listing = await read_list(visit, Page[Job], "/v1/jobs", asked, choice, columns, _words_of)
     context: dict[str, Any] = {
-        "jobs": found.items,
-        "next_cursor": found.next_cursor,
+        "listing": listing,
         "statuses": statuses,
-        "user": visit.query("user"),
         "all_statuses": list(JobStatus),
-        "first": not visit.query("cursor"),
+        "first": listing.before is None,
     }
     if visit.partial:
         return visit.part("_jobs.html", **context)
     return visit.page("jobs.html", title="Jobs", live="jobs" if context["first"] else "", **context)
+
+
+def _words_of(job: Job) -> tuple[str | None, ...]:
+    return job.name, job.id, job.gpu_type
 
 
 async def job_page(visit: Visit) -> Response:

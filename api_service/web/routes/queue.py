@@ -4,27 +4,40 @@ from typing import Any
 
 from starlette.responses import Response
 
+from api_service.web.finding.list_order import Column, read_choice
+from api_service.web.listing import read_list
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts.jobs import QueuePage
+from reservation_core.contracts.jobs import QueueEntry, QueuePage
 
-_A_PAGE = 100
+_COLUMNS: tuple[Column[QueueEntry], ...] = (
+    Column("name", "Name", lambda job: (job.name or job.id).casefold()),
+    Column("user", "User", lambda job: job.user),
+    Column("gpus", "Most GPUs", lambda job: job.gpus * job.nodes, largest_first=True),
+    Column("waits", "Waits longest", lambda job: job.created_at),
+    Column("starts", "Starts first", lambda job: job.estimated_start_at),
+)
 
 
 async def queue_page(visit: Visit) -> Response:
-    """Show the visitor's waiting jobs (administrators: all), and totals. `cursor` is REST's."""
-    cursor = visit.query("cursor") or None
-    found = await visit.rest.get(QueuePage, "/v1/queue", {"cursor": cursor, "limit": _A_PAGE})
+    """Show the visitor's waiting jobs (administrators: all), in the order of the queue unless `?sort=` says otherwise,
+    and totals."""
+    columns = [column for column in _COLUMNS if visit.principal.is_admin or column.name != "user"]
+    choice = read_choice("/queue", visit.request.query_params.multi_items(), (), columns)
+    totals = (await visit.rest.get(QueuePage, "/v1/queue", {"limit": 1})).totals
+    listing = await read_list(visit, QueuePage, "/v1/queue", {}, choice, columns, _words_of)
     context: dict[str, Any] = {
-        "waiting": found.items,
-        "totals": found.totals,
-        "next_cursor": found.next_cursor,
-        "cursor": cursor,
-        "first": next((job for job in found.items if job.user == visit.principal.user), None),
+        "listing": listing,
+        "totals": totals,
+        "first": next((job for job in listing.items if job.user == visit.principal.user), None),
     }
     if visit.partial:
         return visit.part("_queue.html", **context)
     return visit.page("queue.html", title="Queue", live="queue", **context)
+
+
+def _words_of(job: QueueEntry) -> tuple[str | None, ...]:
+    return job.name, job.id, job.user, job.project, job.gpu_type
 
 
 ROUTES = (WebRoute("GET", "/queue", queue_page),)

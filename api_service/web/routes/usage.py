@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from api_service.problems import ProblemError
+from api_service.web.finding.list_order import Column, arrange, read_choice
 from api_service.web.plots import column_plot, shares
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
+from reservation_core.contracts.policy import UsageLineOut, UsageOut, UsageSeriesOut
 from reservation_core.domain.policy.usage import UsageBy
 
 _SPANS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
@@ -38,6 +39,15 @@ class UsageChoice:
         return timedelta(days=1) if length <= _DAILY_UP_TO else timedelta(days=7)
 
 
+_COLUMNS: tuple[Column[UsageLineOut], ...] = (
+    Column("name", "Name", lambda line: line.key),
+    Column("held", "Held", lambda line: line.held_gpu_hours, largest_first=True),
+    Column("used", "Used", lambda line: line.used_gpu_hours, largest_first=True),
+    Column("idle", "Idle", lambda line: line.idle_gpu_hours, largest_first=True),
+    Column("wasted", "Wasted", lambda line: line.wasted_gpu_hours, largest_first=True),
+)
+
+
 async def usage_page(visit: Visit) -> Response:
     """Show the visitor's usage; to administrators everybody's."""
     asked = _read_choice(visit)
@@ -45,8 +55,10 @@ async def usage_page(visit: Visit) -> Response:
     totals = await visit.rest.get(UsageOut, "/v1/usage", {**query, "limit": _MOST_LINES})
     series = await visit.rest.all(UsageSeriesOut, "/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
     held, used = _summed([line.held_gpu_hours for line in series]), _summed([line.used_gpu_hours for line in series])
-    lines = sorted(totals.items, key=lambda line: -line.held_gpu_hours)
-    most = max((line.held_gpu_hours for line in lines), default=0.0)
+    choice = read_choice("/usage", visit.request.query_params.multi_items(), ("by", "span", "from", "to"), _COLUMNS)
+    most_held = sorted(totals.items, key=lambda line: -line.held_gpu_hours)
+    listing = arrange(most_held, choice, _COLUMNS, lambda line: (line.key or f"no {_BY[asked.by]}",))
+    most = max((line.held_gpu_hours for line in most_held), default=0.0)
     return visit.page(
         "usage.html",
         title="Usage",
@@ -56,11 +68,13 @@ async def usage_page(visit: Visit) -> Response:
         spans=list(_NAMES.items()),
         plot=column_plot(held, used, _labels(visit, asked, len(held))),
         step_words={3600: "an hour", 86_400: "a day", 604_800: "a week"}[int(asked.step.total_seconds())],
+        listing=listing,
+        any_lines=bool(most_held),
         lines=list(
             zip(
-                lines,
-                shares([line.held_gpu_hours for line in lines], most),
-                shares([line.used_gpu_hours for line in lines], most),
+                listing.items,
+                shares([line.held_gpu_hours for line in listing.items], most),
+                shares([line.used_gpu_hours for line in listing.items], most),
                 strict=True,
             )
         ),

@@ -6,13 +6,13 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import text
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.integration.api_service.callers import JOB
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn, browsing  # noqa: F401 - a fixture
+from tests.sql import sql
 
 Calling = Callable[[str], httpx.AsyncClient]
 
@@ -72,15 +72,14 @@ async def test_an_old_job_is_found_by_its_whole_id_alone(alice: httpx.AsyncClien
     old = await named(alice, "oldest of all")
     await alice.post(f"/v1/jobs/{old}/cancel")
     async with runtime.uow() as uow:
-        await uow._connection.execute(
-            text(
-                "INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, nodes, duration,"
-                " priority, workload, created_at, changed_at, finished_at)"
-                " SELECT 'job-n' || n, 'job', user_id, 'newer', status, reason_code, reason, gpus, nodes, duration,"
-                " priority, workload, created_at, changed_at, finished_at"
-                " FROM reservations, generate_series(1, 500) AS n WHERE id = :old"
-            ),
-            {"old": old},
+        await sql(
+            uow,
+            "INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, nodes, duration,"
+            " priority, workload, created_at, changed_at, finished_at)"
+            " SELECT 'job-n' || n, 'job', user_id, 'newer', status, reason_code, reason, gpus, nodes, duration,"
+            " priority, workload, created_at, changed_at, finished_at"
+            " FROM reservations, generate_series(1, 500) AS n WHERE id = :old",
+            old=old,
         )
     assert await found(alice, "oldest") == []
     assert await found(alice, old[:-1]) == []

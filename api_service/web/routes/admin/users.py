@@ -3,12 +3,20 @@
 from starlette.responses import Response
 
 from api_service.web.confirmation import ask
+from api_service.web.finding.list_order import Column, read_choice
+from api_service.web.listing import read_list
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.users import UserDisabled, UserOut
 from reservation_core.domain.model import Role
+
+_COLUMNS: tuple[Column[UserOut], ...] = (
+    Column("name", "Name", lambda user: user.name),
+    Column("role", "Role", lambda user: user.role),
+    Column("since", "Newest", lambda user: user.created_at, largest_first=True),
+)
 
 
 async def users_page(visit: Visit) -> Response:
@@ -59,18 +67,20 @@ async def enable(visit: Visit) -> Response:
 
 
 async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
-    asked = {"limit": 100, "cursor": visit.query("cursor") or None}
-    found = await visit.rest.get(Page[UserOut], "/v1/users", asked)
+    choice = read_choice("/admin/users", visit.request.query_params.multi_items(), (), _COLUMNS)
     return visit.page(
         "admin/users.html",
         title="Users",
         status=200 if problem is None else problem.status,
-        users=found.items,
-        next_cursor=found.next_cursor,
+        listing=await read_list(visit, Page[UserOut], "/v1/users", {}, choice, _COLUMNS, _words_of),
         roles=list(Role),
         typed=visit.form.shown(),
         problem=problem,
     )
+
+
+def _words_of(user: UserOut) -> tuple[str, ...]:
+    return user.name, user.role, "may come in" if user.disabled_at is None else "disabled"
 
 
 ROUTES = (
