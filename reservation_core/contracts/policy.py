@@ -159,7 +159,8 @@ class ProjectOut(Wire):
 
 class ExplainRequest(Wire):
     """A job, or with `start` a booking, to check against the rules; nothing is stored. Fields that no rule reads are
-    ignored. Administrators may ask for another `user`."""
+    ignored. Administrators may ask for another `user`. `instead_of` names a waiting job of that user: the verdict is as
+    if it were cancelled first."""
 
     model_config = with_example(gpus=4, gpu_type="h100", start="2030-01-31T09:00:00Z", duration="PT8H")
 
@@ -181,6 +182,7 @@ class ExplainRequest(Wire):
     recurrence: Annotated[Text, Field(min_length=1, max_length=1000)] | Recurrence | None = None
     wait: Annotated[bool, Field(strict=True)] = False
     auto_accept: Annotated[bool, Field(strict=True)] = False
+    instead_of: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "ExplainRequest":
@@ -188,6 +190,8 @@ class ExplainRequest(Wire):
             raise ValueError("give either `end` or `duration`")
         if self.end is not None and self.start is None:
             raise ValueError("`end` is of a booking, which has a `start`")
+        if self.instead_of is not None and self.start is not None:
+            raise ValueError("`instead_of` is of a job, which has no `start`")
         minutes = None if self.start is None else self.duration
         faults = time_faults(self.time_zone, minutes, start=self.start, end=self.end) or length_faults(self.length)
         if faults:

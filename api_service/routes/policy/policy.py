@@ -69,6 +69,7 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
         project=body.project,
         start=body.starts_at,
         priority=body.priority,
+        replaces=body.instead_of,
     )
 
     unfit = await _unfit(body, services)
@@ -76,6 +77,8 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
     async def act(uow: UnitOfWork) -> Answer:
         who, disabled = await explaining.asked_for(uow, caller, body.user)
         in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
+        if body.instead_of is not None:
+            await explaining.check_replaced(uow, who, body.instead_of)
         found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
         verdict = await outlook(uow, who, body, terms, services.runtime.ids, now, disabled=disabled)
         if unfit:

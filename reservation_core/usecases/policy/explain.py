@@ -8,7 +8,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.bookings.refusals import this_minute, timing
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.model import JobStatus, ReservationKind
 from reservation_core.domain.policy.any_type import judged
 from reservation_core.domain.policy.limits import QUOTAS, Limits
 from reservation_core.domain.policy.quota_windows import whole_minute
@@ -43,6 +43,13 @@ async def asked_for(uow: UnitOfWork, principal: Principal, user: str | None) -> 
     if record is None:
         raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` lists all users.")
     return Principal(record.id, record.name, record.role, "", None), record.disabled_at is not None
+
+
+async def check_replaced(uow: UnitOfWork, who: Principal, job_id: str) -> None:
+    """Raise NotFoundError unless this is a waiting job of this user."""
+    view = await uow.reservations.view(job_id, who.user_id)
+    if view is None or view.reservation.status is not JobStatus.QUEUED:
+        raise NotFoundError(f"No job {job_id} of {who.user} is waiting. `instead_of` must name a waiting job.")
 
 
 async def explain(

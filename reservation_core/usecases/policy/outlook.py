@@ -61,7 +61,7 @@ async def outlook(
     try:
         if request.start is not None:
             return await _booking(uow, who, request, now)
-        return await _job(uow, who, request.job, terms, ids, now)
+        return await _job(uow, who, request, terms, ids, now)
     except NotPermittedError as error:
         return refused(error.broken_rules)
     except DomainError as error:
@@ -89,24 +89,25 @@ async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now
 
 
 async def _job(
-    uow: UnitOfWork, who: Principal, request: JobSubmit, terms: JobTerms, ids: IdSource, now: datetime
+    uow: UnitOfWork, who: Principal, request: ExplainRequest, terms: JobTerms, ids: IdSource, now: datetime
 ) -> Outlook:
     policy = (await uow.policies.current()).policy
-    request, foreign = await _for_project(uow, who, request)
-    new = prepare(request, who, ids=ids, longest=terms.longest, now=now, policy=policy, foreign=foreign)
+    submission, foreign = await _for_project(uow, who, request.job)
+    new = prepare(submission, who, ids=ids, longest=terms.longest, now=now, policy=policy, foreign=foreign)
     refusal = await uow.reservations.refusal_of(new)
     if refusal is not None:
         raise refusal
     job = _waiting(new.reservation, terms)
     if job.booking_id is not None:
-        return await _in_booking(uow, job, job.booking_id, now)
+        return await _in_booking(uow, job, job.booking_id, request.instead_of, now)
     broken = await beyond_budget(uow, who, job.all_gpus, new.reservation.duration, now)
     if broken:
         return refused(broken)
     usage = await uow.policies.usage(who.user_id, job.project, week_start(now), now)
     quotas = QuotaBook(policy, {who.user_id: who.user})
-    quotas.note_held(usage.holdings)
-    return job_outlook(job, await uow.bookings.cards(now, now + _CALENDAR), quotas, now)
+    quotas.note_held(held for held in usage.holdings if held.reservation_id != request.instead_of)
+    replaced = () if request.instead_of is None else (request.instead_of,)
+    return job_outlook(job, await uow.bookings.cards(now, now + _CALENDAR, without=replaced), quotas, now)
 
 
 async def _for_project(uow: UnitOfWork, who: Principal, request: JobSubmit) -> tuple[JobSubmit, bool]:
@@ -134,11 +135,11 @@ def _waiting(job: Reservation, terms: JobTerms) -> Waiting:
     )
 
 
-async def _in_booking(uow: UnitOfWork, job: Waiting, booking_id: str, now: datetime) -> Outlook:
+async def _in_booking(uow: UnitOfWork, job: Waiting, booking_id: str, instead_of: str | None, now: datetime) -> Outlook:
     booking = await uow.bookings.view(booking_id)
     if booking is None:
         raise LookupError(f"{booking_id} can be used and is not there")
-    within = await uow.bookings.jobs_within([booking_id])
+    within = [other for other in await uow.bookings.jobs_within([booking_id]) if other != instead_of]
     _, rows = await uow.planning.changed([booking_id, *within], timedelta(0), within)
     taken = defaultdict[int, list[Range]](list)
     for row in rows:

@@ -301,6 +301,37 @@ async def test_the_start_that_is_said_is_the_one_that_is_promised(lab: Lab) -> N
     assert said["starts_at"][:19] == promised[:19]
 
 
+async def test_a_smaller_request_in_place_of_a_waiting_job_does_not_wait_for_that_job(lab: Lab) -> None:
+    """The job's own slot is free for it, and counts against no quota; everybody else's slot stays."""
+    await lab.rules(max_gpus=8)
+    await lab.jobs(gpus=6, gpu_type="h100", duration="PT2H")
+    [job] = await lab.jobs(gpus=8, gpu_type="h100", duration="PT4H")
+    promised = (await lab.alice.get(f"/v1/jobs/{job}")).json()["promised_start_at"]
+    body = {**JOB, "gpus": 8, "gpu_type": "h100", "duration": "PT4H"}
+    beside = await lab.verdict(body)
+    same = await lab.verdict({**body, "instead_of": job})
+    assert same["starts_at"][:19] == promised[:19] < beside["starts_at"][:19]
+    assert (await lab.verdict({**body, "gpus": 2}))["verdict"] == "accepted"
+    fewer = await lab.verdict({**body, "gpus": 2, "instead_of": job})
+    assert (fewer["verdict"], fewer["broken_rules"]) == ("starts_now", [])
+    [used] = [limit["used"] for limit in fewer["limits"] if limit["rule"] == "max_gpus"]
+    assert used == 6
+
+
+async def test_only_a_waiting_job_of_ones_own_can_be_replaced(lab: Lab) -> None:
+    [running] = await lab.jobs(gpus=8, gpu_type="h100")
+    [waiting] = await lab.jobs(gpus=8, gpu_type="h100")
+    body = {**JOB, "gpu_type": "h100"}
+    for who, job, status in (
+        (lab.alice, waiting, 200), (lab.alice, running, 404), (lab.alice, "job-never", 404), (lab.root, waiting, 404)
+    ):  # fmt: skip
+        assert (await who.post("/v1/policy/explain", json={**body, "instead_of": job})).status_code == status
+    asked_for = {**body, "instead_of": waiting, "user": "alice"}
+    assert (await lab.root.post("/v1/policy/explain", json=asked_for)).status_code == 200
+    late = {**asked(at(1)), "instead_of": waiting}
+    assert (await lab.alice.post("/v1/policy/explain", json=late)).status_code == 422
+
+
 async def test_an_administrator_hears_the_verdict_on_others(lab: Lab) -> None:
     """Whether they may raise a priority is their own right, not the administrator's."""
     body = {**JOB, "priority": 5}
