@@ -15,6 +15,7 @@ from api_service.web.routes import (
     sign_in_elsewhere,
     submit,
     usage,
+    why_waiting,
 )
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
 from api_service.web.routing import WebRoute
@@ -29,6 +30,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *selected_jobs.ROUTES,
     *jobs.ROUTES,
     *job_logs.ROUTES,
+    *why_waiting.ROUTES,
     *calendar.ROUTES,
     *bookings.ROUTES,
     *usage.ROUTES,

@@ -9,6 +9,7 @@ from api_service.web.confirmation import ask
 from api_service.web.finding.list_order import Column, read_choice
 from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
+from api_service.web.jobs.waiting_picture import read_why_waiting
 from api_service.web.listing import read_list
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routes.job_logs import shown_log
@@ -103,12 +104,14 @@ async def extend(visit: Visit) -> Response:
 async def _job_page(visit: Visit, problem: RestProblemError | None = None) -> Response:
     job_id = visit.path("job_id")
     state = await _state(visit)
+    waiting = await read_why_waiting(visit, state.job)
     shown = await shown_log(visit, state.view)
     return visit.page(
         "job.html",
         title=state.job.name or job_id,
         status=200 if problem is None else problem.status,
         live=f"job:{job_id} queue" if state.job.status is JobStatus.QUEUED else f"job:{job_id}",
+        waiting=waiting,
         shown=shown,
         problem=problem,
         **_context(state),

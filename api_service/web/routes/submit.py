@@ -24,13 +24,10 @@ _TEMPLATES = 8
 
 
 async def submit_page(visit: Visit) -> Response:
-    """Show the form: empty, filled by the address (`?gpus=2&gpu_type=h100`), or like a former job (`?again=job-…`)."""
+    """Show the form: empty, or like a former job (`?again=job-…`); the address can fill in fields (`?gpus=2`)."""
     again = visit.query("again")
-    if again:
-        fields = fields_of(await visit.rest.get(JobSpec, f"/v1/jobs/{visit.encoded(again)}/spec"))
-    else:
-        fields = FIRST | {name: value for name in FIELDS if (value := visit.query(name))}
-    return await _form_page(visit, fields)
+    like = fields_of(await visit.rest.get(JobSpec, f"/v1/jobs/{visit.encoded(again)}/spec")) if again else FIRST
+    return await _form_page(visit, {**like, **{name: value for name in FIELDS if (value := visit.query(name))}})
 
 
 async def submit(visit: Visit) -> Response:

@@ -2,6 +2,7 @@
 import { LogFinder } from "./log_finding.js";
 import { LogLinks } from "./log_links.js";
 import { LogView } from "./log_view.js";
+import { makeSliders } from "./sliders.js";
 
 const AGAIN_MS = 20_000;
 
@@ -103,5 +104,6 @@ function start(log) {
   void links.openAddress();
 }
 
+makeSliders();
 const log = document.getElementById("log");
 if (log !== null) start(log);

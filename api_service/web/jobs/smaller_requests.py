@@ -1,0 +1,60 @@
+"""The smaller requests that a waiting job's page offers to ask about: fewer GPUs, a shorter time."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from reservation_core.domain.short_durations import written
+
+_MOST = 24
+_STEPS_S = (5, 10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800)
+
+
+class Size(NamedTuple):
+    """So many GPUs on each of so many nodes."""
+
+    nodes: int
+    gpus: int
+
+    @property
+    def key(self) -> str:
+        """As forms and addresses have it: `2x8`."""
+        return f"{self.nodes}x{self.gpus}"
+
+    @property
+    def words(self) -> str:
+        """`1 GPU`, `2 × 8 GPUs`."""
+        unit = "GPU" if self.nodes * self.gpus == 1 else "GPUs"
+        return f"{self.nodes} × {self.gpus} {unit}" if self.nodes > 1 else f"{self.gpus} {unit}"
+
+
+class SmallerRequest(NamedTuple):
+    """A request of this size for so long."""
+
+    size: Size
+    length: timedelta
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """As the fields of the form that submits a job."""
+        return {"gpus": str(self.size.gpus), "nodes": str(self.size.nodes), "duration": written(self.length)}
+
+
+def sizes_up_to(size: Size) -> list[Size]:
+    """Smaller sizes and this one, which is the last: fewer nodes first, then fewer GPUs on one. At most 24."""
+    fewer_gpus = [Size(1, gpus) for gpus in range(1, size.gpus)]
+    return _thinned([*fewer_gpus, *(Size(nodes, size.gpus) for nodes in range(1, size.nodes + 1))])
+
+
+def lengths_up_to(length: timedelta) -> list[timedelta]:
+    """Shorter times in equal steps, and this one, which is the last. At most 24."""
+    seconds = int(length.total_seconds())
+    step = next((step for step in _STEPS_S if seconds <= step * _MOST), -(-seconds // _MOST))
+    return [timedelta(seconds=shorter) for shorter in range(step, seconds, step)] + [length]
+
+
+def _thinned(sizes: Sequence[Size]) -> list[Size]:
+    if len(sizes) <= _MOST:
+        return list(sizes)
+    last = len(sizes) - 1
+    return [sizes[number * last // (_MOST - 1)] for number in range(_MOST)]
