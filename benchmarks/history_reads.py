@@ -336,9 +336,15 @@ def _usage(now: datetime) -> dict[str, list[Values]]:
     reports = [report_values(start, end, step) for start, end, step in spans]
     return {
         "usage_report": [
-            {**report, "by": by, "user_id": user}
+            {**report, "by": by, "user_id": user, "split": split}
             for report in reports
-            for by, user in (("user", None), ("project", None), ("gpu_type", None), ("user", 2))
+            for by, user, split in (
+                ("user", None, False),
+                ("project", None, False),
+                ("gpu_type", None, False),
+                ("user", 2, False),
+                ("project", None, True),
+            )
         ],
         "settled_usage": [{"before": now, "limit": 1000}],
         "sum_up_usage": [{"ids": []}],

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from reservation_core.contracts.base import BrokenRule
 from reservation_core.contracts.policy import (
     MOST_NAMED,
+    CostOut,
     Explanation,
     LimitOut,
     Named,
@@ -29,6 +30,7 @@ from reservation_core.contracts.schedulability import Schedulability, SeedSchedu
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.planning.request_verdicts import Outlook
 from reservation_core.domain.policy.limits import Limits
+from reservation_core.domain.policy.prices import Money, exact_amount
 from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine, UsageReport
 from reservation_core.ports.policy.policies import Project, StoredRule
 from reservation_core.usecases.pods.schedulability import UserVerdict
@@ -79,27 +81,36 @@ def explanation(found: Explained, outlook: Outlook, kind: ReservationKind) -> Ex
             for use in found.uses
         ],
         exceptions=_exceptions(found.limits) if kind is ReservationKind.BOOKING else [],
+        cost=None if found.cost is None else _cost(found.cost),
     )
 
 
 def usage_line(line: UsageLine) -> UsageLineOut:
-    return _line(line.key, line.time)
+    return _line(line.key, line.time, line.costs)
 
 
 def usage_total(report: UsageReport) -> UsageLineOut:
-    return _line(None, report.total)
+    return _line(None, report.total, report.costs)
 
 
 def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
-    """A report as CSV (RFC 4180): a header, then a line for each key."""
+    """A report as CSV (RFC 4180): a header, then a line for each key. Costs have a column for each unit."""
     text = io.StringIO()
     table = csv.writer(text)
     names = ("held", "used", "idle", "wasted")
-    table.writerow([by.value, *(f"{name}_gpu_s" for name in names), *(f"{name}_gpu_hours" for name in names)])
+    units = sorted({cost.unit for line in lines for cost in line.costs})
+    header = [by.value, *(f"{name}_gpu_s" for name in names), *(f"{name}_gpu_hours" for name in names)]
+    table.writerow([*header, *(f"cost_{unit}" for unit in units)])
     for line in lines:
         times = [getattr(line.time, name) for name in names]
+        amounts = {cost.unit: f"{exact_amount(cost.amount):f}" for cost in line.costs}
         table.writerow(
-            [_plain(line.key or ""), *(f"{time:f}" for time in times), *(f"{_hours(time):f}" for time in times)]
+            [
+                _plain(line.key or ""),
+                *(f"{time:f}" for time in times),
+                *(f"{_hours(time):f}" for time in times),
+                *(amounts.get(unit, "0.00") for unit in units),
+            ]
         )
     return text.getvalue()
 
@@ -130,7 +141,7 @@ def seed_schedulability(verdict: UserVerdict) -> SeedSchedulability:
     return SeedSchedulability(schedulable=verdict.schedulable, until=verdict.until, gpu=verdict.gpu_type)
 
 
-def _line(key: str | None, time: GpuTime) -> UsageLineOut:
+def _line(key: str | None, time: GpuTime, costs: Iterable[Money]) -> UsageLineOut:
     return UsageLineOut(
         key=key,
         held_gpu_s=time.held,
@@ -141,7 +152,12 @@ def _line(key: str | None, time: GpuTime) -> UsageLineOut:
         used_gpu_hours=_hours(time.used),
         idle_gpu_hours=_hours(time.idle),
         wasted_gpu_hours=_hours(time.wasted),
+        costs=[_cost(cost) for cost in costs],
     )
+
+
+def _cost(cost: Money) -> CostOut:
+    return CostOut(amount=exact_amount(cost.amount), unit=cost.unit)
 
 
 def _hours(seconds: Decimal) -> float:
@@ -154,7 +170,14 @@ def _plain(text: str) -> str:
 
 
 def _value(value: Any) -> int | float | str | bool | None:
-    return _length(value) if isinstance(value, timedelta) else value
+    match value:
+        case timedelta():
+            return _length(value)
+        case Money():
+            return str(value)
+        case _:
+            plain: int | float | bool | None = value
+            return plain
 
 
 def _length(value: timedelta) -> str:

@@ -18,6 +18,7 @@ from api_service.web import words
 from api_service.web.assets import Assets
 from api_service.web.finding.site_pages import keys_of
 from reservation_core.contracts.base import rfc3339
+from reservation_core.domain.policy.prices import rounded_cost
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COMPRESS_FROM = 1024
@@ -47,6 +48,7 @@ class Templates:
         self._environment.filters["span"] = words.span
         self._environment.filters["gib"] = words.gib
         self._environment.filters["hours"] = words.hours
+        self._environment.filters["cost"] = lambda cost: rounded_cost(cost.amount, cost.unit)
         self._environment.filters["wire"] = rfc3339
 
     def text(self, name: str, *, zone: ZoneInfo, now: datetime, **context: Any) -> str:

@@ -9,6 +9,7 @@ from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
 from reservation_core.contracts.notices import NoticeTargetOut
 from reservation_core.contracts.policy import LimitOut, Named, PolicyVerdict, ProjectOut, RuleOut, RulesIn, UsageLineOut
 from reservation_core.domain.model import RequestVerdict
+from reservation_core.domain.policy.prices import rounded_cost
 
 
 def booked_on(booking: BookingOut | BookingVerdict) -> str:
@@ -197,6 +198,9 @@ USAGE_LINE = View[UsageLineOut](
         Column("WASTED", lambda line: f"{line.wasted_gpu_hours:.2f}", right=True),
     ),
     empty="Nothing was held in that time.",
+)
+USAGE_COST = Column[UsageLineOut](
+    "COST", lambda line: ", ".join(rounded_cost(cost.amount, cost.unit) for cost in line.costs), right=True
 )
 
 WINDOW = View[MaintenanceOut](

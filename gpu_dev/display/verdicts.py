@@ -9,6 +9,7 @@ from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
 from reservation_core.contracts.policy import Explanation
 from reservation_core.domain.model import RequestVerdict
+from reservation_core.domain.policy.prices import rounded_cost
 
 _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
 
@@ -17,7 +18,7 @@ def show_verdict(answer: Explanation, output: Format) -> Rendered:
     """The verdict in words, with the limits that hold; or its data. Ends with a line break."""
     if output not in (Format.TABLE, Format.WIDE):
         return show_one(answer, _DATA, output)
-    words = f"{coloured(_name(answer))}{harmless(_rest(answer))}"
+    words = f"{coloured(_name(answer))}{harmless(_rest(answer) + _cost(answer))}"
     limits = "\n" + show_list(answer.limits, LIMIT, Format.TABLE) if answer.limits else ""
     return Rendered(words + limits)
 
@@ -37,6 +38,12 @@ def _name(answer: Explanation) -> str:
             return "Refused"
         case _:
             assert_never(answer.verdict)
+
+
+def _cost(answer: Explanation) -> str:
+    if answer.cost is None or answer.verdict is RequestVerdict.REFUSED:
+        return ""
+    return f"It costs about {rounded_cost(answer.cost.amount, answer.cost.unit)} for its whole duration.\n"
 
 
 def _rest(answer: Explanation) -> str:

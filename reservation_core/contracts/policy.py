@@ -33,6 +33,7 @@ from reservation_core.contracts.bookings import (
 from reservation_core.contracts.jobs import JobSubmit, Workload
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
+from reservation_core.domain.policy.prices import PRICE_PATTERN, Money
 from reservation_core.domain.policy.usage import UsageBy
 from reservation_core.domain.wall_times import instant_of, read_time, zone_of
 
@@ -47,6 +48,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=1_048_576)]
 Bookings = Annotated[int, Field(strict=True, ge=0, le=100_000)]
 Hours = Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
 Priority = Annotated[int, Field(strict=True, ge=-1000, le=1000)]
+PriceText = Annotated[str, Field(strict=True, pattern=rf"^{PRICE_PATTERN}$", examples=["2.50 EUR"])]
 NoLimit = Literal["unlimited"]
 
 
@@ -67,7 +69,8 @@ class RelaxationIn(Wire):
 class RulesIn(Wire):
     """The rules of one scope. A field that is left out (or null) inherits from less specific scopes.
 
-    "unlimited" removes the limit of less specific scopes. GPU-hours are per week from Monday 00:00 UTC.
+    "unlimited" removes the limit of less specific scopes. GPU-hours are per week from Monday 00:00 UTC. A cost is an
+    amount and its unit, such as "2.50 EUR" or "1 credit".
     """
 
     model_config = with_example(max_gpus=4, max_duration="P7D", max_gpu_hours_per_week=200)
@@ -81,6 +84,7 @@ class RulesIn(Wire):
     cooldown: Length | NoLimit | None = None
     priority: Priority | NoLimit | None = None
     no_show_grace: Grace | NoLimit | None = None
+    cost_per_gpu_hour: PriceText | None = None
     relaxed_if_starts_within: Annotated[list[RelaxationIn], Field(max_length=20)] | None = None
     booking_required: Annotated[bool, Field(strict=True)] | None = None
 
@@ -93,6 +97,8 @@ class RulesIn(Wire):
             values["relaxed_if_starts_within"] = tuple(
                 Relaxation(item.within, frozenset(item.lifts)) for item in relaxed
             )
+        price = self.cost_per_gpu_hour
+        values["cost_per_gpu_hour"] = None if price is None else Money.parse(price)
         return Rules(**values, booking_required=self.booking_required)
 
     @classmethod
@@ -100,6 +106,7 @@ class RulesIn(Wire):
         """Convert from the domain."""
         values: dict[str, Any] = {name.value: getattr(rules, name.value) for name in RuleName}
         values = {name: "unlimited" if value is UNLIMITED else value for name, value in values.items()}
+        values["cost_per_gpu_hour"] = None if rules.cost_per_gpu_hour is None else str(rules.cost_per_gpu_hour)
         relaxed = rules.relaxed_if_starts_within
         exceptions = None
         if relaxed is not None:
@@ -244,13 +251,22 @@ class LimitOut(Wire):
     scope: str
 
 
+class CostOut(Wire):
+    """An amount (a decimal, to a millionth) of a unit, such as EUR or credits."""
+
+    amount: Decimal
+    unit: str
+
+
 class Explanation(Wire):
     """What becomes of a request: `refused` if asking for it is answered with an error, `starts_now`, or `accepted` and
     starts later. `reasons` are what refuses it, where more may show when that is mended, or all that it waits for;
     `starts_at` is about when it starts, null where no start can be told. A series is judged by its first date.
 
     `allowed` says whether it breaks no rule now: a job over a quota is accepted and waits. `possible_from` is the
-    earliest start at which every rule holds, or null. `GET /v1/bookings/slots` says whether GPUs are free then."""
+    earliest start at which every rule holds, or null. `GET /v1/bookings/slots` says whether GPUs are free then.
+    `cost` is that of its whole duration; null without a price, within a booking, and where types that it may get differ
+    in price."""
 
     verdict: RequestVerdict
     starts_at: Time | None
@@ -262,13 +278,17 @@ class Explanation(Wire):
     possible_from: Time | None
     limits: list[LimitOut]
     exceptions: list[RelaxationIn]
+    cost: CostOut | None = None
 
 
 GpuSeconds = Annotated[Decimal, PlainSerializer(float, return_type=float, when_used="json")]
 
 
 class UsageLineOut(Wire):
-    """GPU-seconds (exact to the microsecond) and GPU-hours. `key` null is use without a project."""
+    """GPU-seconds (exact to the microsecond) and GPU-hours. `key` null is use without a project.
+
+    `costs` are of what was held, at the prices of now: one for each unit, none where nothing has a price.
+    """
 
     key: str | None
     held_gpu_s: GpuSeconds
@@ -279,6 +299,7 @@ class UsageLineOut(Wire):
     used_gpu_hours: float
     idle_gpu_hours: float
     wasted_gpu_hours: float
+    costs: list[CostOut] = Field(default_factory=list)
 
 
 class UsageOut(Wire):

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from api_service.web.forms.form import Form
 from reservation_core.contracts.policy import LONGEST, RulesIn
 from reservation_core.domain.policy.limits import LIFTABLE, RuleName
+from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.short_durations import seconds_in, written
 
 NO_LIMIT = "unlimited"
@@ -32,6 +33,7 @@ class ValueKind(StrEnum):
     NUMBER = "number"
     HOURS = "hours"
     LENGTH = "length"
+    PRICE = "price"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,9 @@ RULES: Mapping[RuleName, RuleWords] = {
         ValueKind.LENGTH,
         "A time: 30m. unlimited: it waits to its end.",
         timedelta(minutes=1),
+    ),
+    RuleName.COST_PER_GPU_HOUR: RuleWords(
+        "Cost of a GPU-hour", ValueKind.PRICE, "An amount and its unit: 2.50 EUR, 1 credit. Shown with usage."
     ),
 }
 """Every rule with a value, in the order of the form."""
@@ -118,9 +123,10 @@ def typed_rules(form: Form) -> TypedRules:
         value = form.get(name)
         if value is None:
             continue
-        read = NO_LIMIT if value.lower() == NO_LIMIT else _read(rule.kind, value)
+        can_lift = rule.kind is not ValueKind.PRICE
+        read = NO_LIMIT if can_lift and value.lower() == NO_LIMIT else _read(rule.kind, value)
         if read is None:
-            wrong[name] = f"{rule.words}: {_how(rule.kind)}, or unlimited."
+            wrong[name] = f"{rule.words}: {_how(rule.kind)}{', or unlimited' if can_lift else ''}."
         elif (refused := _refused(name, read)) is not None:
             wrong[name] = f"{rule.words}: {refused}."
         else:
@@ -246,6 +252,8 @@ def _read(kind: ValueKind, value: str) -> int | float | str | None:
             return float(value) if _DECIMAL.fullmatch(value) else None
         case ValueKind.LENGTH:
             return value.upper() if _ISO.fullmatch(value) else seconds_in(value)
+        case ValueKind.PRICE:
+            return typed_price(value)
 
 
 def _refused(name: RuleName, value: int | float | str) -> str | None:
@@ -268,6 +276,8 @@ def _how(kind: ValueKind) -> str:
             return "write a number of hours, such as 400"
         case ValueKind.LENGTH:
             return "write a time, such as 7d, 12h or 90m"
+        case ValueKind.PRICE:
+            return "write an amount and its unit, such as 2.50 EUR"
 
 
 def _typed(value: int | float | timedelta | str) -> str:

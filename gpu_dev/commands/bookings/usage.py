@@ -1,12 +1,13 @@
 """`usage`: GPU-hours held, used, idle and wasted."""
 
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from gpu_dev.display.calendar_views import USAGE_LINE
+from gpu_dev.display.calendar_views import USAGE_COST, USAGE_LINE
 from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import UsageError
@@ -61,7 +62,8 @@ def usage(
     if output is not UsageFormat.TABLE:
         put(show_one(found, _DATA, Format(output.value)))
         return
-    put(show_list([*found.items, found.total.model_copy(update={"key": "altogether"})], USAGE_LINE, Format.TABLE))
+    view = replace(USAGE_LINE, columns=(*USAGE_LINE.columns, USAGE_COST)) if found.total.costs else USAGE_LINE
+    put(show_list([*found.items, found.total.model_copy(update={"key": "altogether"})], view, Format.TABLE))
     put(f"From {slot_words(found.start, found.end)}\n")
 
 

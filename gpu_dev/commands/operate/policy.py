@@ -17,6 +17,7 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from reservation_core.contracts.policy import ProjectCreate, RulesIn
 from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.similar_names import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -171,6 +172,11 @@ def read_rule(word: str) -> tuple[str, Any]:
         raise UsageError(f"Write {name}=VALUE, {name}=unlimited, or {name}=none to delete the rule.")
     if text == RuleWord.NOTHING:
         return rule.value, None
+    if rule is RuleName.COST_PER_GPU_HOUR:
+        price = typed_price(text)
+        if price is None:
+            raise UsageError(f"{text!r} is no price. Write an amount and its unit, such as {name}=2.50EUR.")
+        return rule.value, price
     if text == RuleWord.UNLIMITED:
         return rule.value, text
     if rule in _LENGTHS:

@@ -15,6 +15,8 @@ from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import Any, Generic, TypeVar
 
+from reservation_core.domain.policy.prices import Money
+
 V = TypeVar("V")
 
 
@@ -39,6 +41,7 @@ class RuleName(StrEnum):
     COOLDOWN = "cooldown"
     PRIORITY = "priority"
     NO_SHOW_GRACE = "no_show_grace"
+    COST_PER_GPU_HOUR = "cost_per_gpu_hour"
 
 
 LIFTABLE = frozenset(
@@ -112,8 +115,8 @@ class Rules:
     """The fields of one scope; None: not set. GPU-hours are per week from Monday 00:00 UTC.
 
     `priority` is the highest that a job may have. `no_show_grace` is how long a booking may stay unused (UNLIMITED: for
-    ever). `cooldown` is the time between a user's bookings of one type. Without `booking_required`, GPUs of clusters
-    that ask (see `usecases.pods.schedulability`) may be used without a booking.
+    ever). `cooldown` is the time between a user's bookings of one type. `cost_per_gpu_hour` limits nothing. Without
+    `booking_required`, GPUs of clusters that ask (see `usecases.pods.schedulability`) may be used without a booking.
     """
 
     max_gpus: int | Unlimited | None = None
@@ -125,6 +128,7 @@ class Rules:
     cooldown: timedelta | Unlimited | None = None
     priority: int | Unlimited | None = None
     no_show_grace: timedelta | Unlimited | None = None
+    cost_per_gpu_hour: Money | None = None
     relaxed_if_starts_within: tuple[Relaxation, ...] | None = None
     booking_required: bool | None = None
 
@@ -158,6 +162,7 @@ class Limits:
     cooldown: Limit[timedelta] | None = None
     priority: Limit[int] | None = None
     no_show_grace: Limit[timedelta] | None = None
+    cost_per_gpu_hour: Limit[Money] | None = None
     relaxed_if_starts_within: Limit[tuple[Relaxation, ...]] | None = None
     booking_required: Limit[bool] | None = None
     of_project: tuple[tuple[RuleName, Limit[Any]], ...] = ()
@@ -215,6 +220,16 @@ class Policy:
         # Without a rule of the user's own, the project's is the most specific and already among those chosen.
         beside = tuple((name, limit) for name, limit in of_project.items() if chosen[name.value].scope.user is not None)
         return Limits(**chosen, of_project=beside) if chosen else _NO_LIMITS
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether GPU-hours cost anybody anything."""
+        return any(rule.rules.cost_per_gpu_hour is not None for rule in self.rules)
+
+    def price(self, user: str, project: str | None, gpu_type: str | None) -> Money | None:
+        """The price of a GPU-hour for this user, for this project and type."""
+        limit = self.limits(user, project, gpu_type).cost_per_gpu_hour
+        return None if limit is None else limit.value
 
     def binds(self, user: str, project: str | None) -> bool:
         """Whether any rule could apply to this user's requests for this project, of any type."""

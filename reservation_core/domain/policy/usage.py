@@ -4,14 +4,18 @@
 now. *Used* is the part in which a pod ran; in a booking, its jobs' pods and, as far as these leave GPUs, admitted pods
 of other systems. *Idle* is held and not used. *Wasted* is the part of idle that is lost for good: finished bookings in
 which nothing ran, and attempts of jobs that never ran. What runs within a booking counts once, as the booking's.
+*Costs* are of what was held, at the prices that the policy has now.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import assert_never
+
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.prices import Money, sum_costs
 
 SUMMED_AFTER = timedelta(minutes=2)
 """For how long returned time is reported row by row, so that no report can reach back before it."""
@@ -43,10 +47,11 @@ class GpuTime:
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """The usage of one user, project or type; `key` None: without a project."""
+    """The usage of one user, project or type; `key` None: without a project. `costs`: one for each unit."""
 
     key: str | None
     time: GpuTime
+    costs: tuple[Money, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,38 @@ class UsageReport:
     @property
     def total(self) -> GpuTime:
         return sum((line.time for line in self.lines), GpuTime())
+
+    @property
+    def costs(self) -> tuple[Money, ...]:
+        return sum_costs(cost for line in self.lines for cost in line.costs)
+
+
+@dataclass(frozen=True, slots=True)
+class UsagePart:
+    """The part of a line that has one price: what one user held for one project of one type."""
+
+    key: str | None
+    user: str
+    project: str | None
+    gpu_type: str
+    time: GpuTime
+
+
+def price_parts(parts: Iterable[UsagePart], policy: Policy) -> UsageReport:
+    """Sum up parts to lines, with their costs at the policy's prices."""
+    times: dict[str | None, GpuTime] = {}
+    costs: dict[str | None, list[Money]] = {}
+    for part in parts:
+        times[part.key] = times.get(part.key, GpuTime()) + part.time
+        price = policy.price(part.user, part.project, part.gpu_type)
+        if price is not None:
+            costs.setdefault(part.key, []).append(price.of_time(part.time.held))
+    return UsageReport([UsageLine(key, times[key], sum_costs(costs.get(key, ()))) for key in in_order(times)])
+
+
+def in_order(keys: Iterable[str | None]) -> list[str | None]:
+    """Keys by code points, not by a database's collation: pages continue after a key."""
+    return sorted(keys, key=lambda key: (key is None, key or ""))
 
 
 @dataclass(frozen=True, slots=True)

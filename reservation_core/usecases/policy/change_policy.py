@@ -9,6 +9,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
 from reservation_core.domain.event_kinds import SystemEventKind
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
+from reservation_core.domain.policy.prices import Money
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.people.users import require_admin
@@ -132,6 +133,8 @@ def _described(rules: Rules | None) -> dict[str, Any] | None:
                 described[field.name] = value.value
             case timedelta():
                 described[field.name] = value.total_seconds()
+            case Money():
+                described[field.name] = str(value)
             case tuple():
                 described[field.name] = [
                     {"within": relaxation.starts_within.total_seconds(), "lifts": sorted(relaxation.lifts)}

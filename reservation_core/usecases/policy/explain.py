@@ -1,8 +1,9 @@
 """Explain whether the policy permits a request, and if not, why and from when on, without making it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import Span
@@ -10,7 +11,8 @@ from reservation_core.domain.bookings.refusals import this_minute, timing
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.model import JobStatus, ReservationKind
 from reservation_core.domain.policy.any_type import judged
-from reservation_core.domain.policy.limits import QUOTAS, Limits
+from reservation_core.domain.policy.limits import QUOTAS, Limits, Policy, RuleName
+from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.policy.quota_windows import whole_minute
 from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleRequest, known_from, not_in_project, uses
 from reservation_core.ports.people.identities import Principal
@@ -21,13 +23,14 @@ from reservation_core.usecases.policy.outlook import beyond_budget
 class Explained:
     """All broken rules, the earliest start that breaks none, and all limits that concern the request.
 
-    Without a type, these are for the type with the fewest broken rules.
+    Without a type, these are for the type with the fewest broken rules, and the cost is known if all have one price.
     """
 
     broken: Sequence[RuleBreach]
     possible_from: datetime | None
     limits: Limits
     uses: Sequence[LimitUse]
+    cost: Money | None
 
 
 async def asked_for(uow: UnitOfWork, principal: Principal, user: str | None) -> tuple[Principal, bool]:
@@ -88,11 +91,20 @@ async def explain(
         earliest = None
     if not in_booking and (beyond := await beyond_budget(uow, who, request.gpus, request.duration, now)):
         broken, earliest = [*broken, *beyond], None
+    cost = None if in_booking else _cost(request, policy, types)
     request = replace(request, gpu_type=verdict.gpu_type)
     limits = policy.limits(request.user, request.project, request.gpu_type)
     concerned = uses(request, policy, usage, now)
     if in_booking:
         broken = [rule for rule in broken if rule.code not in QUOTAS]
-        concerned = [use for use in concerned if use.name not in QUOTAS]
+        concerned = [use for use in concerned if use.name not in (*QUOTAS, RuleName.COST_PER_GPU_HOUR)]
         earliest = None if broken else now
-    return Explained(broken, earliest, limits, concerned)
+    return Explained(broken, earliest, limits, concerned, cost)
+
+
+def _cost(request: RuleRequest, policy: Policy, types: Collection[str]) -> Money | None:
+    """The cost of the whole duration, unless the types that the request may get differ in price."""
+    gpu_types = types if request.gpu_type is None else (request.gpu_type,)
+    prices = {policy.price(request.user, request.project, gpu_type) for gpu_type in gpu_types}
+    price = prices.pop() if len(prices) == 1 else None
+    return None if price is None else price.of_time(request.gpus * Decimal(request.duration // timedelta(seconds=1)))

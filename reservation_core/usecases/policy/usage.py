@@ -17,8 +17,9 @@ _HOURS_AT_ONCE = 50_000
 async def report(
     uow: UnitOfWork, principal: Principal, by: UsageBy, start: datetime, end: datetime, now: datetime
 ) -> UsageReport:
-    """The caller's usage in [start, end) before now; for administrators that of all users."""
-    return await uow.usage.report(by, start, end, visible_user(principal), now)
+    """The caller's usage in [start, end) before now, with its costs; for administrators that of all users."""
+    policy = (await uow.policies.current()).policy
+    return await uow.usage.report(by, start, end, visible_user(principal), now, policy)
 
 
 async def series(

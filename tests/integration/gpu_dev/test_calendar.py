@@ -107,6 +107,16 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
     eventually_sync(counted)
     assert system.cli("usage", "-o", "csv").stdout.splitlines()[1].startswith("alice,")
     assert "altogether" in system.cli("usage", "--by", "gpu_type").stdout
+    assert "COST" not in system.cli("usage").stdout
+    priced = system.cli("policy", "set", "default", "cost_per_gpu_hour=7200000EUR", who="admin")
+    assert (priced.returncode, "no price" in priced.stderr) == (2, True)
+    assert system.cli("policy", "set", "default", "cost_per_gpu_hour=720000EUR", who="admin").returncode == 0
+    table = system.cli("usage").stdout
+    assert re.search(r" COST$", table, re.MULTILINE)
+    assert len(re.findall(r"^(?:alice|altogether) .* [\d,]+\.\d\d EUR$", table, re.MULTILINE)) == 2
+    assert system.cli("usage", "-o", "csv").stdout.splitlines()[0].endswith(",cost_EUR")
+    rehearsed = system.cli("explain", "-g", "2", "-d", "30m").stdout
+    assert "It costs about 720,000.00 EUR for its whole duration." in rehearsed
     assert "alice" in system.cli("usage", "--step", "1d").stdout
     [steps] = _data(system, "usage", "--step", "1d")["items"]  # type: ignore[index, call-overload]
     assert len(steps["held_gpu_hours"]) == 7

@@ -12,6 +12,7 @@ from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.effects import OpenReservation
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.policy.quota_rulings import spent
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding, OpenBooking, UsageView
@@ -173,6 +174,7 @@ def _columns(rules: Rules) -> dict[str, Any]:
     relaxed = rules.relaxed_if_starts_within
     return {
         **{name: None if value is UNLIMITED else value for name, value in values.items()},
+        "cost_per_gpu_hour": None if rules.cost_per_gpu_hour is None else str(rules.cost_per_gpu_hour),
         "lifted": sorted(name for name, value in values.items() if value is UNLIMITED),
         "booking_required": rules.booking_required,
         "relaxed": None
@@ -201,6 +203,8 @@ def _stored(row: Row[Any]) -> StoredRule:
             for relaxation in row.relaxed
         )
     )
+    price = row.cost_per_gpu_hour
+    values["cost_per_gpu_hour"] = None if price is None else Money.parse(price)
     rules = Rules(**values, relaxed_if_starts_within=relaxed, booking_required=row.booking_required)
     scope = Scope(row.user_name, row.project, row.gpu_type)
     return StoredRule(PolicyRule(scope, rules), row.from_file, row.version, row.changed_at, row.changed_by)

@@ -1,17 +1,24 @@
 """Usage by the ledger, in PostgreSQL."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import log
 from typing import Any
 
+from sqlalchemy import Row
+
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.policy.usage import (
     GpuTime,
     UsageBy,
     UsageLine,
+    UsagePart,
     UsageReport,
     UsageSeries,
+    in_order,
     partition_steps,
+    price_parts,
     steps_of,
 )
 
@@ -23,12 +30,25 @@ class Usage(StatementRunner):
     """Usage reports from the ledger, and the decayed usage that orders jobs of equal priority in the queue."""
 
     async def report(
-        self, by: UsageBy, start: datetime, end: datetime, user_id: int | None, now: datetime
+        self,
+        by: UsageBy,
+        start: datetime,
+        end: datetime,
+        user_id: int | None,
+        now: datetime,
+        policy: Policy = NO_POLICY,
     ) -> UsageReport:
-        """Usage in [start, end) before `now`, of a user or (None) of all users."""
+        """Usage in [start, end) before `now`, of a user or (None) of all users, with its costs by the policy."""
         end = min(end, now)
         if end <= start:
             return UsageReport(())
+        if policy.has_prices:
+            rows = await self._rows(by, user_id, start, end, end - start, split=True)
+            parts = (
+                UsagePart(row.key, row.user_name, row.project, row.gpu_type, GpuTime(row.held, row.used, row.wasted))
+                for row in rows
+            )
+            return price_parts(parts, policy)
         series = await self.series(by, start, end, end - start, user_id, now)
         return UsageReport([UsageLine(key, times[0]) for key, times in series.lines])
 
@@ -40,12 +60,20 @@ class Usage(StatementRunner):
         end = min(end, now)
         if end <= start:
             return UsageSeries(())
-        rows = await self._run("usage_report", by=by.value, user_id=user_id, **report_values(start, end, step))
+        rows = await self._rows(by, user_id, start, end, step, split=False)
         lines: dict[str | None, list[GpuTime]] = {}
         for row in rows:
             lines.setdefault(row.key, [GpuTime()] * steps)[row.step] = GpuTime(row.held, row.used, row.wasted)
-        # Sorted by code points, not by the server's collation: pages continue after a key.
-        return UsageSeries(sorted(lines.items(), key=lambda line: (line[0] is None, line[0] or "")))
+        return UsageSeries([(key, lines[key]) for key in in_order(lines)])
+
+    async def _rows(
+        self, by: UsageBy, user_id: int | None, start: datetime, end: datetime, step: timedelta, *, split: bool
+    ) -> Sequence[Row[Any]]:
+        """The rows of a report; with `split`, one for each user, project and type of a line."""
+        found = await self._run(
+            "usage_report", by=by.value, user_id=user_id, split=split, **report_values(start, end, step)
+        )
+        return found.all()
 
     async def update_shares(self, half_life: timedelta, now: datetime) -> None:
         """Add the usage since the last call to the decayed usage of every user."""

@@ -2,7 +2,8 @@
 -- GPU-seconds held, used and wasted in [start, end) by step (domain.policy.usage defines the terms). Settled usage
 -- comes from the sums of whole hours, days and months; the rest of the steps, and all open or pending usage, from the
 -- ledger (see migration 0023). Jobs within a booking are found through the booking's rows, by GPU; foreign pods in a
--- booking are counted in addition. A piece is a step, or a part of one that no sum covers.
+-- booking are counted in addition. A piece is a step, or a part of one that no sum covers. `split`: a row for each user,
+-- project and type of a line, as prices may differ.
 WITH pieces AS (
     SELECT * FROM unnest(CAST(:edge_steps AS integer[]), CAST(:edge_starts AS timestamptz[]), CAST(:edge_ends AS timestamptz[]))
          WITH ORDINALITY AS e (step, starts_at, ends_at, number)
@@ -116,9 +117,9 @@ WITH pieces AS (
     FROM unnest(CAST(:sum_spans AS text[]), CAST(:sum_starts AS timestamptz[]), CAST(:sum_ends AS timestamptz[]))
          WITH ORDINALITY AS c (span, starts_at, ends_at, number)
     CROSS JOIN LATERAL (
-        SELECT CASE CAST(:by AS text) WHEN 'user' THEN user_id END AS user_id,
-               CASE CAST(:by AS text) WHEN 'project' THEN project END AS project,
-               CASE CAST(:by AS text) WHEN 'gpu_type' THEN gpu_type END AS gpu_type,
+        SELECT CASE WHEN CAST(:split AS boolean) OR CAST(:by AS text) = 'user' THEN user_id END AS user_id,
+               CASE WHEN CAST(:split AS boolean) OR CAST(:by AS text) = 'project' THEN project END AS project,
+               CASE WHEN CAST(:split AS boolean) OR CAST(:by AS text) = 'gpu_type' THEN gpu_type END AS gpu_type,
                sum(held_us) AS held_us, sum(used_us) AS used_us, sum(wasted_us) AS wasted_us
         FROM usage_sums u
         WHERE span = c.span AND starts_at >= c.starts_at AND starts_at < c.ends_at AND held_us > 0
@@ -127,6 +128,9 @@ WITH pieces AS (
     ) AS s
 )
 SELECT step, CASE CAST(:by AS text) WHEN 'user' THEN u.name WHEN 'project' THEN project ELSE gpu_type END AS key,
+       CASE WHEN CAST(:split AS boolean) THEN u.name END AS user_name,
+       CASE WHEN CAST(:split AS boolean) THEN project END AS project,
+       CASE WHEN CAST(:split AS boolean) THEN gpu_type END AS gpu_type,
        sum(held) AS held, sum(used) AS used, sum(wasted) AS wasted
 FROM (
     SELECT step, user_id, project, gpu_type, held, used, CASE WHEN is_wasted THEN held - used ELSE 0 END AS wasted
@@ -142,7 +146,7 @@ FROM (
          AS t (step, number, sign)
     JOIN sums s ON s.number = t.number
 ) AS whole LEFT JOIN users u ON u.id = user_id
-GROUP BY 1, 2
+GROUP BY 1, 2, 3, 4, 5
 HAVING sum(held) > 0;
 
 -- name: settled_usage

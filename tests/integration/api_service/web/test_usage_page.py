@@ -6,6 +6,7 @@ import httpx
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings import calendars
+from tests.integration.api_service.policy.test_policy import earlier, put
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -27,6 +28,23 @@ async def test_what_was_held_is_shown_to_whom_it_was_and_to_administrators(
     for path in ("/usage", "/usage?by=project&span=year", "/usage?by=gpu_type&span=day"):
         await browser.get(path)
     assert (await browser.client.get("/usage.csv?by=user&span=day")).headers["content-type"].startswith("text/csv")
+
+
+async def test_costs_are_shown_where_gpu_hours_have_a_price(
+    browsing: SignedIn, runtime: Runtime, alice: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    await calendars.add_nodes(runtime, node1=("h100", 4))
+    booking = await calendars.booked(alice, calendars.at(1), gpus=2, gpu_type="h100")
+    await earlier(runtime, 5, booking["id"])
+    browser = await browsing("alice")
+    assert "Cost" not in words(await browser.get("/usage"))
+    await put(root, "gpu_type:h100", cost_per_gpu_hour="620.125 EUR")
+    shown = words(await browser.get("/usage"))
+    assert shown.count("1,240.25 EUR") == 2
+    assert "at the prices of now" in shown
+    asked = {"gpus": "2", "gpu_type": "h100", "duration": "2h", "command": "true"}
+    verdict = await browser.send("/submit/verdict", **asked)
+    assert "about 2,480.50 EUR" in words(verdict.text)
 
 
 async def test_what_is_no_time_is_refused(browsing: SignedIn) -> None:

@@ -23,6 +23,7 @@ from api_service.web.forms.policy_form import (
 )
 from reservation_core.contracts.policy import RelaxationIn, RulesIn
 from reservation_core.domain.policy.limits import LIFTABLE, RuleName
+from reservation_core.domain.policy.prices import PRICE_PATTERN
 
 
 def form(*fields: tuple[str, str], **more: str) -> Form:
@@ -57,6 +58,7 @@ RULES_SAID = st.builds(
         ),
     ),
     booking_required=st.one_of(st.none(), st.booleans()),
+    cost_per_gpu_hour=st.one_of(st.none(), st.from_regex(PRICE_PATTERN, fullmatch=True)),
 )
 
 
@@ -110,12 +112,19 @@ def test_every_rule_has_its_words() -> None:
         ("max_advance", "PTT", "from 0s"),
         ("no_show_grace", "10s", "from 1m to 400d"),
         ("priority", "5000", "at most 1000"),
+        ("cost_per_gpu_hour", "unlimited", "Cost of a GPU-hour: write an amount and its unit, such as 2.50 EUR."),
+        ("cost_per_gpu_hour", "2,50 EUR", "an amount and its unit"),
+        ("cost_per_gpu_hour", "1000000 EUR", "an amount and its unit"),
     ],
 )
 def test_what_cannot_be_sent_is_said_of_its_field(field: str, value: str, told: str) -> None:
     typed = typed_rules(form((field, value)))
     assert list(typed.wrong) == [field]
     assert told in typed.wrong[field]
+
+
+def test_a_price_needs_no_space_before_its_unit() -> None:
+    assert typed_rules(form(("cost_per_gpu_hour", "2.50€"))).body == {"cost_per_gpu_hour": "2.50 €"}
 
 
 def test_exceptions_are_told_whole_or_not_at_all() -> None:

@@ -200,6 +200,8 @@ POLICY = "INSERT INTO policies (changed_at, changed_by, {columns}) VALUES (now()
         ("max_duration", "interval '0'"),
         ("max_advance", "interval '500 days'"),
         ("no_show_grace", "interval '1 second'"),
+        ("cost_per_gpu_hour", "'2.50'"),
+        ("cost_per_gpu_hour", "'-1 EUR'"),
         ("lifted", "ARRAY['everything']"),
         ("relaxed", "'{}'"),
     ],
