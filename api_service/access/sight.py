@@ -20,6 +20,11 @@ class Sight:
     caller: Principal
     fellows: Mapping[int, str] | None = field(default_factory=dict)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether no user is hidden from the caller."""
+        return self.fellows is None or self.caller.is_admin
+
     def sees(self, user_id: int | None) -> bool:
         """Whether the caller may see this user's name and belongings."""
         if self.fellows is None or self.caller.is_admin or user_id == self.caller.user_id:

@@ -18,6 +18,7 @@ from api_service.services import Services
 from api_service.web.assets import Assets
 from api_service.web.fleet.fleet_reading import FleetReader
 from api_service.web.fleet.node_markup import NodeMarkup
+from api_service.web.fleet.node_selection import NodeSelections
 from api_service.web.forms.form import Form, read_form
 from api_service.web.live import LiveTopics
 from api_service.web.page_list import WEB_ROUTES
@@ -47,6 +48,7 @@ class Site:
         self._live = LiveTopics(services.runtime.uow, services.wakeups)
         self._fleet = FleetReader(services.runtime.uow, services.runtime.clock, lambda: self._live.notify({"now"}))
         self._nodes = NodeMarkup(self._templates)
+        self._selections = NodeSelections()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -152,6 +154,7 @@ class Site:
             position=self._live.position,
             fleet=self._fleet,
             nodes=self._nodes,
+            selections=self._selections,
             cookies=self._cookies(request),
             nonce=new_nonce(),
             zoned=PageZone.of(request.cookies),

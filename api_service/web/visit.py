@@ -16,6 +16,7 @@ from api_service.problems import ProblemError
 from api_service.services import Services
 from api_service.web.fleet.fleet_reading import FleetReader
 from api_service.web.fleet.node_markup import NodeMarkup
+from api_service.web.fleet.node_selection import NodeSelections
 from api_service.web.forms.form import Form
 from api_service.web.live import LiveTopics
 from api_service.web.rendering import Templates, html
@@ -50,6 +51,7 @@ class Visit:
     position: str
     fleet: FleetReader
     nodes: NodeMarkup
+    selections: NodeSelections
     cookies: Cookies
     nonce: str
     zoned: PageZone

@@ -57,10 +57,10 @@ class FleetNode:
         return self.now.rack or ("" if told is None else told[1])
 
     @cached_property
-    def users(self) -> tuple[int, ...]:
+    def users(self) -> frozenset[int]:
         """Users with a hold here, now or soon."""
         holds = (hold for card in self.cards for hold in (card.holder, card.follower))
-        return tuple(sorted({hold.user_id for hold in holds if hold is not None}))
+        return frozenset(hold.user_id for hold in holds if hold is not None)
 
     @cached_property
     def layout(self) -> tuple[str, tuple[tuple[int, str], ...]]:
@@ -74,8 +74,11 @@ class FleetNode:
 
     def free(self, kind: str | None = None) -> int:
         """How many GPUs (of this type) are free."""
-        kinds = self.kinds if kind is None else (kind,)
-        return sum(self.states[shown_kind, TileState.FREE] for shown_kind in kinds)
+        return self.free_gpus if kind is None else self.states[kind, TileState.FREE]
+
+    @cached_property
+    def free_gpus(self) -> int:
+        return sum(self.states[kind, TileState.FREE] for kind in self.kinds)
 
     @cached_property
     def held(self) -> Counter[tuple[int, str]]:
@@ -86,6 +89,25 @@ class FleetNode:
             if card.holder is not None
             and state_of(card, available=self.now.available, user_id=card.holder.user_id) is TileState.MINE
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSums:
+    """GPUs by type and state, for a user without holds; held GPUs by user and type."""
+
+    states: Counter[tuple[str, TileState]] = field(default_factory=Counter)
+    held: Counter[tuple[int, str]] = field(default_factory=Counter)
+
+    def after(self, gone: Iterable[FleetNode], come: Iterable[FleetNode]) -> "FleetSums":
+        """The sums without some nodes and with others: a change costs as much as there is of it."""
+        states, held = self.states.copy(), self.held.copy()
+        for node in gone:
+            states.subtract(node.states)
+            held.subtract(node.held)
+        for node in come:
+            states.update(node.states)
+            held.update(node.held)
+        return FleetSums(+states, +held)
 
 
 @dataclass(frozen=True)
@@ -100,6 +122,7 @@ class FleetPicture:
     layout: int
     read_at: datetime
     nodes: tuple[FleetNode, ...]
+    sums: FleetSums
     openings: Mapping[str, datetime | None] = field(default_factory=dict)
 
     @cached_property
@@ -110,17 +133,8 @@ class FleetPicture:
     def states(self) -> Mapping[str, Counter[TileState]]:
         """How many GPUs there are by type and state, for a user without holds."""
         found: dict[str, Counter[TileState]] = {}
-        for node in self.nodes:
-            for (kind, state), cards in node.states.items():
-                found.setdefault(kind, Counter())[state] += cards
-        return found
-
-    @cached_property
-    def held(self) -> Counter[tuple[int, str]]:
-        """How many GPUs are held by user and type."""
-        found: Counter[tuple[int, str]] = Counter()
-        for node in self.nodes:
-            found.update(node.held)
+        for (kind, state), cards in self.sums.states.items():
+            found.setdefault(kind, Counter())[state] = cards
         return found
 
     @cached_property
@@ -150,14 +164,17 @@ def fleet_of(before: FleetPicture | None, nodes: Sequence[NodeNow], read_at: dat
     version = 1 if before is None else before.version + 1
     known = {} if before is None else before.by_name
     found = tuple(_node(known.get(node.name), node, version) for node in nodes)
+    changed = [node for node in found if node.version == version]
     if before is None:
-        return FleetPicture(version, version, read_at, found)
-    same_layout = [(node.name, node.layout) for node in before.nodes] == [(node.name, node.layout) for node in found]
-    if same_layout and all(node.version != version for node in found):
+        return FleetPicture(version, version, read_at, found, FleetSums().after((), changed))
+    if found == before.nodes:
         return replace(before, read_at=read_at)
-    return replace(
-        before, version=version, layout=before.layout if same_layout else version, read_at=read_at, nodes=found
-    )
+    kept = set(map(id, found))
+    gone = [node for node in before.nodes if id(node) not in kept]
+    same_layout = [(node.name, node.layout) for node in gone] == [(node.name, node.layout) for node in changed]
+    layout = before.layout if same_layout else version
+    sums = before.sums.after(gone, changed)
+    return replace(before, version=version, layout=layout, read_at=read_at, nodes=found, sums=sums)
 
 
 def openings_of(fleet: FleetPicture, slots: Iterable[FreeSlot]) -> dict[str, datetime | None]:
@@ -183,8 +200,8 @@ def counts(fleet: FleetPicture, user_id: int) -> list[TypeCount]:
             states.total(),
             states[TileState.FREE],
             states[TileState.SOON],
-            fleet.held[user_id, kind],
-            states[TileState.OTHERS] - fleet.held[user_id, kind],
+            fleet.sums.held[user_id, kind],
+            states[TileState.OTHERS] - fleet.sums.held[user_id, kind],
             states[TileState.MAINTENANCE],
             sum(states[state] for state in OUT_OF_USE),
             fleet.openings.get(kind),

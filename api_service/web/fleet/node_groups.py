@@ -19,7 +19,12 @@ class NodeGroup:
     type_name: str
     rack: str
     kind: str | None
-    nodes: Sequence[FleetNode]
+    nodes: tuple[FleetNode, ...]
+
+    @cached_property
+    def users(self) -> frozenset[int]:
+        """Users with a hold here, now or soon."""
+        return frozenset(user_id for node in self.nodes for user_id in node.users)
 
     @cached_property
     def mark(self) -> str:
@@ -49,7 +54,7 @@ class NodeGroup:
 
 def one_group(nodes: Sequence[FleetNode], kind: str | None) -> list[NodeGroup]:
     """All nodes, whatever their types are; no group without nodes."""
-    return [NodeGroup("", "", kind, nodes)] if nodes else []
+    return [NodeGroup("", "", kind, tuple(nodes))] if nodes else []
 
 
 def group_nodes(nodes: Sequence[FleetNode], kind: str | None, *, by_free: bool) -> list[NodeGroup]:
@@ -58,7 +63,8 @@ def group_nodes(nodes: Sequence[FleetNode], kind: str | None, *, by_free: bool) 
     few = len(racks) <= min(MOST_RACKS, len(nodes) // 2)
     found = racks if few else _grouped(((node.kinds, ""), node) for node in nodes)
     groups = [
-        NodeGroup(kind or ", ".join(kinds) or "no GPU", rack, kind, found[kinds, rack]) for kinds, rack in sorted(found)
+        NodeGroup(kind or ", ".join(kinds) or "no GPU", rack, kind, tuple(found[kinds, rack]))
+        for kinds, rack in sorted(found)
     ]
     return sorted(groups, key=lambda group: (-group.together, -group.free)) if by_free else groups
 

@@ -1,4 +1,4 @@
-"""Nodes as HTML, cached until they change for a viewer.
+"""Nodes and groups of them as HTML, cached until they change for a viewer.
 
 Of 500 nodes a handful change at a time, and most look the same to all viewers.
 """
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -15,11 +16,12 @@ from markupsafe import Markup
 from api_service.access.sight import Sight
 from api_service.web.fleet.card_tiles import TileState, TileWriter
 from api_service.web.fleet.fleet import FleetNode
+from api_service.web.fleet.node_groups import NodeGroup
 from api_service.web.rendering import Templates
 from api_service.web.words import clock
 from reservation_core.ports.nodes.cards_now import GpuNow
 
-_KEPT = 20_000
+_NODES_KEPT, _GROUPS_KEPT = 20_000, 1_000
 
 
 class Density(StrEnum):
@@ -33,7 +35,7 @@ class Density(StrEnum):
     """The number of free GPUs."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Look:
     """How one viewer looks at nodes. `kind`: only GPUs of this type; `mine`: only their own."""
 
@@ -43,6 +45,18 @@ class Look:
     kind: str | None
     mine: bool
     density: Density = Density.SMALL
+
+    @cached_property
+    def mark(self) -> tuple[object, ...]:
+        """What two looks at nodes with the same users and types have in common when they show the same."""
+        today = self.now.astimezone(self.zone).date()
+        return self.zone.key, today, self.sight.caller.is_admin, self.mine, self.density
+
+    def seen(self, users: frozenset[int]) -> tuple[object, ...]:
+        """Which of these users are the viewer, and which the viewer may see."""
+        sight = self.sight
+        own = sight.caller.user_id if sight.caller.user_id in users else None
+        return own, None if sight.sees_all else users.intersection(sight.fellows or ())
 
     def shows(self, card: GpuNow) -> bool:
         """Whether the filter lets this GPU through."""
@@ -57,32 +71,32 @@ class Look:
 class NodeMarkup:
     def __init__(self, templates: Templates) -> None:
         self._templates = templates
-        self._drawn: OrderedDict[tuple[object, ...], tuple[FleetNode, Markup]] = OrderedDict()
+        self._nodes: OrderedDict[tuple[object, ...], tuple[FleetNode, Markup]] = OrderedDict()
+        self._groups: OrderedDict[tuple[object, ...], tuple[NodeGroup, Markup]] = OrderedDict()
 
     def of(self, node: FleetNode, look: Look) -> Markup:
         """A node as an element, whose id is the node's mark."""
-        sight = look.sight
-        seen = tuple((user_id == sight.caller.user_id, sight.sees(user_id)) for user_id in node.users)
-        key = (
-            node.mark,
-            seen,
-            look.zone.key,
-            look.now.astimezone(look.zone).date(),
-            sight.caller.is_admin,
-            look.kind if len(node.kinds) > 1 else None,
-            look.mine,
-            look.density,
-        )
-        kept = self._drawn.get(key)
-        if kept is not None and kept[0] is node:
-            self._drawn.move_to_end(key)
-            return kept[1]
-        drawn = self._draw(node, look)
-        self._drawn[key] = (node, drawn)
-        self._drawn.move_to_end(key)
-        while len(self._drawn) > _KEPT:
-            self._drawn.popitem(last=False)
-        return drawn
+        key = (node.mark, look.seen(node.users), look.kind if len(node.kinds) > 1 else None, *look.mark)
+        kept = self._nodes.get(key)
+        if kept is None or kept[0] is not node:
+            kept = node, self._draw(node, look)
+            self._nodes[key] = kept
+        self._nodes.move_to_end(key)
+        while len(self._nodes) > _NODES_KEPT:
+            self._nodes.popitem(last=False)
+        return kept[1]
+
+    def group(self, group: NodeGroup, look: Look) -> Markup:
+        """All nodes of a group, kept until one of them changes."""
+        key = (group.mark, look.seen(group.users), look.kind, *look.mark)
+        kept = self._groups.get(key)
+        if kept is None or kept[0] is not group:
+            kept = group, self.all(group.nodes, look)
+            self._groups[key] = kept
+        self._groups.move_to_end(key)
+        while len(self._groups) > _GROUPS_KEPT:
+            self._groups.popitem(last=False)
+        return kept[1]
 
     def all(self, nodes: Iterable[FleetNode], look: Look) -> Markup:
         return Markup("".join(self.of(node, look) for node in nodes))  # noqa: S704 - each is markup

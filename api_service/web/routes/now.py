@@ -1,6 +1,6 @@
 """The page Now: all nodes and GPUs, their holders and ends, and when the next GPU is free."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
@@ -12,7 +12,7 @@ from api_service.problems import ProblemError
 from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
 from api_service.web.fleet.fleet import FleetNode, FleetPicture, counts
 from api_service.web.fleet.node_filter import NodeFilter, NodeOrder, NodeView
-from api_service.web.fleet.node_groups import NodeGroup, group_nodes, one_group
+from api_service.web.fleet.node_groups import NodeGroup, one_group
 from api_service.web.fleet.node_markup import Density, Look
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -37,7 +37,7 @@ class NowView:
 
     fleet: FleetPicture
     look: Look
-    groups: list[NodeGroup]
+    groups: Sequence[NodeGroup]
     cards: int
     too_many: bool
     token: str
@@ -67,7 +67,7 @@ async def now_page(visit: Visit) -> Response:
         "view": view,
         "chosen": chosen,
         "counts": counts(view.fleet, visit.principal.user_id),
-        "groups": [(group, visit.nodes.all(group.nodes, view.look)) for group in view.groups],
+        "groups": [(group, visit.nodes.group(group, view.look)) for group in view.groups],
         "states": [(state, WORDS[state], MEANINGS[state]) for state in TileState],
         "most_tiles": MOST_TILES,
     }
@@ -133,20 +133,13 @@ async def _view(visit: Visit, chosen: NodeFilter) -> NowView:
     sight = await _sight(visit)
     kind = chosen.kind or None
     look = Look(sight, visit.zone, visit.now, kind, chosen.mine)
-    exactly = chosen.node in fleet.by_name
-    everything = kind is None and not chosen.mine
-    named = [node for node in fleet.nodes if chosen.matches(node, exactly=exactly)]
-    here = [(node, len(node.cards) if everything else sum(map(look.shows, node.cards))) for node in named]
-    nodes = chosen.sort([node for node, cards in here if cards or everything])
-    cards = sum(cards for _, cards in here)
-    look = replace(look, density=_density(chosen.view, cards))
+    selection = visit.selections.of(fleet, chosen, look)
+    look = replace(look, density=_density(chosen.view, selection.cards))
     token = _token(visit, fleet, sight, look.density)
-    if look.density is Density.LARGE:
-        groups = one_group(nodes, kind)
-    else:
-        groups = group_nodes(nodes, kind, by_free=chosen.order is NodeOrder.FREE)
+    large = look.density is Density.LARGE
+    groups = one_group(selection.nodes, kind) if large else selection.groups
     too_many = chosen.view is NodeView.TILES and look.density is Density.MAP
-    return NowView(fleet, look, groups, cards, too_many, token)
+    return NowView(fleet, look, groups, selection.cards, too_many, token)
 
 
 def _density(view: NodeView, cards: int) -> Density:

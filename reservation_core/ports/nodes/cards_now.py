@@ -1,5 +1,6 @@
 """Every GPU with its current holder and the next one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -44,4 +45,4 @@ class NodeNow:
     detail: str | None
     cards: tuple[GpuNow, ...]
     rack: str | None = None
-    source: str = field(default="", repr=False, compare=False)
+    source: Sequence[object] = field(default=(), repr=False, compare=False)

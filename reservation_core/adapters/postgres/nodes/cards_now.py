@@ -1,6 +1,7 @@
 """Nodes with their current GPUs, parsed only where they have changed."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Row
@@ -10,14 +11,15 @@ from reservation_core.domain.model import GpuState, ReservationKind
 from reservation_core.ports.nodes.cards_now import GpuHold, GpuNow, NodeNow
 
 
-def node_now_of(row: Row[Any], known: NodeNow | None) -> NodeNow:
-    """A row of `nodes_now`; `known` itself if it was made from the same row."""
-    if known is not None and (row.available, row.detail, row.rack, row.cards) == (
-        known.available, known.detail, known.rack, known.source
-    ):  # fmt: skip
+def node_now_of(row: Row[Any], before: Mapping[str, NodeNow]) -> NodeNow:
+    """A row of `nodes_now`; a node of `before` that was made from the same row is that object."""
+    name: str = row[0]
+    values: list[Any] = list(row[1:])
+    known = before.get(name)
+    if known is not None and known.source == values:
         return known
-    cards = tuple(_card(row.name, *values) for values in json.loads(row.cards))
-    return NodeNow(row.name, row.available, row.detail, cards, row.rack, row.cards)
+    available, detail, cards, rack = values
+    return NodeNow(name, available, detail, tuple(_card(name, *card) for card in json.loads(cards)), rack, values)
 
 
 def _card(

@@ -117,7 +117,7 @@ class Inventory(StatementRunner):
         Unchanged nodes are the objects in `before`.
         """
         result = await self._run("nodes_now", within_s=soon.total_seconds())
-        return [node_now_of(row, before.get(row.name)) for row in result]
+        return [node_now_of(row, before) for row in result.all()]
 
     async def gpu_counts(self) -> list[tuple[str, GpuState, int]]:
         """The number of GPUs by type and state, for metrics."""
