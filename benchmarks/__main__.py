@@ -24,6 +24,7 @@ NAMES = (
     "extender_throughput",
     "pages",
     "pages_calendar",
+    "pages_large",
 )
 BY_NAME_ONLY = ("history",)
 """Takes a quarter of an hour, most of it to write the history."""
