@@ -74,8 +74,9 @@ class TokenReach:
             )
         if self.expires_at is not None and (expires_at is None or expires_at > self.expires_at):
             raise ForbiddenError(
-                f"The token that you use ends at {time_words(self.expires_at, UTC, seconds=True)}, and tokens made with "
-                "it can't last longer. Give an `expires_in` that ends sooner, or sign in with a token that lasts longer."
+                f"The token that you use ends at {time_words(self.expires_at, UTC, seconds=True)}, and tokens made "
+                "with it can't last longer. Give an `expires_in` that ends sooner, or sign in with a token that lasts "
+                "longer."
             )
         return TokenReach(scopes or self.scopes, expires_at, self.generation + 1)
 
