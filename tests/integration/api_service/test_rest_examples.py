@@ -234,6 +234,7 @@ class Story:
 
     async def history(self) -> None:
         await self.call(self.root, "GET /v1/usage")
+        await self.call(self.root, "GET /v1/search", query="?q=train")
         await self.call(self.root, "GET /v1/events", query="?limit=1")
         await self.call(self.root, "GET /v1/events/chain", query="?limit=1")
         await self.call(self.root, "GET /v1/events/chain/head")
