@@ -11,8 +11,8 @@ def refuse_image(cluster: ClusterKind) -> None:
     match cluster:
         case ClusterKind.LOCAL:
             raise NoImagesError(
-                "This server runs jobs as processes of its own machine, so it can't run a container image. Leave the "
-                "image out: the command runs with the programs that the machine has."
+                "This server runs jobs as processes of its own machine, so it can't run a container image. "
+                "Leave out the image: the command runs with the programs that the machine has."
             )
         case ClusterKind.KUBERNETES:
             return

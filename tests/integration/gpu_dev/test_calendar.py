@@ -28,8 +28,8 @@ def test_a_booking_from_its_making_to_its_end(system: System) -> None:
     refused = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", who="bob")
     assert refused.returncode == 4
     assert "free from" in refused.stderr
-    assert "error: No 1 GPU can be had" in refused.stderr
-    assert refused.stderr.count("No 1 GPU can be had") == 1
+    assert "error: 1 GPU is not free" in refused.stderr
+    assert refused.stderr.count("1 GPU is not free") == 1
     assert "[no_free_gpus]" in refused.stderr
     assert "Take one of these times" in refused.stderr
     waits = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", "--wait", who="bob")

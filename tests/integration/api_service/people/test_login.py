@@ -298,7 +298,7 @@ async def test_no_rule_gives_more_than_the_user_has(
         await uow.identities.create_user("ada", Role.ADMIN, runtime.clock.now())
     answer = await newcomer.post("/v1/login", json=signed(world))
     assert answer.status_code == 403
-    assert "make them agree" in answer.json()["detail"]
+    assert "correct one of the two" in answer.json()["detail"]
     root = signed(world, arn=f"arn:aws:iam::{ACCOUNT}:user/ops/root-of-gpus", key="AKIAEXAMPLEOFROOT")
     absent = await newcomer.post("/v1/login", json=root)
     assert absent.status_code == 403

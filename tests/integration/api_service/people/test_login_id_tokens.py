@@ -32,7 +32,7 @@ async def test_an_issuer_vouches(newcomer: httpx.AsyncClient, world: SignInWorld
 
 
 CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
-    "another audience": ({"aud": "https://other.example"}, "for somebody else"),
+    "another audience": ({"aud": "https://other.example"}, "for another audience"),
     "no audience": ({"aud": None}, "for nobody"),
     "our audience among others, passed on by nobody knows whom": ({"aud": [SERVER, "x"]}, "azp"),
     "our audience among others, passed on by another": ({"aud": [SERVER, "x"], "azp": "x"}, "azp"),
@@ -61,8 +61,8 @@ async def test_id_tokens_that_are_not_for_us_are_refused(
     [
         ({"iat": -1800, "exp": -600}, "expired"),
         ({"iat": -7200, "exp": 3600}, "expired"),  # good for too long
-        ({"iat": 600, "exp": 3600}, "not good yet"),
-        ({"iat": 0, "exp": 3600, "nbf": 600}, "not good yet"),
+        ({"iat": 600, "exp": 3600}, "not valid yet"),
+        ({"iat": 0, "exp": 3600, "nbf": 600}, "not valid yet"),
     ],
 )
 async def test_id_tokens_have_their_time(

@@ -109,7 +109,7 @@ async def test_what_comes_back_instead_of_a_code(
     url = await sent_away(browser)
     refused = await back(browser, url, world.issuer.visited(url), **parameters)
     assert refused.status_code == status
-    assert "begin anew" in words(refused.text).lower()
+    assert "start the sign-in again" in words(refused.text).lower()
     assert (await browser.client.get("/jobs")).status_code == 303
 
 
@@ -118,7 +118,7 @@ async def test_a_cookie_that_is_not_ours_is_no_sign_in(browser: Browser, kept: s
     browser.client.cookies.set("__Host-gpu_dev_sign_in", urlsafe_b64encode(kept.encode()).decode())
     refused = await browser.client.get("/sign-in/done", params={"state": "a", "code": "b"})
     assert refused.status_code == 403
-    assert "begin anew" in words(refused.text)
+    assert "again" in words(refused.text)
 
 
 async def test_nobody_has_the_issuer_asked_without_end(runtime: Runtime, world: SignInWorld) -> None:

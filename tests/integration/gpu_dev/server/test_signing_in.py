@@ -123,7 +123,7 @@ def test_a_machine_in_googles_cloud(believing: Believing) -> None:
         assert json.loads(me(system).stdout)["name"] == "ada"
         # Without a word on it the token is for the address that was typed.
         other = system.cli("login", system.url, "--gcp", **ALONE, **here)
-        assert (other.returncode, "for somebody else" in other.stderr) == (6, True)
+        assert (other.returncode, "for another audience" in other.stderr) == (6, True)
     finally:
         server.shutdown()
         answering.join()

@@ -122,7 +122,7 @@ def test_a_body_behind_an_upgrade_is_refused_and_not_lost(server: HttpServer, fr
     upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
     received = answered(server, b"POST %b HTTP/1.1\r\nHost: x\r\n%b%b" % (server.alive.encode(), upgrade, framing))
     assert status(received) == 400
-    assert b"without the field Upgrade" in received
+    assert b"without the header Upgrade" in received
     for nothing in (b"", b"Content-Length: 0\r\n"):
         assert (
             status(

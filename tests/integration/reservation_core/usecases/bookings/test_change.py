@@ -40,6 +40,6 @@ async def test_a_pod_of_its_own_that_overruns_does_not_keep_a_booking_from_lasti
 
 async def test_a_pod_within_another_booking_keeps_its_card_from_who_comes_next(bookings: BookingWorld) -> None:
     made = await overrunning(bookings)
-    with pytest.raises(NotBookableError, match="No 2 GPUs on each of 2 nodes"):
+    with pytest.raises(NotBookableError, match="2 GPUs on each of 2 nodes are not free"):
         await bookings.booked(NINE + HOUR, gpus=2, nodes=2)
     assert (await bookings.booking(made.id)).span.end == NINE + HOUR
