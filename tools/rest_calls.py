@@ -17,7 +17,8 @@ from api_service.documents import openapi
 _EXAMPLES = Path(__file__).with_name("rest_examples.json")
 _WIDTH = 100
 _SUBJECTS = {
-    "jobs": "Jobs", "queue": "The queue", "gpus": "GPUs", "nodes": "Nodes", "availability": "Free GPUs", "search": "Searching",
+    "jobs": "Jobs", "queue": "The queue", "gpus": "GPUs", "nodes": "Nodes", "availability": "Free GPUs",
+    "search": "Searching",
     "bookings": "Bookings", "bookings.ics": "Bookings", "maintenance": "Maintenance", "usage": "Usage",
     "notifications": "Notifications", "login": "Signing in", "tokens": "Tokens", "users": "Users",
     "projects": "Projects", "policy": "Rules", "events": "The audit log", "dead-letters": "Dead letters",

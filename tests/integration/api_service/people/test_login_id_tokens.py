@@ -33,7 +33,7 @@ async def test_an_issuer_vouches(newcomer: httpx.AsyncClient, world: SignInWorld
 
 CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "another audience": ({"aud": "https://other.example"}, "for another audience"),
-    "no audience": ({"aud": None}, "for nobody"),
+    "no audience": ({"aud": None}, "no audience"),
     "our audience among others, passed on by nobody knows whom": ({"aud": [SERVER, "x"]}, "azp"),
     "our audience among others, passed on by another": ({"aud": [SERVER, "x"], "azp": "x"}, "azp"),
     "another issuer": ({"iss": "https://evil.example"}, "issuer is not one of"),
@@ -42,7 +42,7 @@ CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "no end": ({"exp": None}, "when it was issued and when it expires"),
     "no beginning": ({"iat": None}, "when it was issued and when it expires"),
     "an end that is no time": ({"exp": "tomorrow"}, "no time"),
-    "nobody": ({"sub": None}, "names nobody"),
+    "nobody": ({"sub": None}, "names no subject"),
 }
 
 
