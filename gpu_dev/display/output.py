@@ -5,40 +5,41 @@ are for programs: the wire's own fields, RFC 3339 UTC, ISO 8601 durations; lists
 Whatever others wrote (names, details) can't reach the terminal as control characters.
 """
 
-import io
 import json
+import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, assert_never
 
 from pydantic import BaseModel
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.terminal import Rendered, clean
 
 T = TypeVar("T", bound=BaseModel)
-_ENDLESS = 100_000
+_GAP = "  "
+_BOLD, _DIM, _RED, _GREEN, _YELLOW, _MAGENTA, _CYAN = 1, 2, 31, 32, 33, 35, 36
+_FIRST_COLOUR = 30
 _STYLES = {
-    "running": "green",
-    "succeeded": "green",
-    "free": "green",
-    "queued": "yellow",
-    "starting": "cyan",
-    "ending": "cyan",
-    "held": "yellow",
-    "failed": "red",
-    "lost": "red",
-    "quarantined": "red",
-    "cancelled": "dim",
-    "expired": "magenta",
-    "Starts now": "green",
-    "Accepted": "yellow",
-    "Refused": "red",
+    "running": _GREEN,
+    "succeeded": _GREEN,
+    "free": _GREEN,
+    "queued": _YELLOW,
+    "starting": _CYAN,
+    "ending": _CYAN,
+    "held": _YELLOW,
+    "failed": _RED,
+    "lost": _RED,
+    "quarantined": _RED,
+    "cancelled": _DIM,
+    "expired": _MAGENTA,
+    "Starts now": _GREEN,
+    "Accepted": _YELLOW,
+    "Refused": _RED,
 }
+"""Words and the numbers of their ANSI styles."""
 
 
 class Format(StrEnum):
@@ -80,12 +81,8 @@ def show_list(
             if not items:
                 return Rendered(f"{view.empty}\n")
             columns = [column for column in view.columns if form is Format.WIDE or not column.wide]
-            table = _table()
-            for column in columns:
-                table.add_column(column.title, justify="right" if column.right else "left", no_wrap=True)
-            for item in items:
-                table.add_row(*(_cell(column.value(item)) for column in columns))
-            return _rendered(table)
+            rows = [[clean(local_sentence(column.value(item))) for column in columns] for item in items]
+            return _table([[column.title for column in columns], *rows], [column.right for column in columns])
         case Format.JSON | Format.YAML:
             plain = {"items": [item.model_dump(mode="json") for item in items], "next_cursor": next_cursor, **more}
             return _data(plain, form)
@@ -99,14 +96,8 @@ def show_one(item: T, view: View[T], form: Format) -> Rendered:
     """A single thing as text that ends with a line break: its fields below each other, or its data."""
     match form:
         case Format.TABLE | Format.WIDE:
-            table = _table(header=False)
-            table.add_column(no_wrap=True, style="bold")
-            table.add_column(no_wrap=True)
-            for column in view.columns:
-                value = column.value(item)
-                if value or form is Format.WIDE:
-                    table.add_row(column.title.lower(), _cell(value))
-            return _rendered(table)
+            lines = ((column.title.lower(), clean(local_sentence(column.value(item)))) for column in view.columns)
+            return _table([[*line] for line in lines if line[1] or form is Format.WIDE], [False, False], down=True)
         case Format.JSON | Format.YAML:
             return _data(item.model_dump(mode="json"), form)
         case Format.NAME:
@@ -144,32 +135,42 @@ def _data(plain: Any, form: Format) -> Rendered:
 
 def coloured(word: str) -> Rendered:
     """One word in the colour of what it says."""
-    return Rendered(_printed(_cell(word)).removesuffix("\n"))
+    return Rendered(_styled(clean(word), _STYLES.get(word), _may_style()))
 
 
-def _table(*, header: bool = True) -> Table:
-    return Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 2, 0, 0))
+def _table(rows: list[list[str]], right: Sequence[bool], *, down: bool = False) -> Rendered:
+    """Rows of clean texts below each other, titles first; `down`: each row's title, then its value."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    may_style = _may_style()
+    lines = []
+    for number, row in enumerate(rows):
+        cells = []
+        for place, (text, width, is_right) in enumerate(zip(row, widths, right, strict=True)):
+            is_title = place == 0 if down else number == 0
+            shown = _styled(text, _BOLD if is_title else _STYLES.get(text), may_style)
+            space = " " * (width - _width(text))
+            cells.append(space + shown if is_right else shown + space)
+        lines.append(_GAP.join(cells).rstrip() + "\n")
+    return Rendered("".join(lines))
 
 
-def _cell(value: str) -> Text:
-    return Text(clean(local_sentence(value)), style=_STYLES.get(value, ""))
+def _styled(text: str, style: int | None, may_style: tuple[bool, bool]) -> str:
+    on, with_colours = may_style
+    if style is None or not text or not on or (style > _FIRST_COLOUR and not with_colours):
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
-def _rendered(table: Table) -> Rendered:
-    return Rendered("".join(f"{line.rstrip()}\n" for line in _printed(table).splitlines()))
+def _may_style() -> tuple[bool, bool]:
+    """Whether stdout is a terminal, and whether it wants colours."""
+    on = bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+    return on, not os.environ.get("NO_COLOR")
 
 
-def _printed(content: Table | Text) -> str:
-    """A table or text as wide as it needs to be, coloured when stdout is a terminal that wants it."""
-    wanted = Console()
-    console = Console(
-        file=io.StringIO(),
-        width=_ENDLESS,
-        force_terminal=wanted.is_terminal,
-        no_color=wanted.no_color,
-        color_system="standard" if wanted.is_terminal else None,
-        highlight=False,
-    )
-    with console.capture() as captured:
-        console.print(content, crop=False)
-    return captured.get()
+def _width(text: str) -> int:
+    """Columns on a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
