@@ -1,0 +1,74 @@
+"""Options read without pydantic: the same values, and Typer's own errors."""
+
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from enum import StrEnum
+from typing import Annotated, Any
+
+import pytest
+import typer
+
+from gpu_dev.plain_values import read_plain_values
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def outcome(words: list[str], *, plain: bool) -> tuple[int, str, dict[str, Any]]:
+    """The exit code, the errors and what the command got."""
+    got: dict[str, Any] = {}
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def command(
+        names: Annotated[list[str] | None, typer.Argument()] = None,
+        colour: Annotated[Colour, typer.Option()] = Colour.RED,
+        colours: Annotated[list[Colour] | None, typer.Option()] = None,
+        count: Annotated[int | None, typer.Option(min=1, max=9)] = None,
+        below_zero: Annotated[int, typer.Option(min=-100, max=100)] = -5,
+        share: Annotated[float, typer.Option()] = 0.5,
+        loud: Annotated[bool, typer.Option("--loud")] = False,
+    ) -> None:
+        got.update(locals())
+
+    built: Any = typer.main.get_command(app)
+    if plain:
+        read_plain_values(built)
+    written = io.StringIO()
+    with redirect_stdout(written), redirect_stderr(written), pytest.raises(SystemExit) as ended:
+        built.main(words, prog_name="command")
+    got.pop("got", None)
+    return int(ended.value.code or 0), written.getvalue(), got
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "", "a b", "--colour blue", "--colour green", "--colours red --colours blue", "--colours red --colours x",
+        "--count 1", "--count 9", "--count 10", "--count 0", "--count -1", "--count x", "--count 007", "--count ''",
+        "--below-zero -7", "--below-zero -101", "--share 2", "--share x", "--loud", "--nothing", "--help",
+    ],
+)  # fmt: skip
+def test_plain_values_are_as_typer_reads_them(words: str) -> None:
+    given = [word.strip("'") for word in words.split()]
+    assert outcome(given, plain=True) == outcome(given, plain=False)
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "list --limit 7 --status running -o json"])
+def test_options_alone_load_no_pydantic(words: str) -> None:
+    program = (
+        "import sys\n"
+        "from gpu_dev.main import main\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    sys.stderr.write(str(sorted({'pydantic', 'typer._adapters'} & sys.modules.keys())))\n"
+    )
+    command = [sys.executable, "-c", program, *words.split()]
+    environment = {"GPU_DEV_SERVER": "http://127.0.0.1:9", "HOME": "/nonexistent"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr
+    assert "typer._adapters" not in said
