@@ -8,20 +8,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
-from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET
-from ssl import PROTOCOL_TLS_CLIENT, SSLContext
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
-from urllib.request import getproxies
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 
-import httpx
 from pydantic import BaseModel, ValidationError
 
 from gpu_dev.errors import ApiError, ClientError, NotLoggedInError, UnexpectedAnswerError, UnreachableError
 from gpu_dev.server.connection import Connection, is_loopback
+from gpu_dev.server.transport import (
+    USUAL_SILENCE_S,
+    BadAddressError,
+    Body,
+    Incoming,
+    Transport,
+    TransportError,
+    transport_to,
+)
 from reservation_core.contracts.base import Problem
-from reservation_core.domain.network.environment_proxies import proxy_for
+
+if TYPE_CHECKING:
+    import httpx
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -29,15 +37,30 @@ BRIEF_S = (0.2, 0.5)
 """Pauses between attempts while the server has never answered: it probably does not run."""
 PATIENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
 """Pauses between attempts once the server has answered: it is probably restarting."""
-TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-# Streams may be silent for long: keep-alive probes of the connection tell a dead peer from a quiet one.
-_LINUX_KEEPALIVE = {4: 30, 5: 10, 6: 3}  # TCP_KEEPIDLE, TCP_KEEPINTVL (seconds), TCP_KEEPCNT
 _LATER = frozenset({
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT
 })  # fmt: skip
+_HEADERS = {"User-Agent": "gpu-dev", "Accept": "application/json, application/problem+json"}
 _LONGEST_WAIT_S = 60
-_PORTS = {"http": 80, "https": 443}
 _SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer; header names are in lower case."""
+
+    status: int
+    phrase: str
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def text(self) -> str:
+        return self.content.decode(errors="replace")
 
 
 class Exchange:
@@ -47,7 +70,7 @@ class Exchange:
         self,
         connection: Connection,
         *,
-        transport: httpx.BaseTransport | None = None,
+        transport: "httpx.BaseTransport | None" = None,
         sleep: Callable[[float], None] = time.sleep,
         renew: Callable[[], str] | None = None,
     ) -> None:
@@ -56,18 +79,11 @@ class Exchange:
         self._token = connection.token
         self._renew = renew
         self._renewing = threading.Lock()
-        headers = {"User-Agent": "gpu-dev", "Accept": "application/json, application/problem+json"}
-        self._http = httpx.Client(
-            base_url=connection.server,
-            headers=headers,
-            timeout=TIMEOUT,
-            transport=transport or _transport(connection.server),
-            trust_env=False,
-        )
+        self._transport = _transport(connection.server, transport)
         self._answered = False
 
     def close(self) -> None:
-        self._http.close()
+        self._transport.close()
 
     def send(
         self,
@@ -78,7 +94,7 @@ class Exchange:
         body: BaseModel | None = None,
         headers: Mapping[str, str] | None = None,
         anonymous: bool = False,
-    ) -> httpx.Response:
+    ) -> Answer:
         """Send until there is an answer, and return a 2xx. `anonymous` requests carry no token.
 
         Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token.
@@ -95,22 +111,22 @@ class Exchange:
             if token is not None:
                 sent["Authorization"] = f"Bearer {token}"
             try:
-                response = self._http.request(method, path, params=params, content=content, headers=sent)
-            except httpx.TransportError as error:
+                response = self._answer(method, _target(path, params), sent, content)
+            except TransportError as error:
                 failure: ClientError = self.unreachable(error)
-            except httpx.InvalidURL as error:
+            except BadAddressError as error:
                 raise UnreachableError(f"{self.server} is not an address that can be asked: {error}.") from error
             else:
                 self._answered = True
                 if response.is_success:
                     return response
-                if response.status_code == HTTPStatus.UNAUTHORIZED and not renewed and self._renewed(token):
+                if response.status == HTTPStatus.UNAUTHORIZED and not renewed and self._renewed(token):
                     renewed = True
                     continue
                 failure = problem_error(response)
-                if response.status_code not in _LATER:
+                if response.status not in _LATER:
                     raise failure
-                if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+                if response.status == HTTPStatus.TOO_MANY_REQUESTS:
                     asked_to_wait = _asked_to_wait(response)
             pauses = PATIENT_S if self._answered else BRIEF_S
             if tried == len(pauses):
@@ -126,32 +142,39 @@ class Exchange:
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         silence_s: float | None = None,
-    ) -> Iterator[httpx.Response]:
-        """Open one streaming GET; a silence longer than `silence_s` seconds is a read timeout.
+    ) -> Iterator[Body]:
+        """Open one streaming GET; a silence longer than `silence_s` seconds is a SilenceError.
 
-        Raises ApiError when the server refuses, httpx.TransportError when the connection breaks.
+        Raises ApiError when the server refuses, TransportError when the connection breaks.
         """
-        timeout = httpx.Timeout(30.0, connect=5.0, read=silence_s)
         for first in (True, False):
             token = self._needed_token()
-            sent = {**(headers or {}), "Authorization": f"Bearer {token}"}
-            with self._http.stream("GET", path, params=params, headers=sent, timeout=timeout) as response:
+            sent = {**_HEADERS, **(headers or {}), "Authorization": f"Bearer {token}"}
+            incoming = self._transport.send("GET", _target(path, params), sent, None, silence_s)
+            try:
                 self._answered = True
-                if response.is_success:
-                    yield response
+                if incoming.status // 100 == 2:
+                    yield incoming.body
                     return
-                response.read()
-                failure = problem_error(response)
-                unauthorized = response.status_code == HTTPStatus.UNAUTHORIZED
-            if not (first and unauthorized and self._renewed(token)):
-                raise failure
+                refusal = _whole(incoming)
+            finally:
+                incoming.body.close()
+            if not (first and refusal.status == HTTPStatus.UNAUTHORIZED and self._renewed(token)):
+                raise problem_error(refusal)
 
     def unreachable(self, error: Exception) -> UnreachableError:
         """The error for a server that does not answer."""
         return UnreachableError(
-            f"{self.server} does not answer ({_in_words(error)}). Is it running, and is the address right?",
+            f"{self.server} does not answer ({error}). Is it running, and is the address right?",
             next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",
         )
+
+    def _answer(self, method: str, target: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
+        incoming = self._transport.send(method, target, {**_HEADERS, **headers}, content, USUAL_SILENCE_S)
+        try:
+            return _whole(incoming)
+        finally:
+            incoming.body.close()
 
     def _needed_token(self) -> str:
         if self._token is None:
@@ -183,8 +206,8 @@ def read_answer(model: type[M], content: bytes | str) -> M:
         ) from error
 
 
-def problem_error(response: httpx.Response) -> ApiError:
-    """The error for an answer that isn't a success, with or without problem details. The answer has been read."""
+def problem_error(response: Answer) -> ApiError:
+    """The error for an answer that isn't a success, with or without problem details."""
     if "problem+json" in response.headers.get("content-type", ""):
         try:
             return ApiError(read_answer(Problem, response.content))
@@ -192,41 +215,36 @@ def problem_error(response: httpx.Response) -> ApiError:
             # A problem in an unknown shape is still a refusal: its status and text are shown.
             pass
     detail = " ".join(response.text.split())[:_SHOWN_CHARACTERS] or "no explanation was given"
-    title = response.reason_phrase or "Refused"
+    title = response.phrase or "Refused"
     return ApiError(
         Problem(
             type="about:blank",
             title=title,
-            status=response.status_code,
-            detail=f"The server answered {response.status_code} {title}: {detail}",
+            status=response.status,
+            detail=f"The server answered {response.status} {title}: {detail}",
         )
     )
 
 
-def _asked_to_wait(response: httpx.Response) -> float:
+def _asked_to_wait(response: Answer) -> float:
     """The seconds of a `Retry-After`, up to the longest wait."""
     said = response.headers.get("retry-after", "")
     return float(min(int(said), _LONGEST_WAIT_S)) if said.isascii() and said.isdecimal() and len(said) < 9 else 0.0
 
 
-def _transport(server: str) -> httpx.HTTPTransport:
-    """A transport that uses the environment's proxies, but never for a server on this machine."""
-    url = urlsplit(server)
-    host = url.hostname or ""
-    proxy = (
-        None if is_loopback(server) else proxy_for(url.scheme, host, url.port or _PORTS.get(url.scheme), getproxies())
-    )
-    options = [(SOL_SOCKET, SO_KEEPALIVE, 1), *((IPPROTO_TCP, name, value) for name, value in _LINUX_KEEPALIVE.items())]
-    # Reading the certificates of authorities costs as much as all else of a call.
-    verify: SSLContext | bool = SSLContext(PROTOCOL_TLS_CLIENT) if url.scheme == "http" and proxy is None else True
-    return httpx.HTTPTransport(proxy=proxy, socket_options=options, verify=verify)
+def _transport(server: str, given: "httpx.BaseTransport | None") -> Transport:
+    if given is None:
+        return transport_to(server)
+    from gpu_dev.server.httpx_transport import HttpxTransport
+
+    return HttpxTransport(server, given)
 
 
-def _in_words(error: Exception) -> str:
-    match error:
-        case httpx.ConnectTimeout() | httpx.ReadTimeout() | httpx.WriteTimeout() | httpx.PoolTimeout():
-            return "no answer in time"
-        case httpx.ConnectError():
-            return "no connection"
-        case _:
-            return "the connection broke"
+def _target(path: str, params: Mapping[str, Any] | None) -> str:
+    """Path and query; a list is a parameter that is repeated."""
+    query = urlencode(params or {}, doseq=True)
+    return f"{path}?{query}" if query else path
+
+
+def _whole(incoming: Incoming) -> Answer:
+    return Answer(incoming.status, incoming.phrase, incoming.headers, incoming.body.read())

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 from typing import TypeVar, assert_never
 
-import httpx
 from pydantic import BaseModel, ValidationError
 
 from gpu_dev.errors import NotLoggedInError, UsageError
@@ -82,6 +81,8 @@ def _read_output(command: str) -> str:
 
 def _fetch_from_google(audience: str) -> str:
     """The ID token of the machine's or pod's service account."""
+    import httpx
+
     # Google's libraries read this variable, too.
     address = _METADATA.format(host=os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal")
     params = {"audience": audience, "format": "full"}

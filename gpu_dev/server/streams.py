@@ -7,11 +7,9 @@ by bytes for one pod, by lines of each rank (`[rank] `) for a gang, whose ranks 
 import re
 from collections.abc import Callable, Iterator
 
-import httpx
-from httpx_sse import EventSource
-
 from gpu_dev.errors import ApiError
 from gpu_dev.server.exchange import PATIENT_S, Exchange, read_answer
+from gpu_dev.server.transport import Body, SilenceError, TransportError
 from reservation_core.contracts.jobs import Job, JobEvent
 from reservation_core.domain.model import FINAL_STATUSES
 
@@ -94,15 +92,13 @@ def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: Resum
         log.restart()
         broken: Exception | None = None
         try:
-            with exchange.stream(
-                f"{path}/logs", params={"follow": "true"}, headers={"Accept": "text/plain"}
-            ) as response:
-                for chunk in response.iter_bytes():
+            with exchange.stream(f"{path}/logs", params={"follow": "true"}, headers={"Accept": "text/plain"}) as body:
+                for chunk in body.chunks():
                     fresh = log.feed(chunk)
                     if fresh:
                         patience.reward()
                         yield fresh
-        except httpx.TransportError as error:
+        except TransportError as error:
             broken = error
         except ApiError as error:
             if error.problem.status < _SERVER_ERROR:
@@ -118,9 +114,9 @@ def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: Resum
 def read_log(exchange: Exchange, path: str) -> Iterator[bytes]:
     """A job's output so far. Raises UnreachableError if the connection breaks in the middle."""
     try:
-        with exchange.stream(f"{path}/logs", params={"follow": "false"}, headers=_TEXT) as response:
-            yield from response.iter_bytes()
-    except httpx.TransportError as error:
+        with exchange.stream(f"{path}/logs", params={"follow": "false"}, headers=_TEXT) as body:
+            yield from body.chunks()
+    except TransportError as error:
         raise exchange.unreachable(error) from error
 
 
@@ -140,7 +136,7 @@ def follow_events(exchange: Exchange, path: str, job: Callable[[], Job], after: 
                 yield event
                 if event.after in _FINAL:
                     return
-        except httpx.TransportError as error:
+        except TransportError as error:
             broken = error
         except ApiError as error:
             if error.problem.status < _SERVER_ERROR:
@@ -155,15 +151,24 @@ def read_events(exchange: Exchange, path: str, after: int, quiet_s: float) -> It
     """The events so far: the stream's beginning, until it is silent for `quiet_s` seconds."""
     try:
         yield from _events(exchange, path, after, quiet_s)
-    except httpx.ReadTimeout:
+    except SilenceError:
         return
-    except httpx.TransportError as error:
+    except TransportError as error:
         raise exchange.unreachable(error) from error
 
 
 def _events(exchange: Exchange, path: str, after: int, silence_s: float) -> Iterator[JobEvent]:
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", "Last-Event-ID": str(after)}
-    with exchange.stream(f"{path}/events", headers=headers, silence_s=silence_s) as response:
-        for message in EventSource(response).iter_sse():
-            if message.data:
-                yield read_answer(JobEvent, message.data)
+    with exchange.stream(f"{path}/events", headers=headers, silence_s=silence_s) as body:
+        for data in _sent_data(body):
+            yield read_answer(JobEvent, data)
+
+
+def _sent_data(body: Body) -> Iterator[str]:
+    """The data of server-sent events, as they come."""
+    import httpx
+    from httpx_sse import EventSource
+
+    # The library reads answers of httpx.
+    answer = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body.chunks())
+    return (message.data for message in EventSource(answer).iter_sse() if message.data)

@@ -1,0 +1,142 @@
+"""HTTP by the standard library, straight to the server."""
+
+import http.client
+import select
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from ssl import SSLContext
+from urllib.parse import urlsplit
+
+from gpu_dev.server.transport import (
+    CONNECT_S,
+    KEEPALIVE,
+    USUAL_SILENCE_S,
+    BadAddressError,
+    Incoming,
+    SilenceError,
+    TransportError,
+)
+
+_KEPT_S = 5.0
+"""How long an unused connection is kept: something on the way may have forgotten it by then."""
+_CHUNK = 65_536
+
+
+class DirectTransport:
+    """Keeps connections that are not in use. `tls` is None for plain HTTP."""
+
+    def __init__(self, server: str, tls: SSLContext | None) -> None:
+        self._url = urlsplit(server)
+        self._tls = tls
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+
+    def send(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes | None, silence_s: float | None
+    ) -> Incoming:
+        connection = self._kept() or self._connected()
+        try:
+            with _failures_named():
+                connection.sock.settimeout(USUAL_SILENCE_S)
+                # A server that refuses a body may answer before it has read all of it.
+                with suppress(BrokenPipeError):
+                    connection.request(method, self._url.path + target, content, dict(headers))
+                connection.sock.settimeout(silence_s)
+                response = connection.getresponse()
+                _refuse_cut_headers(response)
+        except BaseException:
+            connection.close()
+            raise
+        found = {name.lower(): value for name, value in response.headers.items()}
+        return Incoming(response.status, response.reason, found, _DirectBody(self, connection, response))
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop()[1].close()
+
+    def keep(self, connection: http.client.HTTPConnection) -> None:
+        """Keep a connection whose answer was read for the next request."""
+        if connection.sock is not None:
+            self._idle.append((time.monotonic(), connection))
+
+    def _kept(self) -> http.client.HTTPConnection | None:
+        while self._idle:
+            try:
+                since, connection = self._idle.pop()
+            except IndexError:  # another thread was quicker
+                return None
+            # What can be read without a request is the server's end of the connection.
+            poll = select.poll()
+            poll.register(connection.sock, select.POLLIN)
+            if time.monotonic() - since < _KEPT_S and not poll.poll(0):
+                return connection
+            connection.close()
+        return None
+
+    def _connected(self) -> http.client.HTTPConnection:
+        try:
+            host, port = self._url.hostname or "", self._url.port
+            if self._tls is None:
+                connection = http.client.HTTPConnection(host, port, timeout=CONNECT_S)
+            else:
+                connection = http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self._tls)
+            connection.connect()
+        except TimeoutError as error:
+            raise SilenceError from error
+        except OSError as error:
+            raise TransportError("no connection") from error
+        except (ValueError, OverflowError) as error:
+            raise BadAddressError(str(error)) from error
+        for option in KEEPALIVE:
+            connection.sock.setsockopt(*option)
+        return connection
+
+
+class _DirectBody:
+    def __init__(
+        self,
+        transport: DirectTransport,
+        connection: http.client.HTTPConnection,
+        response: http.client.HTTPResponse,
+    ) -> None:
+        self._transport = transport
+        self._connection = connection
+        self._response = response
+
+    def read(self) -> bytes:
+        with _failures_named():
+            return self._response.read()
+
+    def chunks(self) -> Iterator[bytes]:
+        while True:
+            with _failures_named():
+                chunk = self._response.read1(_CHUNK)
+                if not chunk and self._response.length:
+                    raise http.client.IncompleteRead(b"", self._response.length)
+            if not chunk:
+                return
+            yield chunk
+
+    def close(self) -> None:
+        if self._response.isclosed():  # it was read to its end
+            self._transport.keep(self._connection)
+        else:
+            self._response.close()
+            self._connection.close()
+
+
+def _refuse_cut_headers(response: http.client.HTTPResponse) -> None:
+    """The library takes the end of a connection for that of the headers, which then say no length of the body."""
+    is_endless = response.length is None and not response.chunked
+    if is_endless and response.version > 10 and response.getheader("Connection", "").lower() != "close":
+        raise http.client.IncompleteRead(b"")
+
+
+@contextmanager
+def _failures_named() -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise SilenceError from error
+    except (OSError, http.client.HTTPException) as error:
+        raise TransportError("the connection broke") from error
