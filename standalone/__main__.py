@@ -16,7 +16,10 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["psql"]:
         from standalone.psql import open_psql  # noqa: PLC0415 - psql starts at once without the system's modules
 
-        return open_psql(arguments[1:])
+        try:
+            return open_psql(arguments[1:])
+        finally:
+            gc.freeze()  # Python's end leaves alone what is loaded
     if sys.stderr.isatty():
         os.environ.setdefault("GPU_DEV_LOG_JSON", "false")
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from reservation_core.adapters.postgres.embedded.layout import make_home
-from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.adapters.postgres.embedded.running import embedded_database
 from reservation_core.runtime.settings.components import CommonSettings
 
 
@@ -19,12 +18,5 @@ def operators_database(settings: CommonSettings) -> Iterator[str]:
 
         yield database_url_of(settings)
         return
-    server = EmbeddedPostgres(make_home(settings.home))
-    if server.pid is not None:
-        yield server.url
-        return
-    server.start()
-    try:
-        yield server.url
-    finally:
-        server.stop()
+    with embedded_database(settings.home) as url:
+        yield url

@@ -8,7 +8,6 @@ permissions of existing folders never change.
 """
 
 import errno
-import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -68,6 +67,8 @@ def packaged_binaries() -> Path:
 
 def packaged_version() -> str:
     """The version of the packaged binaries, such as `18.3.0`."""
+    import importlib.metadata  # noqa: PLC0415 - loading it costs `gpu-dev psql` more than psql itself
+
     return importlib.metadata.version(DISTRIBUTION)
 
 
