@@ -4,6 +4,7 @@ A command's module is imported when the command is used: help and completion sta
 """
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -131,7 +132,16 @@ def print_version(wanted: bool) -> None:
         import importlib.metadata
 
         typer.echo(f"gpu-dev {importlib.metadata.version('gpu-dev-server')}")
+        say_namesakes()
         raise typer.Exit
+
+
+def say_namesakes() -> None:
+    """Say that another program is named `gpu-dev`, too."""
+    from gpu_dev.namesakes import namesake_warning, own_program
+
+    if (warning := namesake_warning(own_program(), os.environ)) is not None:
+        say(warning)
 
 
 @app.callback()
@@ -154,6 +164,7 @@ def options(
     # `gpu_dev.session` reads these options from the context.
     del server, token_file, version
     if ctx.invoked_subcommand is None:
+        say_namesakes()
         importlib.import_module("gpu_dev.commands.jobs.status").begin(ctx)
 
 
