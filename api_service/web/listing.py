@@ -25,8 +25,8 @@ async def read_list(
 ) -> Listing[T]:
     """The chosen page of a list; `words_of` a row are searched for the typed text."""
     if not choice.is_plain:
-        every = await visit.rest.all(model, path, query, at_most=LOOKED_AT + 1)
-        return arrange(every[:LOOKED_AT], choice, columns, words_of, cut=LOOKED_AT if len(every) > LOOKED_AT else None)
+        every = await visit.rest.all(model, path, query, at_most=LOOKED_AT)
+        return arrange(every, choice, columns, words_of, cut=LOOKED_AT if len(every) == LOOKED_AT else None)
     answer = await visit.rest.send("GET", path, query={**query, "cursor": choice.cursor or None, "limit": A_PAGE})
     found = model.model_validate_json(answer.body)
     after = None if found.next_cursor is None else replace(choice, cursor=found.next_cursor).address

@@ -26,12 +26,18 @@ async def expect_chosen(page: Page, name: str) -> None:
     await expect(field_of(page)).to_have_attribute("aria-activedescendant", str(place))
 
 
+async def expect_page(page: Page, address: str) -> None:
+    """The address matches, and the page hears keys."""
+    await expect(page).to_have_url(re.compile(address))
+    await page.wait_for_load_state("domcontentloaded")
+
+
 async def test_a_job_is_found_and_opened_by_keyboard_alone(
     people: People, system: WebSystem, screenshot: Screenshot
 ) -> None:
     system.submit("alice", "sleep", "300", name="findable one")
     second = system.submit("alice", "sleep", "300", name="findable two")
-    system.submit("bob", "sleep", "300", name="findable of bob")
+    system.submit("bob", "sleep", "300", name="findable of another")
     page = (await people("alice")).page
     await page.keyboard.press("Control+k")
     field = field_of(page)
@@ -50,7 +56,7 @@ async def test_a_job_is_found_and_opened_by_keyboard_alone(
     await assert_accessible(page)
     await screenshot(page, "palette")
     await page.keyboard.press("Enter")
-    await expect(page).to_have_url(re.compile(f"/jobs/{second}$"))
+    await expect_page(page, f"/jobs/{second}$")
 
 
 async def test_enter_waits_for_the_answer_to_what_was_typed_last(people: People, system: WebSystem) -> None:
@@ -60,7 +66,7 @@ async def test_enter_waits_for_the_answer_to_what_was_typed_last(people: People,
     await expect(page.get_by_role("option", name="Calendar")).to_be_visible()
     await page.keyboard.type(job)
     await page.keyboard.press("Enter")
-    await expect(page).to_have_url(re.compile(f"/jobs/{job}$"))
+    await expect_page(page, f"/jobs/{job}$")
 
 
 async def test_a_late_answer_to_less_text_changes_nothing(people: People) -> None:
@@ -107,7 +113,7 @@ async def test_an_administrator_finds_people_nodes_and_bookings(people: People, 
         await page.keyboard.type(typed)
         await expect_chosen(page, name)
         await page.keyboard.press("Enter")
-        await expect(page).to_have_url(re.compile(address))
+        await expect_page(page, address)
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
@@ -127,7 +133,7 @@ async def test_the_button_is_enough(people: People, size: tuple[int, int]) -> No
     await assert_accessible(page)
     await assert_fits(page)
     await option.click()
-    await expect(page).to_have_url(re.compile("/calendar$"))
+    await expect_page(page, "/calendar$")
 
 
 async def test_keys_go_to_pages_and_say_which_there_are(people: People, screenshot: Screenshot) -> None:
@@ -135,7 +141,7 @@ async def test_keys_go_to_pages_and_say_which_there_are(people: People, screensh
     for key, address in (("c", "/calendar"), ("q", "/queue"), ("j", "/jobs"), ("n", "/now"), ("b", "/bookings")):
         await page.keyboard.press("g")
         await page.keyboard.press(key)
-        await expect(page).to_have_url(re.compile(f"{address}$"))
+        await expect_page(page, f"{address}$")
     await page.keyboard.press("?")
     sheet = page.get_by_role("dialog", name="Keyboard shortcuts")
     await expect(sheet).to_contain_text("Calendar")
@@ -147,7 +153,7 @@ async def test_keys_go_to_pages_and_say_which_there_are(people: People, screensh
     await expect(field_of(page)).to_have_count(0)
     await page.keyboard.press("Escape")
     await expect(sheet).to_have_count(0)
-    await expect(page).to_have_url(re.compile("/bookings$"))
+    await expect_page(page, "/bookings$")
     await page.get_by_role("contentinfo").get_by_role("link", name="Keyboard shortcuts").click()
     await expect(sheet).to_be_visible()
     await assert_fits(page)
@@ -169,7 +175,7 @@ async def test_keys_do_nothing_while_somebody_types_or_holds_a_modifier(people: 
         await page.keyboard.press(pressed)
     await page.keyboard.press("q")  # what `g` began is over
     await expect(page.get_by_role("dialog")).to_have_count(0)
-    await expect(page).to_have_url(re.compile("/submit$"))
+    await expect_page(page, "/submit$")
     await page.keyboard.press("Control+k")
     await expect(field_of(page)).to_be_focused()
 
@@ -190,7 +196,7 @@ async def test_single_keys_can_be_turned_off(people: People) -> None:
     await page.get_by_label("Single-key shortcuts work in this browser").check()
     await page.keyboard.press("g")
     await page.keyboard.press("q")
-    await expect(page).to_have_url(re.compile("/queue$"))
+    await expect_page(page, "/queue$")
 
 
 async def test_a_list_is_sorted_and_filtered_and_back_undoes_it(
@@ -202,7 +208,7 @@ async def test_a_list_is_sorted_and_filtered_and_back_undoes_it(
     await page.goto("/jobs")
     names = page.locator("tbody a", has_text=re.compile("sorted|other"))
     await expect(names).to_have_text(["other", "sorted-a", "sorted-b"])
-    await page.get_by_label("Find").fill("sorted")
+    await page.get_by_role("searchbox", name="Find").fill("sorted")
     await page.keyboard.press("Enter")
     await expect(names).to_have_text(["sorted-a", "sorted-b"])
     await page.get_by_role("columnheader", name="GPUs").get_by_role("link").focus()

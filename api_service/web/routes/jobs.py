@@ -46,7 +46,8 @@ async def list_page(visit: Visit) -> Response:
         "listing": listing,
         "statuses": statuses,
         "all_statuses": list(JobStatus),
-        "first": listing.before is None,
+        # Many rows are not read anew after each change.
+        "first": listing.before is None and listing.cut is None,
     }
     if visit.partial:
         return visit.part("_jobs.html", **context)
