@@ -70,7 +70,7 @@ class ListChoice:
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """One page of a list. `total`: None where nobody counted; `cut`: how many were looked at, where there may be more."""
+    """One page of a list. `total`: None where not counted; `cut`: how many were looked at, where there may be more."""
 
     items: Sequence[T]
     choice: ListChoice
