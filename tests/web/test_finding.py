@@ -37,7 +37,7 @@ async def test_a_job_is_found_and_opened_by_keyboard_alone(
 ) -> None:
     system.submit("alice", "sleep", "300", name="findable one")
     second = system.submit("alice", "sleep", "300", name="findable two")
-    system.submit("bob", "sleep", "300", name="findable of another")
+    system.submit("bob", "sleep", "300", name="findable of a colleague")
     page = (await people("alice")).page
     await page.keyboard.press("Control+k")
     field = field_of(page)
@@ -84,6 +84,22 @@ async def test_a_late_answer_to_less_text_changes_nothing(people: People) -> Non
     await expect(page.get_by_text("Nothing matches “calxyz”.")).to_be_visible()
     await expect(page.get_by_role("dialog").get_by_role("option")).to_have_count(0)
     await expect(field_of(page)).to_have_attribute("aria-expanded", "false")
+
+
+async def test_a_session_that_ended_is_renewed_within_the_palette(people: People, system: WebSystem) -> None:
+    alice = await people("alice")
+    alice.expect_problem("answer: 401 GET .*/(search|session)")
+    page = alice.page
+    await page.keyboard.press("/")
+    await expect_chosen(page, "Now")
+    await alice.context.clear_cookies()
+    await page.keyboard.type("queue")
+    again = page.get_by_role("dialog", name="Sign in again")
+    await again.get_by_label("Token").fill(system.tokens["alice"])
+    await again.get_by_role("button", name="Sign in").click()
+    await expect_chosen(page, "Queue")
+    await page.keyboard.press("Enter")
+    await expect_page(page, "/queue$")
 
 
 async def test_the_palette_returns_to_where_the_reader_was(people: People) -> None:
