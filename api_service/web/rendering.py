@@ -47,6 +47,7 @@ class Templates:
         self._environment.globals["keys_of"] = keys_of
         self._environment.filters["span"] = words.span
         self._environment.filters["gib"] = words.gib
+        self._environment.filters["amount"] = words.amount
         self._environment.filters["hours"] = words.hours
         self._environment.filters["cost"] = lambda cost: rounded_cost(cost.amount, cost.unit)
         self._environment.filters["wire"] = rfc3339

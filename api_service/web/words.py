@@ -94,5 +94,10 @@ def hours(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
+def amount(number: float) -> str:
+    """A number to the hundredth: `20`, `2.5`, `1,200`."""
+    return f"{number:,.2f}".rstrip("0").rstrip(".")
+
+
 def gib(value: int) -> str:
     return f"{value / 2**30:.0f} GiB"

@@ -1,7 +1,7 @@
 """Tables of bookings, slots, rules, usage, maintenance windows and notification targets."""
 
 from gpu_dev.display.local_times import local_time, minute
-from gpu_dev.display.output import Column, View
+from gpu_dev.display.output import Column, View, amount
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
@@ -100,11 +100,6 @@ SLOT = View[FreeSlotOut](
 )
 
 FEED = View[FeedCreated](name=lambda feed: feed.path or "", columns=(Column("PATH", lambda feed: feed.path or ""),))
-
-
-def amount(number: float) -> str:
-    """A number to the hundredth: `20`, `2.5`."""
-    return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def is_over(limit: LimitOut) -> bool:

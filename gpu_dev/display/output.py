@@ -133,9 +133,18 @@ def _data(plain: Any, form: Format) -> Rendered:
     return Rendered(text)
 
 
+def amount(number: float) -> str:
+    """A number to the hundredth: `20`, `2.5`."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
 def coloured(word: str) -> Rendered:
-    """One word in the colour of what it says."""
-    return Rendered(_styled(clean(word), _STYLES.get(word), _may_style()))
+    """One word, or what is over a limit, in the colour of what it says."""
+    return Rendered(_styled(clean(word), _style_of(word), _may_style()))
+
+
+def _style_of(text: str) -> int | None:
+    return _STYLES.get(text, _STYLES["failed"] if text.endswith(", over") else None)
 
 
 def _table(rows: list[list[str]], right: Sequence[bool], *, down: bool = False) -> Rendered:
@@ -147,7 +156,7 @@ def _table(rows: list[list[str]], right: Sequence[bool], *, down: bool = False) 
         cells = []
         for place, (text, width, is_right) in enumerate(zip(row, widths, right, strict=True)):
             is_title = place == 0 if down else number == 0
-            shown = _styled(text, _BOLD if is_title else _STYLES.get(text), may_style)
+            shown = _styled(text, _BOLD if is_title else _style_of(text), may_style)
             space = " " * (width - _width(text))
             cells.append(space + shown if is_right else shown + space)
         lines.append(_GAP.join(cells).rstrip() + "\n")

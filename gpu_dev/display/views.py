@@ -7,7 +7,7 @@ from itertools import groupby
 from pydantic import BaseModel
 
 from gpu_dev.display.local_times import local_time
-from gpu_dev.display.output import Column, View, memory
+from gpu_dev.display.output import Column, View, amount, memory
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.contracts.base import Time
 from reservation_core.contracts.dead_letters import DeadLetterOut
@@ -248,7 +248,8 @@ def _budget(budget: TokenBudgetOut | None) -> str:
     if budget is None:
         return ""
     until = "" if budget.until is None else f" until {local_time(budget.until)}"
-    return f"{budget.used_gpu_hours:.10g} of {budget.gpu_hours:.10g} GPU-hours{until}"
+    over = ", over" if budget.used_gpu_hours > budget.gpu_hours else ""
+    return f"{amount(budget.used_gpu_hours)} of {amount(budget.gpu_hours)} GPU-hours{until}{over}"
 
 
 TOKEN = View[TokenOut](

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api_service.web.rest_calls import RestCalls, RestProblemError
+from api_service.web.words import amount
 from reservation_core.contracts.policy import Explanation, LimitOut
 from reservation_core.domain.policy.limits import RuleName
 
@@ -43,12 +44,12 @@ class QuotaShare:
     @property
     def sentence(self) -> str:
         """`9 of 6 GPUs`."""
-        return f"{_rounded(self.counted)} of {_rounded(self.limit)} {self.unit}"
+        return f"{amount(self.counted)} of {amount(self.limit)} {self.unit}"
 
     @property
     def now(self) -> str:
         """The current use, in words."""
-        return f"{_rounded(self.used)} now"
+        return f"{amount(self.used)} now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,3 @@ def shares_of(limits: Sequence[LimitOut], body: Mapping[str, Any]) -> list[Quota
             after = used + gpus * duration / 3600 if isinstance(duration, int) else None
         found.append(QuotaShare(*_QUOTAS[limit.rule], used, after, value))
     return found
-
-
-def _rounded(amount: float) -> str:
-    return f"{amount:,.2f}".rstrip("0").rstrip(".")

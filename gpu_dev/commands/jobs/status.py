@@ -8,9 +8,9 @@ import typer
 from pydantic import BaseModel
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.display.calendar_views import BOOKING, amount, is_over, limit_of
+from gpu_dev.display.calendar_views import BOOKING, is_over, limit_of
 from gpu_dev.display.local_times import local_time
-from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.output import Column, Format, View, amount, coloured, show_list, show_one
 from gpu_dev.display.views import JOB
 from gpu_dev.errors import ExitCode
 from gpu_dev.inputs.durations import format_duration
@@ -102,7 +102,7 @@ def as_text(seen: Overview, now: datetime) -> Rendered:
         parts.append(_titled("Bookings", table, len(seen.bookings), "gpu-dev book list"))
     quotas = "".join(f"  {_quota_line(limit)}\n" for limit in seen.quotas)
     if quotas:
-        parts.append(harmless(f"\nQuota\n{quotas}"))
+        parts.append(f"\nQuota\n{quotas}")
     endings = "".join(f"  {line}\n" for line in _ending_soon(seen, now))
     if endings:
         parts.append(harmless(f"\nEnds within a day\n{endings}"))
@@ -113,11 +113,11 @@ def _titled(title: str, table: str, count: int, more: str) -> str:
     return f"\n{title}\n{table}" + (f"  more: {more}\n" if count > _MOST else "")
 
 
-def _quota_line(limit: LimitOut) -> str:
+def _quota_line(limit: LimitOut) -> Rendered:
     words = _QUOTA_WORDS[RuleName(limit.rule)]
     limited = words if limit.value is None else f"of {limit_of(limit)} {words}"
     ending = ", no limit" if limit.value is None else ", over" if is_over(limit) else ""
-    return f"{amount(limit.used or 0)} {limited}{ending} ({limit.scope})"
+    return Rendered(coloured(f"{amount(limit.used or 0)} {limited}{ending}") + harmless(f" ({limit.scope})"))
 
 
 def _ending_soon(seen: Overview, now: datetime) -> Iterator[str]:

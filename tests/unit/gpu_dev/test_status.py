@@ -1,11 +1,16 @@
 """The quotas that `status` shows."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from gpu_dev.client import GpuDevClient
-from gpu_dev.commands.jobs.status import overview_of
+from gpu_dev.commands.jobs.status import Overview, as_text, overview_of
+from gpu_dev.display.views import TOKEN
 from reservation_core.contracts.policy import ExplainRequest, LimitOut
+from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
 from tests.unit.gpu_dev.examples import a_job
 
 TYPES = ["a100", "b200", "h100", "h200", "l40s", "t4", "v100"]
@@ -38,3 +43,38 @@ def test_quotas_of_held_types_are_asked_for_up_to_five_and_shown_once() -> None:
     seen = overview_of(cast("GpuDevClient", server))
     assert server.asked == [None, *TYPES[:5]]
     assert [quota.scope for quota in seen.quotas] == ["default", *(f"gpu_type:{name}" for name in TYPES[:5])]
+
+
+def status_of(**limit: Any) -> str:
+    """What `status` prints for one quota."""
+    quota = LimitOut(rule="max_gpus", scope="default", **limit)
+    return as_text(
+        Overview(user="a", server="s", jobs=[], bookings=[], quotas=[quota]), datetime(2030, 1, 1, tzinfo=UTC)
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ({"value": 6, "used": 9}, "9 of 6 GPUs at once, over (default)"),
+        ({"value": 6, "used": 6}, "6 of 6 GPUs at once (default)"),
+        ({"value": 2.5, "used": 1 / 3}, "0.33 of 2.5 GPUs at once (default)"),
+        ({"value": None, "used": 9}, "9 GPUs at once, no limit (default)"),
+    ],
+)
+def test_a_quota_is_said_in_rounded_numbers(limit: dict[str, Any], words: str) -> None:
+    assert f"  {words}\n" in status_of(**limit)
+
+
+def test_a_quota_that_is_passed_is_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[31m9 of 6 GPUs at once, over\x1b[0m (default)" in status_of(value=6, used=9)
+    assert "\x1b[31m" not in status_of(value=6, used=6)
+
+
+def test_a_budget_is_said_in_rounded_numbers_and_when_it_is_passed() -> None:
+    budgets = [TokenBudgetOut(gpu_hours=2, until=None, used_gpu_hours=used, token="tok-1") for used in (1 / 3, 2.25)]
+    [column] = [column for column in TOKEN.columns if column.title == "BUDGET"]
+    said = [column.value(cast("TokenOut", SimpleNamespace(budget=budget))) for budget in budgets]
+    assert said == ["0.33 of 2 GPU-hours", "2.25 of 2 GPU-hours, over"]

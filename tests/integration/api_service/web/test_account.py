@@ -64,6 +64,6 @@ async def test_a_tokens_budget_is_typed_and_shown(browsing: SignedIn, people: Pe
     assert "has 2.5 of 2.5 left until Fri 31 Jan 2031 09:00 UTC" in words(refused.text)
     await laptop.send("/submit", gpus="2", nodes="1", duration="1h", command="true", key="k2")
     page = words(await alice.get("/account"))
-    assert "2.0 of 2.5 GPU-hours until" in page
+    assert "2 of 2.5 GPU-hours until" in page
     for wrong in ({"gpu_hours": "many"}, {"until": "2031-01-31T09:00"}):
         assert (await alice.send("/account/tokens", **wrong)).status_code == 422
