@@ -78,6 +78,20 @@ class UnexpectedAnswerError(ClientError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class OlderServerError(UnexpectedAnswerError):
+    """The server is older than this client, and can't do what was asked."""
+
+    def __init__(self, what: str, server_version: str | None) -> None:
+        # Loaded only here: no call needs its own version.
+        import importlib.metadata
+
+        named = "This server" if server_version is None else f"This server ({server_version})"
+        super().__init__(
+            f"{named} is older than this command line ({importlib.metadata.version('gpu-dev-server')}): {what}. "
+            "Use a command line of the server's version, or ask an administrator to upgrade the server."
+        )
+
+
 class NotLoggedInError(ClientError):
     """There is no token to send, or the stored one can't be used."""
 

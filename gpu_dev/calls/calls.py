@@ -4,9 +4,10 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+import httpx
 from pydantic import BaseModel
 
-from gpu_dev.server.exchange import Exchange, read_answer
+from gpu_dev.server.exchange import Exchange, read_answer, version_of
 from reservation_core.contracts.base import Page, Wire
 
 W = TypeVar("W", bound=Wire)
@@ -20,7 +21,7 @@ class Calls:
         self._exchange = exchange
 
     def _get(self, model: type[M], path: str, params: Mapping[str, Any] | None = None) -> M:
-        return read_answer(model, self._exchange.send("GET", path, params=params).content)
+        return _read(model, self._exchange.send("GET", path, params=params))
 
     def _post(
         self,
@@ -32,7 +33,7 @@ class Calls:
         if_match: str | None = None,
     ) -> M:
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4()), **_if_match(if_match)}
-        return read_answer(model, self._exchange.send("POST", path, body=body, headers=headers).content)
+        return _read(model, self._exchange.send("POST", path, body=body, headers=headers))
 
     def _change(
         self,
@@ -45,17 +46,20 @@ class Calls:
         **more: Any,
     ) -> M:
         """PUT, PATCH or DELETE; `more` are query parameters."""
-        response = self._exchange.send(method, path, body=body, params=more, headers=_if_match(if_match))
-        return read_answer(model, response.content)
+        return _read(model, self._exchange.send(method, path, body=body, params=more, headers=_if_match(if_match)))
 
     def _items(self, model: type[Page[W]], path: str, params: Mapping[str, Any] | None = None) -> Iterator[W]:
         query: dict[str, Any] = {**(params or {}), "limit": PAGE}
         while True:
-            page = read_answer(model, self._exchange.send("GET", path, params=query).content)
+            page = _read(model, self._exchange.send("GET", path, params=query))
             yield from page.items
             if page.next_cursor is None:
                 return
             query["cursor"] = page.next_cursor
+
+
+def _read(model: type[M], response: httpx.Response) -> M:
+    return read_answer(model, response.content, server_version=version_of(response))
 
 
 def given(**params: Any) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def coloured(word: str) -> Rendered:
 
 
 def _style_of(text: str) -> int | None:
-    return _STYLES.get(text, _STYLES["failed"] if text.endswith(", over") else None)
+    return _STYLES.get(text, _RED if text.endswith(", over") else None)
 
 
 def _table(rows: list[list[str]], right: Sequence[bool], *, down: bool = False) -> Rendered:

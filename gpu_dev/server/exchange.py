@@ -6,7 +6,7 @@ and sent with every attempt. So a connection that breaks after the server acted 
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,7 +15,14 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ValidationError
 
-from gpu_dev.errors import ApiError, ClientError, NotLoggedInError, UnexpectedAnswerError, UnreachableError
+from gpu_dev.errors import (
+    ApiError,
+    ClientError,
+    NotLoggedInError,
+    OlderServerError,
+    UnexpectedAnswerError,
+    UnreachableError,
+)
 from gpu_dev.server.connection import Connection, is_loopback
 from gpu_dev.server.transport import (
     USUAL_SILENCE_S,
@@ -43,6 +50,7 @@ _LATER = frozenset({
 _HEADERS = {"User-Agent": "gpu-dev", "Accept": "application/json, application/problem+json"}
 _LONGEST_WAIT_S = 60
 _SHOWN_CHARACTERS = 200
+_SHOWN_FIELDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,26 +199,45 @@ class Exchange:
         return self._token != refused
 
 
-def read_answer(model: type[M], content: bytes | str) -> M:
+def read_answer(model: type[M], content: bytes | str, *, server_version: str | None = None) -> M:
     """Read an answer. Fields that this client doesn't know are ignored.
 
-    Raises UnexpectedAnswerError when it isn't what the contract says.
+    Raises OlderServerError when fields are missing, UnexpectedAnswerError when it isn't what the contract says.
     """
     try:
         return model.model_validate_json(content, extra="ignore")
     except ValidationError as error:
-        where = ", ".join(sorted({".".join(map(str, e["loc"])) or "everything" for e in error.errors()})[:5])
+        found = error.errors()
+        where = _named({".".join(map(str, one["loc"])) or "everything" for one in found})
+        required = sum(field.is_required() for field in model.model_fields.values())
+        if all(one["type"] == "missing" for one in found) and len(found) < required:
+            raise OlderServerError(f"its answer has no {where}", server_version) from error
         raise UnexpectedAnswerError(
-            f"The answer is not a {model.__name__} as this client knows it (see: {where}). "
-            "Is this address a GPU Dev Server, and of the same version as this client?"
+            f"The answer is not as this command line expects it (see: {where}). "
+            "Is this address a GPU Dev Server, and of the same version as this command line?"
         ) from error
 
 
-def problem_error(response: Answer) -> ApiError:
+def version_of(response: Answer) -> str | None:
+    """The server's version, where it says it."""
+    return response.headers.get("gpu-dev-version")
+
+
+def _named(fields: Iterable[str]) -> str:
+    return ", ".join(sorted(fields)[:_SHOWN_FIELDS])
+
+
+def problem_error(response: Answer) -> ClientError:
     """The error for an answer that isn't a success, with or without problem details."""
     if "problem+json" in response.headers.get("content-type", ""):
         try:
-            return ApiError(read_answer(Problem, response.content))
+            problem = read_answer(Problem, response.content)
+            # This client sends no fields but those of its own contracts.
+            unknown = [rule.detail for rule in problem.broken_rules or () if rule.code == "extra_forbidden"]
+            if unknown:
+                fields = _named(detail.partition(":")[0] for detail in unknown)
+                return OlderServerError(f"it does not know {fields}", version_of(response))
+            return ApiError(problem)
         except UnexpectedAnswerError:
             # A problem in an unknown shape is still a refusal: its status and text are shown.
             pass

@@ -1,18 +1,28 @@
 """Broken connections, refusals and strange answers."""
 
+import importlib.metadata
 from collections.abc import Callable
 
 import httpx
 import pytest
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.errors import ApiError, ExitCode, NotLoggedInError, UnexpectedAnswerError, UnreachableError
+from gpu_dev.errors import (
+    ApiError,
+    ExitCode,
+    NotLoggedInError,
+    OlderServerError,
+    UnexpectedAnswerError,
+    UnreachableError,
+)
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import BRIEF_S, PATIENT_S, Exchange
 from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.contracts.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
 from tests.unit.gpu_dev.examples import a_client, a_job
 
+OWN = importlib.metadata.version("gpu-dev-server")
 REQUEST = JobSubmit.model_validate({"gpus": 1, "duration": 60, "workload": {}})
 
 
@@ -139,6 +149,35 @@ def test_fields_of_a_newer_server_are_passed_over() -> None:
 def test_something_else_at_that_address_is_told_apart(text: str) -> None:
     with pytest.raises(UnexpectedAnswerError, match="same version"):
         a_client(lambda request: httpx.Response(200, text=text)).job("job-7f3k9q2m")
+
+
+def test_a_server_that_does_not_answer_with_a_verdict_is_called_older() -> None:
+    """As servers answered before verdicts, which did not say their version either."""
+    before = {"allowed": True, "kind": "job", "broken_rules": [], "possible_from": None, "limits": [], "exceptions": []}
+    asked = ExplainRequest.model_validate({"gpus": 1, "duration": 60})
+    with pytest.raises(OlderServerError) as caught:
+        a_client(lambda request: httpx.Response(200, json=before)).policy.explain(asked)
+    assert str(caught.value) == (
+        f"This server is older than this command line ({OWN}): its answer has no reasons, starts_at, verdict. "
+        "Use a command line of the server's version, or ask an administrator to upgrade the server."
+    )
+    assert caught.value.exit_code is ExitCode.UNAVAILABLE
+
+
+def test_a_server_that_does_not_know_a_field_is_called_older_by_its_version() -> None:
+    problem = {
+        "type": "urn:gpu-dev:problem:invalid_request",
+        "title": "Unprocessable Entity",
+        "status": 422,
+        "detail": "The request breaks the rules listed in `broken_rules`; correct these fields and send it again.",
+        "broken_rules": [{"code": "extra_forbidden", "detail": "workload: is not a field that this takes"}],
+    }
+    headers = {"content-type": "application/problem+json", "gpu-dev-version": "0.1.0"}
+    with pytest.raises(OlderServerError) as caught:
+        a_client(lambda request: httpx.Response(422, json=problem, headers=headers)).submit(REQUEST)
+    assert str(caught.value).startswith(
+        f"This server (0.1.0) is older than this command line ({OWN}): it does not know workload. "
+    )
 
 
 def test_a_redirect_does_not_take_the_token_elsewhere() -> None:
