@@ -143,15 +143,13 @@ def of_exception(error: Exception, request: Request) -> Response | None:
     match error:
         case ProblemError():
             found = error
-        case errors.NotPermittedError():
-            rules = [BrokenRule(code=rule.code, detail=rule.detail) for rule in error.broken_rules]
-            found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, broken_rules=rules or None)
         case errors.NotBookableError():
             found = not_bookable(error)
         case errors.UnknownCallerError() | errors.ProofRefusedError():
             found = ProblemError(STATUS_OF[type(error)], error.code, error.detail, headers=INVALID_TOKEN)
         case errors.DomainError():
-            found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail)
+            rules = [BrokenRule(code=rule.code, detail=rule.detail) for rule in error.broken_rules]
+            found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail, broken_rules=rules or None)
         case RequestValidationError():
             # FastAPI's places begin with `path`, `query` or `header`: those words help and stay.
             found = invalid(error.errors())

@@ -1,8 +1,9 @@
-"""Workloads that this server's cluster can't run as they are."""
+"""Requests that this server's cluster can't run as they are."""
 
 from typing import assert_never
 
-from reservation_core.domain.errors import NoImagesError
+from api_service.services import Services
+from reservation_core.domain.errors import DomainError, NoImagesError, NoSuchTypeError
 from reservation_core.runtime.settings.components import ClusterKind
 
 
@@ -18,3 +19,19 @@ def refuse_image(cluster: ClusterKind) -> None:
             return
         case _:
             assert_never(cluster)
+
+
+async def refusals_of(image: str | None, gpu_type: str | None, services: Services) -> list[DomainError]:
+    """Why this server could never run a job with this image on this type of GPU."""
+    found: list[DomainError] = []
+    try:
+        if image is not None:
+            refuse_image(services.settings.cluster)
+    except NoImagesError as error:
+        found.append(error)
+    try:
+        if gpu_type is not None:
+            await services.known_types.check(gpu_type, services.policy.known or await services.policy.current())
+    except NoSuchTypeError as error:
+        found.append(error)
+    return found

@@ -8,9 +8,14 @@ from reservation_core.domain.policy.rules import RuleBreach
 
 
 class DomainError(Exception):
-    """A rule refused the request. `code` is stable and becomes the problem's `type`."""
+    """A rule refused the request. `code` is stable and becomes the problem's `type`.
+
+    `broken_rules` says more than `detail`: every rule of the policy that is broken, or every refusal where there are
+    several.
+    """
 
     code: ClassVar[str]
+    broken_rules: tuple[RuleBreach, ...] = ()
 
     def __init_subclass__(cls, code: str) -> None:
         cls.code = code
@@ -18,6 +23,20 @@ class DomainError(Exception):
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
         self.detail = detail
+
+    @property
+    def breaches(self) -> tuple[RuleBreach, ...]:
+        """What stands against the request, at least one."""
+        return self.broken_rules or (RuleBreach(self.code, self.detail),)
+
+
+def merge_refusals(refusals: Sequence[DomainError]) -> DomainError:
+    """Merge refusals of one request: the first one's kind, with the words of all."""
+    first = refusals[0]
+    if len(refusals) > 1:
+        first.broken_rules = tuple(breach for refusal in refusals for breach in refusal.breaches)
+        first.detail = " ".join(refusal.detail for refusal in refusals)
+    return first
 
 
 class NotFoundError(DomainError, code="not_found"):

@@ -16,7 +16,7 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import etag, expected_version, version_tag
-from api_service.requests.workloads import refuse_image
+from api_service.requests.workloads import refusals_of
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
@@ -172,15 +172,12 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
 async def _prepared(body: JobSubmit, caller: Principal, services: Services, now: datetime) -> NewReservation:
     """The job that is to be stored. Raises DomainError for what is refused without a look at the queue."""
     policy = services.policy.known or await services.policy.current()
-    if body.workload.image is not None:
-        refuse_image(services.settings.cluster)
-    if body.gpu_type is not None:
-        await services.known_types.check(body.gpu_type, policy)
+    found = await refusals_of(body.workload.image, body.gpu_type, services)
     foreign = False
     if body.project is not None or body.booking_id is not None:
         body, foreign = await _with_project(body, caller, services)
     ids, longest = services.runtime.ids, services.settings.max_duration
-    return prepare(body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign)
+    return prepare(body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign, found=found)
 
 
 async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:

@@ -12,12 +12,11 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.preconditions import expected_version, version_tag
-from api_service.requests.workloads import refuse_image
+from api_service.requests.workloads import refusals_of
 from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
-from reservation_core.domain.errors import NoImagesError, NoSuchTypeError
 from reservation_core.domain.model import RequestVerdict, ReservationKind
 from reservation_core.domain.planning.request_verdicts import Outlook, VerdictReason
 from reservation_core.domain.policy.limits import Scope
@@ -91,18 +90,9 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
 
 async def _unfit(body: ExplainRequest, services: Services) -> list[VerdictReason]:
     """Why this server could never run a workload, or knows no such GPUs, as submitting says it."""
-    found = []
-    try:
-        if body.workload is not None and body.workload.image is not None:
-            refuse_image(services.settings.cluster)
-    except NoImagesError as error:
-        found.append(VerdictReason(error.code, error.detail))
-    try:
-        if body.gpu_type is not None and body.start is None:
-            await services.known_types.check(body.gpu_type, services.policy.known or await services.policy.current())
-    except NoSuchTypeError as error:
-        found.append(VerdictReason(error.code, error.detail))
-    return found
+    image = None if body.workload is None else body.workload.image
+    gpu_type = body.gpu_type if body.start is None else None
+    return [VerdictReason(error.code, error.detail) for error in await refusals_of(image, gpu_type, services)]
 
 
 @router.get("", response_model=Page[RuleOut], summary="List the rules", responses=problems(400))

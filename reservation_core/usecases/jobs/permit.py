@@ -32,8 +32,8 @@ def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequ
     )
 
 
-def permit_ever(job: Reservation, policy: Policy, now: datetime, *, foreign: bool = False) -> None:
-    """Let a job pass that may start some day. Raises NotPermittedError with every rule that it breaks for ever.
+def never_permitted(job: Reservation, policy: Policy, now: datetime, *, foreign: bool = False) -> list[RuleBreach]:
+    """Every rule that a job breaks for ever; none if it may start some day.
 
     Jobs of a booking are the booking's: they are not held to quotas. What a `foreign` project allows is not its owner's
     to know: its rules are not asked.
@@ -47,8 +47,7 @@ def permit_ever(job: Reservation, policy: Policy, now: datetime, *, foreign: boo
         broken = [rule for rule in broken if rule.code not in QUOTAS]
     elif broken and foreign and job.project is not None:
         broken = [not_in_project(job.project), *broken]
-    if broken:
-        raise not_permitted(broken)
+    return broken
 
 
 async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now: datetime) -> None:

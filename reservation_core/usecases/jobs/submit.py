@@ -1,11 +1,11 @@
 """Accepting jobs: from a request to a row and its message, in one transaction for many."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.domain.errors import ForbiddenError, LimitExceededError
+from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExceededError, merge_refusals
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
@@ -13,7 +13,7 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.jobs.permit import permit_ever
+from reservation_core.usecases.jobs.permit import never_permitted, not_permitted
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 from reservation_core.usecases.spend_budgets import spend
 
@@ -29,21 +29,28 @@ def prepare(
     now: datetime,
     policy: Policy = NO_POLICY,
     foreign: bool = False,
+    found: Iterable[DomainError] = (),
 ) -> NewReservation:
     """A job as it will be stored. `foreign`: its project is not its submitter's, or not its booking's.
 
-    Raises LimitExceededError or ForbiddenError for what the rules refuse, and NotPermittedError for what the policy
-    will never allow. Whether its booking and its project are to be used is found out when it is stored.
+    Raises LimitExceededError or ForbiddenError for what the rules refuse, NotPermittedError for what the policy will
+    never allow, or the first of the refusals that were `found` before; with all others in its words. Whether its
+    booking and its project are to be used is found out when it is stored.
     """
+    refusals = list(found)
     if request.duration > longest:
-        raise LimitExceededError(
-            f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
-            "allowed. Ask for less and extend the job while it runs."
+        refusals.append(
+            LimitExceededError(
+                f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
+                "allowed. Ask for less and extend the job while it runs."
+            )
         )
     project = None if foreign else request.project
     ceiling = None if policy.is_empty else policy.limits(principal.user, project, request.gpu_type).priority
     if request.priority > 0 and not principal.is_admin and ceiling is None:
-        raise ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
+        refusals.append(
+            ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
+        )
     reservation = Reservation(
         id=ids.new_id("job"),
         seq=0,
@@ -69,8 +76,11 @@ def prepare(
         booking_id=request.booking_id,
         project=request.project,
     )
-    if not policy.is_empty:
-        permit_ever(reservation, policy, now, foreign=foreign)
+    broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
+    if broken:
+        refusals.append(not_permitted(broken))
+    if refusals:
+        raise merge_refusals(refusals)
     return NewReservation(reservation, actor=principal.user)
 
 

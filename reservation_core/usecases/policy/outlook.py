@@ -13,7 +13,7 @@ from reservation_core.domain.bookings.nouns import FARTHEST_START
 from reservation_core.domain.bookings.refusals import Booker, no_free_gpus, rule_on
 from reservation_core.domain.calendar import Range, length_micros, to_micros
 from reservation_core.domain.complaints import complaint
-from reservation_core.domain.errors import DomainError, NotPermittedError
+from reservation_core.domain.errors import DomainError
 from reservation_core.domain.model import Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
 from reservation_core.domain.plan import Waiting
@@ -62,10 +62,8 @@ async def outlook(
         if request.start is not None:
             return await _booking(uow, who, request, now)
         return await _job(uow, who, request, terms, ids, now)
-    except NotPermittedError as error:
-        return refused(error.broken_rules)
     except DomainError as error:
-        return refused([RuleBreach(error.code, error.detail)])
+        return refused(error.breaches)
 
 
 async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now: datetime) -> Outlook:
