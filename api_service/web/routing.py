@@ -21,7 +21,13 @@ class PageAccess(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebRoute:
+    """`needs_fresh_page`: refuse forms of pages that are older than the session, and those of other sites by a token.
+
+    Without it, the browser's word on the sender is all: for what harms nobody.
+    """
+
     method: str
     path: str
     handler: Handler
     access: PageAccess = PageAccess.SIGNED_IN
+    needs_fresh_page: bool = True

@@ -94,7 +94,7 @@ class Site:
                     visit = replace(visit, visitor=visitor)
                     _require(route.access, visitor)
                 if route.method != "GET":
-                    visit = replace(visit, form=await self._form(request, visit.visitor))
+                    visit = replace(visit, form=await self._form(request, visit.visitor, route))
                 return await route.handler(visit)
             except Exception as error:  # noqa: BLE001 - what nobody foresaw travels on
                 return self._draw_error(visit, error)
@@ -125,11 +125,11 @@ class Site:
             return None  # a service has no session, but a cookie can hold its token
         return SignedInVisitor(principal, secret, RestCalls(self._rest, request, principal))
 
-    async def _form(self, request: Request, visitor: SignedInVisitor | None) -> Form:
+    async def _form(self, request: Request, visitor: SignedInVisitor | None, route: WebRoute) -> Form:
         """Raises ProblemError (403) for a form that no page of ours has sent."""
         _refuse_other_sites(request, self._services.settings.web.public_url)
         form = await read_form(request, self._services.settings.max_body_bytes)
-        if visitor is not None:
+        if visitor is not None and route.needs_fresh_page:
             given = request.headers.get(csrf.HEADER) or form.get(csrf.FIELD)
             if not csrf.is_for(visitor.secret, given):
                 raise ProblemError(

@@ -155,6 +155,8 @@ ROUTES = (
     WebRoute("POST", "/sign-in", sign_in, PageAccess.ANYBODY),
     WebRoute("GET", "/session", session),
     WebRoute("GET", "/signed-in", signed_in),
-    WebRoute("POST", "/sign-out", sign_out),
+    # Another tab may have signed in since the page was made, and signing out must work. Other sites can't send it: the
+    # cookie stays away (SameSite), and the browser says where it comes from.
+    WebRoute("POST", "/sign-out", sign_out, needs_fresh_page=False),
     WebRoute("POST", "/zone", choose_zone),
 )

@@ -1,6 +1,7 @@
 """Access to pages and forms: every route × every kind of visitor; made from the routes."""
 
 import re
+from itertools import product
 
 import httpx
 import pytest
@@ -39,11 +40,16 @@ async def test_whoever_is_not_signed_in_is_led_to_the_sign_in(browsing: SignedIn
 async def test_no_form_is_taken_that_no_page_of_theirs_has_made(browsing: SignedIn) -> None:
     root = await browsing("root")
     token = await (await browsing("alice")).token("/jobs")
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
     for route in WEB_ROUTES:
         if route.method != "GET" and route.access is not PageAccess.ANYBODY:
-            for sent in ({}, {"csrf_token": token}):
-                answer = await root.client.request(route.method, _PART.sub("x", route.path), data=sent)
+            # Old pages sign out: cookies and browsers keep other sites from it.
+            marks = ({}, elsewhere) if route.needs_fresh_page else (elsewhere,)
+            for sent, headers in product(({}, {"csrf_token": token}), marks):
+                path = _PART.sub("x", route.path)
+                answer = await root.client.request(route.method, path, data=sent, headers=headers)
                 assert answer.status_code == 403, (route.method, route.path)
+    assert [route.path for route in WEB_ROUTES if not route.needs_fresh_page] == ["/sign-out"]
     assert (await root.client.get("/jobs")).status_code == 200  # nor has any signed them out
 
 

@@ -212,7 +212,7 @@ async def test_nobody_is_led_elsewhere(browsing: SignedIn, people: People, wante
 async def test_a_form_without_the_sessions_token_changes_nothing(browsing: SignedIn) -> None:
     alice, bob = await browsing("alice"), await browsing("bob")
     for forged in ({}, {"csrf_token": "0" * 96}, {"csrf_token": await bob.token("/jobs")}):
-        done = await alice.client.post("/sign-out", data=forged)
+        done = await alice.client.post("/zone", data={**forged, "zone": "Asia/Kolkata"})
         assert done.status_code == 403
     await alice.get("/jobs")
 
@@ -269,3 +269,18 @@ async def test_the_sign_in_is_a_part_too(browsing: SignedIn) -> None:
     assert refused.status_code == 401
     assert "not valid" in words(refused.text)
     assert "<html" not in refused.text
+
+
+async def test_signing_out_works_from_a_page_that_is_older_than_the_session(browsing: SignedIn, people: People) -> None:
+    browser = await browsing("alice")
+    old = {"csrf_token": await browser.token("/jobs")}
+    # Another tab signs in meanwhile.
+    assert (await browser.client.post("/sign-in", data={"token": people.secrets["bob"]})).status_code == 303
+    refused = await browser.client.post("/zone", data={**old, "zone": "Europe/Berlin"})
+    assert (refused.status_code, "before you signed in" in words(refused.text)) == (403, True)
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert (await browser.client.post("/sign-out", data=old, headers=elsewhere)).status_code == 403
+    assert (await browser.client.get("/jobs")).status_code == 200
+    done = await browser.client.post("/sign-out", data=old)
+    assert (done.status_code, done.headers["location"]) == (303, "/sign-in")
+    assert (await browser.client.get("/jobs")).headers["location"].startswith("/sign-in")
