@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -27,7 +28,10 @@ def laptop(session_folder: Path) -> Iterator[Laptop]:
 
 @pytest.fixture
 def server(session_folder: Path) -> Iterator[SystemProcess]:
-    """A server with four GPUs, of which ben has two; nobody may have more than four, or any for more than a day."""
+    """A server with four GPUs: ben has two of them now, and all tomorrow from two to six in the afternoon.
+
+    Nobody may have more than four, or any for more than a day.
+    """
     system = SystemProcess(session_folder / "shared server", GPU_DEV_LOCAL_GPUS="node1=h100:4")
     try:
         with system.start() as http:
@@ -36,6 +40,9 @@ def server(session_folder: Path) -> Iterator[SystemProcess]:
                 job = {"gpus": 2, "duration": "PT2H", "workload": {"command": ["sleep", "2h"]}}
                 taken = ben.post("/v1/jobs", json=job).raise_for_status().json()["id"]
                 eventually_sync(lambda: ben.get(f"/v1/jobs/{taken}").json()["status"] == "running")
+                tomorrow = datetime.now(UTC).replace(hour=14, minute=0, second=0, microsecond=0) + timedelta(days=1)
+                booking = {"gpus": 4, "start": tomorrow.isoformat(), "duration": "PT4H"}
+                ben.post("/v1/bookings", json=booking).raise_for_status()
             yield system
             end_all(http)
     finally:
