@@ -3,6 +3,7 @@
 Times are ints as in `reservation_core.domain.calendar`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,17 +25,16 @@ class FreeRun(NamedTuple):
 
 def free_runs(cards: Iterable[BookableGpu], start: int, end: int) -> list[FreeRun]:
     """The exact counts in [start, end): a run ends where a count changes."""
-    free = 0
+    usable = [card for card in cards if card.available]
+    # Bounds are counted before anything is done with them: many of them are of one moment.
+    begins = Counter(begin for card in usable for begin, over in card.busy if begin < end and over > start)
+    overs = Counter(over for card in usable for begin, over in card.busy if begin < end and over > start)
     changes: dict[int, int] = {}
-    for card in cards:
-        if not card.available:
-            continue
-        free += 1
-        for begin, over in card.busy:
-            first, after = max(begin, start), min(over, end)
-            if first < after:
-                changes[first] = changes.get(first, 0) - 1
-                changes[after] = changes.get(after, 0) + 1
+    for moment, count in begins.items():
+        changes[max(moment, start)] = changes.get(max(moment, start), 0) - count
+    for moment, count in overs.items():
+        changes[min(moment, end)] = changes.get(min(moment, end), 0) + count
+    free = len(usable)
     runs: list[FreeRun] = []
     at = start
     for moment in sorted(changes):
@@ -52,14 +52,15 @@ def at_most(runs: Sequence[FreeRun], most: int) -> list[FreeRun]:
     if len(runs) <= most:
         return list(runs)
     short = 2 * (runs[-1].end - runs[0].start) // (most - 1) + 1
-    made = [runs[0]]
+    made: list[FreeRun] = []
+    start, end, least, most_free = runs[0]
     for run in runs[1:]:
-        last = made[-1]
-        if last.end - last.start < short and run.end - run.start < short:
-            made[-1] = _joined([last, run])
+        if end - start < short and run.end - run.start < short:
+            end, least, most_free = run.end, min(least, run.least), max(most_free, run.most)
         else:
-            made.append(run)
-    return made
+            made.append(FreeRun(start, end, least, most_free))
+            start, end, least, most_free = run
+    return [*made, FreeRun(start, end, least, most_free)]
 
 
 def extremes_between(runs: Sequence[FreeRun], bounds: Sequence[int]) -> list[tuple[int, int] | None]:

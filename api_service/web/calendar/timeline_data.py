@@ -19,7 +19,7 @@ from reservation_core.domain.calendar import to_micros
 from reservation_core.ports.bookings.bookings import CalendarEntry
 from reservation_core.usecases.bookings.view_calendar import calendar_cards, calendar_entries
 
-_MOST_DRAWN = 2000
+_MOST_DRAWN = 1000
 """With more entries on a page only the viewer's are drawn, and of these no more either: browsers would be slow."""
 _MOST_RUNS = 4000
 """The free counts of a page. With more changes, short runs of different counts become one."""

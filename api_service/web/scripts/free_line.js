@@ -1,6 +1,7 @@
 // Free counts over a row's time: a strip of colours, exact to the second, with the counts where they can be read.
 const DIGIT = 7; // pixels
 const PADDING = 6;
+const THINNEST = 2;
 const APART = 4; // what is wider has a line at its end
 const GROUP = 48; // so wide is what is too fine to be read one by one, and said as "2–5"
 
@@ -35,6 +36,20 @@ function legible(runs, pixels) {
   return shown;
 }
 
+/** Runs as they are coloured: what is thinner than can be seen is joined with the next, and so are thin ones of one colour. */
+function coloured(runs, pixels, cards) {
+  const shown = [];
+  for (const run of runs) {
+    const [from, until, least, most] = shown.at(-1) ?? [0, -Infinity];
+    const [before, width] = [(until - from) * pixels, (run[1] - run[0]) * pixels];
+    const unseen = before < THINNEST && width < THINNEST;
+    const alike = before <= APART && width <= APART && levelOf([0, 0, least, most], cards) === levelOf(run, cards);
+    if (until === run[0] && (unseen || alike)) shown[shown.length - 1] = [from, run[1], Math.min(least, run[2]), Math.max(most, run[3])];
+    else shown.push(run);
+  }
+  return shown;
+}
+
 /** `runs`: [from, until, least, most] in seconds; `pixels` of a second; `whole`: the row's seconds. */
 export function freeLine(row, runs, cards, pixels, whole) {
   const line = document.createElement("div");
@@ -42,7 +57,7 @@ export function freeLine(row, runs, cards, pixels, whole) {
   Object.assign(line.dataset, { row, whole });
   line.setAttribute("aria-hidden", "true"); // the table says it in words
   const at = (seconds) => `${((100 * seconds) / whole).toFixed(4)}%`;
-  const stops = runs.map((run) => {
+  const stops = coloured(runs, pixels, cards).map((run) => {
     const colour = `var(--${levelOf(run, cards)}-free) ${at(run[0])}`;
     const apart = (run[1] - run[0]) * pixels > APART; // else there would be nothing but lines
     return apart ? `${colour} calc(${at(run[1])} - 1px), var(--paper) 0 ${at(run[1])}` : `${colour} ${at(run[1])}`;

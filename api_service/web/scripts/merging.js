@@ -1,7 +1,11 @@
 // Entries that are too many or too small to be drawn one by one become one: "5 bookings".
 const TARGET = 24; // pixels: what is narrower can't be hit
-const WIDEST = 120; // of what small entries become
-export const LANES = 8; // above each other on a row
+const WIDEST = 5; // of what small entries become, in multiples of what is small
+const MOST = 480; // drawn: browsers need a millisecond or two for each
+// So many lanes above each other on a row, and so many targets wide is what is small: coarser where too many are left.
+const STEPS = [[8, 1], [4, 1], [2, 1], [1, 1], [2, 2], [1, 2], [1, 4], [1, 12]];
+
+const DAY = 86_400_000; // milliseconds
 
 const at = (wall) => Date.parse(`${wall}Z`);
 const wall = (milliseconds) => new Date(milliseconds).toISOString().slice(0, 19);
@@ -28,7 +32,7 @@ function together(row, number, items) {
 }
 
 /** Small neighbours of a row, one's own apart from those of others. */
-function mergeSmall(row, items, pixels) {
+function mergeSmall(row, items, pixels, target) {
   const kept = [];
   for (const mine of [true, false]) {
     let group = [];
@@ -38,11 +42,11 @@ function mergeSmall(row, items, pixels) {
       group = [];
     };
     for (const item of items.filter((one) => one.mine === mine)) {
-      const small = (item.end - item.start) * pixels < TARGET;
+      const small = (item.end - item.start) * pixels < target;
       if (!small) kept.push(item);
       else {
         const [first, last] = [group[0], group.at(-1)];
-        const near = first && (item.start - last.end) * pixels < TARGET && (item.end - first.start) * pixels <= WIDEST;
+        const near = first && (item.start - last.end) * pixels < target && (item.end - first.start) * pixels <= WIDEST * target;
         if (first && !near) flush();
         group.push(item);
       }
@@ -52,7 +56,7 @@ function mergeSmall(row, items, pixels) {
   return kept;
 }
 
-/** What finds none of the lanes lies in one more, together with all that it overlaps there. One's own come first. */
+/** What finds none of the lanes lies in one more, together with all that it overlaps there of the same day. One's own come first. */
 function mergeDeep(row, items, lanes) {
   const taken = Array.from({ length: lanes }, () => []);
   const kept = [];
@@ -64,22 +68,29 @@ function mergeDeep(row, items, lanes) {
   }
   let group = [];
   let end = -Infinity;
-  const flush = () => {
+  const flush = (until) => {
     const members = group.flatMap((item) => item.event.extendedProps.entries?.map((event) => ({ ...item, event })) ?? [item]);
-    kept.push(...(group.length > 1 ? [together(row, `deep ${kept.length}`, members)] : group));
+    if (group.length > 1) {
+      const merged = together(row, `deep ${kept.length}`, members);
+      kept.push({ ...merged, end: Math.min(merged.end, until) });
+    } else kept.push(...group);
     group = [];
   };
   for (const item of left.sort((a, b) => a.start - b.start)) {
-    if (item.start >= end) flush();
+    const midnight = group.length > 0 ? (Math.floor(group[0].start / DAY) + 1) * DAY : Infinity;
+    if (item.start >= Math.min(end, midnight)) {
+      flush(item.start);
+      end = -Infinity;
+    }
     group.push(item);
     end = Math.max(end, item.end);
   }
-  flush();
+  flush(Infinity);
   return kept;
 }
 
 /** The timeline's events, of which those of a row that are too small or too many are merged. `pixels`: of a millisecond. */
-export function mergeEvents(events, pixels, most = LANES) {
+export function mergeEvents(events, pixels) {
   const rows = new Map();
   for (const event of events) {
     for (const row of event.resourceIds) {
@@ -87,10 +98,20 @@ export function mergeEvents(events, pixels, most = LANES) {
       rows.get(row).push({ event, start: at(event.start), end: at(event.end), mine: isMine(event) });
     }
   }
+  let merged = [];
+  for (const [lanes, targets] of STEPS) {
+    merged = [...rows].map(([row, items]) => [row, mergeDeep(row, mergeSmall(row, items, pixels, targets * TARGET), lanes)]);
+    if (merged.reduce((sum, [, items]) => sum + items.length, 0) <= MOST) break;
+  }
+  return eventsOf(merged, pixels);
+}
+
+/** What is drawn: an event that is not merged anywhere is one for all of its rows. */
+function eventsOf(merged, pixels) {
   const single = new Map();
   const made = [];
-  for (const [row, items] of rows) {
-    for (const { event, start, end } of mergeDeep(row, mergeSmall(row, items, pixels), most)) {
+  for (const [row, items] of merged) {
+    for (const { event, start, end } of items) {
       if (event.extendedProps.entries === undefined) {
         if (!single.has(event)) single.set(event, []);
         single.get(event).push(row);
