@@ -4,10 +4,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-import httpx
 from pydantic import BaseModel
 
-from gpu_dev.server.exchange import Exchange, read_answer, version_of
+from gpu_dev.server.exchange import Answer, Exchange, read_answer, version_of
 from reservation_core.contracts.base import Page, Wire
 
 W = TypeVar("W", bound=Wire)
@@ -58,7 +57,7 @@ class Calls:
             query["cursor"] = page.next_cursor
 
 
-def _read(model: type[M], response: httpx.Response) -> M:
+def _read(model: type[M], response: Answer) -> M:
     return read_answer(model, response.content, server_version=version_of(response))
 
 
