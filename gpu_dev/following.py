@@ -25,7 +25,7 @@ def waiting_line(job: Job) -> str:
             if job.queue_position is None:
                 parts = ["waiting for its place"]
             else:
-                parts = ["waiting", f"place {job.queue_position} in line"]
+                parts = ["waiting", f"place {job.queue_position} in the queue"]
             if job.estimated_start_at is not None:
                 parts.append(f"starts about {local_time(job.estimated_start_at)}")
             return f"{', '.join(parts)} ({job.reason.code.value}: {local_sentence(job.reason.detail)})"

@@ -192,7 +192,7 @@ def described(problem: "Problem") -> Iterator[str]:
     """A refusal of the server in lines, each thing once: what is wrong, times that would do, what to do next."""
     rules = problem.broken_rules or []
     if problem.type == f"{_OURS}invalid_request":
-        yield "The server can't take this as it is:"
+        yield "The request is not valid:"
         yield from (f"  - {_PLACES.sub('', rule.detail)}" for rule in rules)
         return
     # Titles of others than this system's servers say what their details may not.
@@ -203,7 +203,7 @@ def described(problem: "Problem") -> Iterator[str]:
     if len(rules) == 1:
         yield f"{rules[0].detail} [{rules[0].code}]"
     elif rules:
-        yield "Several rules stand against it:"
+        yield "Several rules forbid it:"
         yield from (f"  - {rule.code}: {rule.detail}" for rule in rules)
     for slot in problem.nearest_slots or ():
         yield f"  free from {slot_words(slot.start, slot.end)}"

@@ -11,7 +11,7 @@ JobId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="A job's id, or as much of it as fits one job only (`job-` may be left out), or its name.",
+        help="A job's name or id; the beginning of an id is enough if it is unique.",
         autocompletion=complete_job_id,
     ),
 ]
@@ -19,7 +19,5 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every 2 s until Ctrl-C.")]
 JobIds = Annotated[
     list[str],
-    typer.Argument(
-        metavar="ID...", help="Ids, their beginnings, or names of your jobs.", autocompletion=complete_job_id
-    ),
+    typer.Argument(metavar="ID...", help="Names or ids of your jobs.", autocompletion=complete_job_id),
 ]

@@ -72,7 +72,7 @@ def whole_id(client: GpuDevClient, text: str) -> str:
         known = (job.id for job in jobs)
     else:
         known = (job.id for job in client.jobs())
-    if read_otherwise(text):
+    if typed.lower().startswith(PREFIX) and read_otherwise(text):
         say(f"{typed} is read as {normal_id(text)}: ids have no letters o, i and l.")
     return resolve_id(text, known)
 

@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[1]
 SERVERS = ("api_service", "reservation_core", "reservation_processor", "standalone")
 _SEVERAL_WORDS = re.compile(r"\w\S* \S+ \S*\w")
 _LOGGING = frozenset({"debug", "info", "warning", "error", "exception", "critical", "getLogger"})
-_SQL = re.compile(r"^\W*(?:SELECT|INSERT|UPDATE|DELETE|WITH|SET|LOCK|CREATE|ALTER|DROP|COPY|NOTIFY|LISTEN|TRUNCATE) ")
+_NO_SENTENCE = re.compile(
+    r"^[.#][\w-]|^\W*(?:SELECT|INSERT|UPDATE|DELETE|WITH|SET|LOCK|CREATE|ALTER|DROP|COPY|NOTIFY|LISTEN|TRUNCATE) "
+)
 _JINJA = re.compile(r"{#.*?#}|{%.*?%}", re.DOTALL)
 _FILLED = re.compile(r"{{.*?}}", re.DOTALL)
 _SCRIPT_TEXT = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|`((?:[^`\\]|\\.)*)`")
@@ -150,7 +152,7 @@ def sentences(root: Path = ROOT) -> Iterator[Sentence]:
 def _read(kind: str, root: Path, path: Path, texts: Callable[[str], Iterator[tuple[int, str]]]) -> Iterator[Sentence]:
     for line, text in sorted(texts(path.read_text(encoding="utf-8"))):
         said = " ".join(text.split())
-        if _SEVERAL_WORDS.search(said) and not _SQL.match(said):
+        if _SEVERAL_WORDS.search(said) and not _NO_SENTENCE.match(said):
             yield Sentence(kind, f"{path.relative_to(root)}:{line}", said)
 
 

@@ -155,7 +155,7 @@ class RestCalls:
         """Any call, with its answer as bytes. `path` is percent-encoded where needed."""
         if "%2f" in path.lower():
             # No id has a slash: a typed one must not become another address.
-            raise RestProblemError.because(404, "There is nothing of this id. Look for it in the list.")
+            raise RestProblemError.because(404, "Nothing has this id. Look for it in the list.")
         body = parts.get("body")
         content = b"" if body is None else json.dumps(body).encode()
         headers = _headers(len(content), parts.get("key"), parts.get("match"), json_comes=body is not None)

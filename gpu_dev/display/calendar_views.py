@@ -128,7 +128,7 @@ LIMIT = View[LimitOut](
         Column("IN USE", _in_use, right=True),
         Column("SAID BY", lambda limit: limit.scope),
     ),
-    empty="No limits hold for it.",
+    empty="No limits apply to it.",
 )
 
 

@@ -63,11 +63,11 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             return _while_full(job, types)
         case ReasonCode.NO_SUCH_TYPE:
             known = ", ".join(one.gpu_type for one in types) or "none yet (gpu-dev nodes)"
-            return [f"Ask for a type that is here: {known}.", f"Or take it back: gpu-dev cancel {job.id}"]
+            return [f"Ask for a type that is here: {known}.", f"Or cancel it: gpu-dev cancel {job.id}"]
         case ReasonCode.LARGER_THAN_ANY_NODE:
             return [
                 "Ask for fewer --gpus on each of more --nodes, or for another --type (sizes: gpu-dev nodes).",
-                f"Take this one back: gpu-dev cancel {job.id}",
+                f"Cancel this one: gpu-dev cancel {job.id}",
             ]
         case ReasonCode.NOT_ENOUGH_NODES:
             return ["Ask for fewer --nodes; gpu-dev nodes shows those that are here.", f"gpu-dev cancel {job.id}"]
@@ -81,9 +81,9 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
         case ReasonCode.COMPLETED | ReasonCode.COMMAND_FAILED | ReasonCode.KILLED_BY_SIGNAL:
             return [f"Its output: gpu-dev logs {job.id}"]
         case ReasonCode.OUT_OF_MEMORY:
-            return [f"Its last words: gpu-dev logs {job.id}", "Submit it again with a smaller batch or more GPUs."]
+            return [f"Its last output: gpu-dev logs {job.id}", "Submit it again with a smaller batch or more GPUs."]
         case ReasonCode.CANCELLED_BY_USER | ReasonCode.CANCELLED_BY_ADMIN:
-            return [f"Who and when: gpu-dev events {job.id}"]
+            return [f"The user and the time: gpu-dev events {job.id}"]
         case ReasonCode.DURATION_REACHED:
             return ["Submit it again with a longer --for, or extend it in time: gpu-dev extend ID --by 1h"]
         case ReasonCode.REQUEUED:
@@ -102,7 +102,7 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
         ):
             return [
                 f"What happened: gpu-dev events {job.id}",
-                "Submit it again; if it fails so again, ask an administrator.",
+                "Submit it again; if it fails again, ask an administrator.",
             ]
         case ReasonCode.QUOTA_REACHED:
             others = f"or others for {job.project} " if job.project else ""
@@ -140,5 +140,5 @@ def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:
             if one.next_free_at is not None:
                 advice.append(f"The next {one.gpu_type} becomes free about {local_time(one.next_free_at)}.")
     advice.append("A shorter --for may fit into a gap before the jobs ahead start.")
-    advice.append("Who else waits: gpu-dev queue")
+    advice.append("All waiting jobs: gpu-dev queue")
     return advice

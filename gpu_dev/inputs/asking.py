@@ -49,7 +49,7 @@ def needed(value: T | None, option: str, question: str, read: Callable[[str], T]
     if value is not None:
         return value
     if not can_ask():
-        raise UsageError(f"{option} is missing, and there is no terminal to ask at.", next_command=example)
+        raise UsageError(f"{option} is missing, and there is no terminal to ask for it.", next_command=example)
     while True:
         try:
             return read(ask(question))

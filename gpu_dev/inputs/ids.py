@@ -51,7 +51,7 @@ def resolve_id(text: str, known: Iterable[str]) -> str:
     match fitting:
         case []:
             raise NoSuchObjectError(
-                f"No job of yours among the newest {SEARCHED} begins with {text.strip()}.",
+                f"You have no job with the id or name {text.strip()}.",
                 next_command="gpu-dev list --all",
             )
         case [only]:

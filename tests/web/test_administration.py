@@ -87,7 +87,7 @@ async def test_whom_a_rule_would_affect_is_seen_before_it_holds(
     assert system.rest("root").get("/v1/policy").json()["items"] == []
     await assert_accessible(page)
     await screenshot(page, "admin-policy-preview")
-    await verdict.get_by_role("button", name="Let it hold").click()
+    await verdict.get_by_role("button", name="Apply").click()
     await expect(page.get_by_text("hold from now on")).to_be_visible()
     await expect(page.get_by_role("row", name=re.compile("user alice"))).to_contain_text("GPUs at once: 2")
     await assert_accessible(page)
@@ -134,7 +134,7 @@ async def test_maintenance_is_planned_with_a_look_at_whom_it_affects(
     await page.get_by_label("For").fill("2h")
     await page.get_by_label("Why").fill("new fans")
     await page.get_by_role("button", name="Show what it affects").click()
-    affected = page.get_by_role("region", name="Whom it affects")
+    affected = page.get_by_role("region", name="Affected jobs and bookings")
     await expect(affected.get_by_role("row", name=re.compile("alice"))).to_contain_text(booking["id"])
     await expect(page.get_by_text("No window was ever planned")).to_be_visible()
     await assert_accessible(page)

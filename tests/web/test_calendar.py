@@ -186,7 +186,7 @@ async def test_a_move_that_is_refused_jumps_back_and_says_why(people: People, sy
     shift = (await place(page, RHEA, 2, 0))[0] - (await place(page, RHEA, 1, 0))[0]
     await drag(page, middle, (middle[0] + shift, middle[1]))
     dialog = page.get_by_role("dialog", name="Change your booking?")
-    await expect(dialog.get_by_text("This can’t be had:")).to_be_visible()
+    await expect(dialog.get_by_text("This is not possible:")).to_be_visible()
     await expect(dialog.locator("button[name=slot]").first).to_be_visible()
     await dialog.get_by_role("button", name="Leave it as it was").click()
     await expect(dialog).to_be_hidden()

@@ -140,7 +140,7 @@ async def test_who_has_too_many_pages_open_is_told_and_this_one_goes_on_when_the
     await page.clock.install()
     await page.goto("/")
     state = page.locator("#live-state")
-    await expect(state).to_contain_text("only when you load it anew. You have 20 streams open.")
+    await expect(state).to_contain_text("only when you reload it. You have 20 streams open.")
     asked = len(scripted.live_asked)
     await page.clock.run_for(10_000)
     await expect(state).to_contain_text("You have 20 streams open.")

@@ -92,7 +92,7 @@ def _named(entry: CalendarEntry, sight: Sight, *, mine: bool) -> tuple[str, str]
         case ReservationKind.BOOKING:
             if mine:
                 return own, f"Your booking {entry.title or entry.id}"
-            return (entry.user, f"Booking of {entry.user}") if known else ("taken", "Booked by somebody")
+            return (entry.user, f"Booking of {entry.user}") if known else ("taken", "Booked by another user")
         case ReservationKind.JOB:
             verb = "planned" if entry.planned else "runs"
             if mine:

@@ -37,14 +37,14 @@ WORDS = {
     TileState.AWAY: "Not given out",
 }
 MEANINGS = {
-    TileState.FREE: "You can have it now.",
-    TileState.SOON: "Nobody has it now, but it is taken within the hour.",
+    TileState.FREE: "It is free for the next hour.",
+    TileState.SOON: "It is free now, but booked or promised within the hour.",
     TileState.MINE: "A job or booking of yours has it.",
-    TileState.OTHERS: "Somebody else's job or booking has it.",
-    TileState.MAINTENANCE: "Administrators keep it from everybody for a while.",
-    TileState.LOST: "Its node does not report it any more.",
+    TileState.OTHERS: "Another user's job or booking has it.",
+    TileState.MAINTENANCE: "It is in a maintenance window.",
+    TileState.LOST: "Its node no longer reports it.",
     TileState.FOREIGN: "A pod that was not started here uses it.",
-    TileState.QUARANTINED: "Kept out of use: its node does not answer or is fenced, or the card is faulty.",
+    TileState.QUARANTINED: "Kept out of use: its node does not answer or is fenced, or the GPU is faulty.",
     TileState.AWAY: "Its node takes nothing new.",
 }
 OUT_OF_USE = (TileState.LOST, TileState.FOREIGN, TileState.QUARANTINED, TileState.AWAY)

@@ -87,7 +87,7 @@ def typed_change(form: Form, zone: str) -> TypedBooking:
     title = form.get("title")
     if title != form.get("was_title"):
         body["title"] = title
-    wrong = () if body else ("Nothing is different from what it was. Change a time, the node or the title.",)
+    wrong = () if body else ("Nothing has changed. Change a time, the node or the title.",)
     return TypedBooking(body, wrong)
 
 

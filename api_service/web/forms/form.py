@@ -79,8 +79,8 @@ async def read_form(request: Request, limit: int) -> Form:
     try:
         fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError as error:
-        detail = "The form can't be read. Open the page anew and send it again."
+        detail = "The form can't be read. Reload the page and send it again."
         raise ProblemError(400, "malformed_form", detail) from error
     if any("\x00" in value for values in fields.values() for value in values):
-        raise ProblemError(400, "malformed_form", "A field holds a character that no text has. Take it out.")
+        raise ProblemError(400, "malformed_form", "A field has a character that is not allowed in text. Remove it.")
     return Form(fields)

@@ -140,7 +140,7 @@ def typed_rules(form: Form) -> TypedRules:
     if required is not None:
         body[BOOKING_REQUIRED] = required == "yes"
     if not body and not wrong:
-        wrong[""] = "Nothing is said here. Fill something in, or drop the rules altogether."
+        wrong[""] = "No rule is set here. Set one, or delete the rules."
     return TypedRules(body, wrong)
 
 

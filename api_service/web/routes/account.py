@@ -81,7 +81,7 @@ async def choose_kinds(visit: Visit) -> Response:
         await visit.rest.send("PUT", "/v1/notifications/preferences", body={"kinds": kinds})
     except RestProblemError as problem:
         return await _refused(visit, problem)
-    return visit.go("/account", "You are told of these from now on.")
+    return visit.go("/account", "You are notified of these events from now on.")
 
 
 async def add_target(visit: Visit) -> Response:
@@ -102,7 +102,7 @@ async def confirm_remove_target(visit: Visit) -> Response:
     """Explain what removing a notification address would end."""
     found = [target for target in await _targets(visit) if target.id == visit.path("target")]
     if not found:
-        raise RestProblemError.because(404, "You have no notification address of this id. Look for it in the list.")
+        raise RestProblemError.because(404, "You have no notification address with this id. Look for it in the list.")
     target = found[0]
     secret = " A webhook that you add later has another secret." if target.channel is NoticeChannel.WEBHOOK else ""
     return ask(

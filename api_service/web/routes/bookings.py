@@ -150,7 +150,7 @@ async def cancel(visit: Visit) -> Response:
 
 async def accept(visit: Visit) -> Response:
     """Accept an offer of the waitlist."""
-    return await _answer_offer(visit, "accept", "It is yours: these GPUs are booked.")
+    return await _answer_offer(visit, "accept", "The GPUs are booked for you.")
 
 
 async def confirm_decline(visit: Visit) -> Response:
@@ -158,11 +158,11 @@ async def confirm_decline(visit: Visit) -> Response:
     answer = await visit.rest.call(BookingOut, "GET", _address(visit))
     booking = answer.body
     if booking.status is not BookingStatus.OFFERED:
-        raise RestProblemError.because(409, "These GPUs are not offered to you any more.")
+        raise RestProblemError.because(409, "These GPUs are no longer offered to you.")
     return ask(
         visit,
         f"Decline {booking.title or booking.id}?",
-        (what_goes_back([booking], visit.principal.user), "The next on the waitlist is offered them."),
+        (what_goes_back([booking], visit.principal.user), "They are offered to the next on the waitlist."),
         words="Decline it",
         back=_next(visit),
         fields={"etag": answer.headers["etag"]},
@@ -171,7 +171,7 @@ async def confirm_decline(visit: Visit) -> Response:
 
 async def decline(visit: Visit) -> Response:
     """Decline an offer of the waitlist."""
-    return await _answer_offer(visit, "decline", "You don't take it. The next on the waitlist has these GPUs.")
+    return await _answer_offer(visit, "decline", "You declined the offer. The GPUs go to the next on the waitlist.")
 
 
 async def _answer_offer(visit: Visit, answer: str, words: str) -> Response:

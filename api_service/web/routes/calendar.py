@@ -73,7 +73,7 @@ async def book(visit: Visit) -> Response:
         return await _again(visit, BookingPreview(typed, problem=problem), problem.status)
     if typed.is_series:
         made = BookingSeries.model_validate_json(answer.body)
-        skipped = f" {len(made.skipped)} could not be had and are left out." if made.skipped else ""
+        skipped = f" {len(made.skipped)} not free and left out." if made.skipped else ""
         dates = "1 date is" if len(made.items) == 1 else f"{len(made.items)} dates are"
         return visit.go(f"/bookings/{made.items[0].id}", f"{dates} booked.{skipped}")
     booking = BookingOut.model_validate_json(answer.body)
@@ -123,7 +123,7 @@ async def confirm_remove_feed(visit: Visit) -> Response:
     """Explain what deleting the private address would end."""
     sentences = (
         "Calendar programs that follow it show your bookings no more.",
-        "An address that you make later is another one: each program has to be given it anew.",
+        "An address that you make later is another one: give it to each program again.",
     )
     return ask(visit, "End your iCal address?", sentences, words="End it", back="/calendar")
 

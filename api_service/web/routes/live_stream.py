@@ -41,7 +41,7 @@ async def _require(visit: Visit, topic: str) -> None:
     elif found := _BOOKING.fullmatch(topic):
         await visit.rest.send("GET", f"/v1/bookings/{found[1]}")
     else:
-        raise ProblemError(422, "bad_topics", "There is no such topic for you. Load the page anew.")
+        raise ProblemError(422, "bad_topics", "There is no such topic for you. Reload the page.")
 
 
 ROUTES = (WebRoute("GET", "/live", follow),)

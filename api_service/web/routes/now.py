@@ -175,7 +175,7 @@ def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> CardD
     node = fleet.by_name.get(name)
     card = _of_index(node, index)
     if node is None or card is None:
-        raise ProblemError(404, "no_such_card", f"There is no card {chosen[:_MOST_TYPED]} any more. Choose another.")
+        raise ProblemError(404, "no_such_card", f"There is no GPU {chosen[:_MOST_TYPED]} any more. Choose another GPU.")
     state = state_of(card, available=node.now.available, user_id=visit.principal.user_id)
     writer = TileWriter(sight, lambda when: clock(when, visit.zone, visit.now))
     reachable = [

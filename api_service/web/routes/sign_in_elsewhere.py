@@ -25,7 +25,7 @@ from reservation_core.usecases.people.sign_in import SignedInUser
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 _KEPT_S = 600
-_ANEW = "Open the sign-in page and begin anew."
+_ANEW = "Open the sign-in page and start again."
 
 
 async def start(visit: Visit) -> Response:
@@ -60,9 +60,9 @@ async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
     """Return the user whom the issuer has let in, and the page they wanted."""
     begun, wanted = _read_state(visit.cookies.sign_in(visit.request))
     if not hmac.compare_digest(visit.query("state").encode(), begun.state.encode()):
-        raise ProblemError(403, "other_sign_in", f"This is the answer to another sign-in than this browser's. {_ANEW}")
+        raise ProblemError(403, "other_sign_in", f"This answer belongs to a sign-in of another browser. {_ANEW}")
     if visit.query("error"):
-        raise ProblemError(403, "sign_in_refused", f"Your organisation's sign-in has let nobody in. {_ANEW}")
+        raise ProblemError(403, "sign_in_refused", f"Your organisation did not confirm the sign-in. {_ANEW}")
     desk, pace = visit.services.signing_in.desk, visit.services.sign_in_pace
     # Anybody can make us ask the issuer from here on: state and cookie only confirm each other.
     pace.admit(visit.request.scope)
@@ -80,7 +80,7 @@ async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
 def _flow(visit: Visit) -> CodeFlow:
     flow = visit.services.signing_in.code_flow
     if flow is None:
-        raise ProblemError(404, "not_set_up", "Nobody signs in here at another page. Use a token.")
+        raise ProblemError(404, "not_set_up", "This server has no sign-in page of an organisation. Use a token.")
     return flow
 
 
@@ -91,12 +91,12 @@ def _read_state(cookie: str | None) -> tuple[PendingSignIn, str]:
         # A forged cookie may hold no text, or text that can not be compared.
         state, nonce, verifier = (str.encode(name, "ascii").decode() for name in said)
     except (ValueError, TypeError, RecursionError) as error:
-        raise ProblemError(403, "no_sign_in", f"This browser has begun no sign-in, or long ago. {_ANEW}") from error
+        raise ProblemError(403, "no_sign_in", f"This browser started no sign-in, or too long ago. {_ANEW}") from error
     return PendingSignIn("", state, nonce, verifier), safe_return(str(wanted))
 
 
 def _unavailable(error: ProofUnavailableError) -> ProblemError:
-    detail = f"Your organisation can't be asked who you are. {error} Try again."
+    detail = f"Your organisation does not answer. {error} Try again."
     return ProblemError(503, "proof_unavailable", detail, headers={"Retry-After": "5"})
 
 

@@ -268,7 +268,7 @@ class Timeline {
       return { why: `A booking keeps the type of GPU that it was made for, here ${from.type}. ${way}` };
     }
     if (event.extendedProps.nodes > 1) {
-      const way = "Move it to another time, or book anew.";
+      const way = "Move it to another time, or make another booking.";
       return { why: `It has GPUs on ${event.extendedProps.nodes} nodes at once, so it can’t be put on one. ${way}` };
     }
     if (from.node === to.node) {

@@ -70,7 +70,7 @@ class LogStream {
     }
     if (words === "") return;
     this.#before ??= this.state.textContent;
-    this.state.textContent = `What is printed now is not shown here. ${words}`;
+    this.state.textContent = `New output is not shown here. ${words}`;
   }
 }
 

@@ -148,7 +148,7 @@ class Live {
     clearTimeout(this.#patience);
     this.#patience = REFUSED;
     this.#pause = LONGEST_PAUSE_MS;
-    this.#sayStale(`This page shows changes only when you load it anew. ${words}`);
+    this.#sayStale(`This page shows changes only when you reload it. ${words}`);
   }
 
   #beginToWait() {

@@ -1,7 +1,7 @@
 // What went wrong with a request of the page's scripts stands in #problems until something goes right there.
 import { repeat, serverAnswers } from "./session.js";
 
-const UNREACHABLE = "The server could not be reached, so this may be out of date. It is tried again by itself.";
+const UNREACHABLE = "The server could not be reached, so this may be out of date. The page retries by itself.";
 
 let cause = null;
 let waiting = false;

@@ -46,10 +46,10 @@ Zone = Annotated[
     typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
 ]
 OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be; nothing is booked or changed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the result; nothing is booked or changed.")]
 Gpus = Annotated[int, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
 GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
-Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="On so many nodes at once.")]
+Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")]
 Node = Annotated[str | None, typer.Option("--node", help="On this node.")]
 
 
@@ -72,10 +72,12 @@ def create(
         str | None, typer.Option("--rrule", help="A series, such as FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8 (RFC 5545).")
     ] = None,
     skip: Annotated[
-        bool, typer.Option("--skip-conflicts", help="Leave out dates of a series that can't be had.")
+        bool, typer.Option("--skip-conflicts", help="Leave out dates of a series that are not available.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Nothing free? Go on the waitlist.")] = False,
-    auto_accept: Annotated[bool, typer.Option("--auto-accept", help="What comes free is booked at once.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Join the waitlist if nothing is free.")] = False,
+    auto_accept: Annotated[
+        bool, typer.Option("--auto-accept", help="With --wait: book freed GPUs at once, without asking.")
+    ] = False,
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="K=V", help="A variable of the command.")
     ] = None,
@@ -130,8 +132,10 @@ def _booked(
 @app.command("list")
 def list_bookings(
     ctx: typer.Context,
-    start: Annotated[str | None, typer.Option("--from", help="What ends after this time (default: now).")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="What begins before this time.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Only bookings that end after this time (default: now).")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Only bookings that begin before this time.")] = None,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings, not only yours.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     status: Annotated[list[BookingStatus] | None, typer.Option(help="Only in this status (may be repeated).")] = None,
@@ -200,7 +204,7 @@ def move(
     dry_run: DryRun = False,
     output: OneOutput = None,
 ) -> None:
-    """Change a booking's time, node or title. What can't be had changes nothing: the old slot stays."""
+    """Change a booking's time, node or title. If that is not possible, the old slot stays."""
     if node is not None and any_node:
         raise UsageError("--node pins it, --any-node takes the pin away: give one of them.")
     name, now = zone_name(zone), local_now()
@@ -232,7 +236,7 @@ def cancel(
     series: Annotated[bool, typer.Option("--series", help="Of a series: all dates that are not over.")] = False,
     output: OneOutput = None,
 ) -> None:
-    """Give bookings back: what is left of them is free at once, and jobs in them end."""
+    """Cancel bookings: their remaining time is free at once, and jobs in them end."""
     if following and series:
         raise UsageError("Give one of --following and --series.")
     reach: Reach = "following" if following else "all" if series else "this"
@@ -287,7 +291,7 @@ def waitlist(
     everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings (administrators).")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show what waits for a slot, and what is offered: answer offers with `book accept` or `book decline`."""
+    """List requests on the waitlist, and offers. Answer offers with `book accept` or `book decline`."""
     with client_for(ctx) as client:
         statuses = (BookingStatus.WAITING, BookingStatus.OFFERED)
         found = list(islice(client.bookings.calendar(statuses=statuses, mine=not everybody), 10_000))
@@ -296,14 +300,14 @@ def waitlist(
 
 @app.command()
 def accept(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
-    """Take what the waitlist offers."""
+    """Accept an offer of the waitlist."""
     with client_for(ctx) as client:
         _show_booking(client.bookings.accept(booking_id_of(client, booking_id)), output)
 
 
 @app.command()
 def decline(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
-    """Let an offer go: the next in line gets it."""
+    """Decline an offer: the next on the waitlist gets it."""
     with client_for(ctx) as client:
         _show_booking(client.bookings.decline(booking_id_of(client, booking_id)), output)
 
@@ -311,10 +315,10 @@ def decline(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput
 @app.command()
 def feed(
     ctx: typer.Context,
-    drop: Annotated[bool, typer.Option("--drop", help="The address stops working, and there is none.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Remove the address.")] = False,
     output: OneOutput = None,
 ) -> None:
-    """Make a private calendar address (iCalendar) of your bookings; the last one stops working."""
+    """Make a private calendar address (iCalendar) of your bookings; an earlier address stops working."""
     with client_for(ctx) as client:
         if drop:
             client.bookings.drop_feed()
@@ -356,7 +360,7 @@ def _workload(
 ) -> dict[str, Any] | None:
     if not command:
         if env or image or working_dir:
-            raise UsageError("--env, --image and --working-dir are of a command: say it after `--`.")
+            raise UsageError("--env, --image and --working-dir need a command after `--`.")
         return None
     fields = {
         "command": command,

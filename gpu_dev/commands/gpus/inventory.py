@@ -52,8 +52,8 @@ def nodes(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = Fals
 @nodes_app.command()
 def fence(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(help="A node that does not answer.")],
-    reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
+    node: Annotated[str, typer.Argument(help="The node.")],
+    reason: Annotated[str | None, typer.Option(help="The reason, for the audit log.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Say that a node is without power: jobs with pods there end, and GPUs that they hold elsewhere come back.
@@ -72,7 +72,7 @@ def fence(
 
 @nodes_app.command()
 def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A fenced node.")]) -> None:
-    """Take a fence back: the node's GPUs can be had again as soon as it is ready (administrators)."""
+    """Remove a fence: the node's GPUs are available again as soon as it is ready (administrators)."""
     with client_for(ctx) as client:
         freed = client.unfence_node(node)
     put(f"{freed.name} is not fenced any more{'' if freed.ready else ', and not ready yet'}\n")
@@ -82,17 +82,17 @@ def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A fenc
 def cordon(
     ctx: typer.Context,
     node: Annotated[str, typer.Argument(help="A node.")],
-    reason: Annotated[str | None, typer.Option(help="Why, for the record and for those who wait.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason, for the audit log and for waiting users.")] = None,
 ) -> None:
-    """Place nothing new on a node: what is there goes on, and bookings there stay (administrators)."""
+    """Keep new jobs and bookings off a node; running jobs and existing bookings stay (administrators)."""
     with client_for(ctx) as client:
         cordoned = client.cordon_node(node, reason)
-    put(f"{cordoned.name} gets nothing new. To take that back: gpu-dev nodes uncordon {cordoned.name}\n")
+    put(f"{cordoned.name} gets nothing new. To undo:  gpu-dev nodes uncordon {cordoned.name}\n")
 
 
 @nodes_app.command()
 def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A cordoned node.")]) -> None:
-    """Take a cordon back (administrators)."""
+    """Remove a cordon (administrators)."""
     with client_for(ctx) as client:
         freed = client.uncordon_node(node)
     put(f"{freed.name} is not cordoned{f': {freed.detail}' if freed.detail else ''}\n")

@@ -29,7 +29,9 @@ class DeadLetterQueueName(StrEnum):
 @app.callback(invoke_without_command=True)
 def queue(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the first in line.")] = 200,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Show at most this many, the first in the queue.")
+    ] = 200,
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
@@ -47,7 +49,7 @@ def queue(
                     f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_gpus(one.gpus, one.gpu_type, 1)}"
                     for one in page.totals
                 )
-                text = Rendered(text + harmless(f"\nIn line altogether: {words}\n"))
+                text = Rendered(text + harmless(f"\nIn the queue: {words}\n"))
             return text, False
 
         watch(client, render, again=again)
@@ -67,7 +69,7 @@ def dlq(
     queues = [queue_name] if queue_name else list(DeadLetterQueueName)
     chosen = [read_message(text, queue_name) for text in redrive or ()]
     if chosen and all_:
-        raise UsageError("Say --redrive QUEUE/ID for some or --all for all, not both.")
+        raise UsageError("Give either --redrive QUEUE/ID or --all.")
     with client_for(ctx) as client:
         if all_:
             _send_again(client, dict.fromkeys(queues))

@@ -28,19 +28,21 @@ def explain_it(
     ctx: typer.Context,
     job_id: Annotated[
         str | None,
-        typer.Argument(metavar="ID", help="A job's id, or as much of it as fits one.", autocompletion=complete_job_id),
+        typer.Argument(metavar="ID", help="A job's name or id.", autocompletion=complete_job_id),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", "-g", min=1, help="What if I asked for so many, on each node?")
+        int | None, typer.Option("--gpus", "-g", min=1, help="GPUs on each node, for a new request.")
     ] = None,
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100.")] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="On so many nodes.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="Duration: 4h, 90m, 2d.")] = None,
-    start: Annotated[str | None, typer.Option("--start", "-s", help="A booking from then; left out: a job.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--start", "-s", help="The start of a booking; without it, a job.")
+    ] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="For this user (administrators).")] = None,
-    zone: Annotated[str | None, typer.Option("--time-zone", "-z", help="What --start is meant in.")] = None,
+    zone: Annotated[str | None, typer.Option("--time-zone", "-z", help="The time zone of --start.")] = None,
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
@@ -50,12 +52,13 @@ def explain_it(
     """
     if job_id is not None:
         if gpus is not None:
-            raise UsageError("Name a job, or say --gpus for one that there is not yet; not both.")
+            raise UsageError("Give either a job or --gpus.")
         _explain_job(ctx, job_id, output, again=again)
         return
     if gpus is None or duration is None:
         raise UsageError(
-            "Name a job, or say what you would ask for.", next_command="gpu-dev explain --gpus 4 --type h100 --for 8h"
+            "Name a job, or give --gpus for a new request.",
+            next_command="gpu-dev explain --gpus 4 --type h100 --for 8h",
         )
     fields: dict[str, Any] = {
         "gpus": gpus,

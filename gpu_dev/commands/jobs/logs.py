@@ -17,7 +17,7 @@ from reservation_core.domain.model import JobStatus
 logs_app = typer.Typer(add_completion=False)
 events_app = typer.Typer(add_completion=False)
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job has ended.")]
 
 
 @logs_app.command()

@@ -35,25 +35,25 @@ _COMMAND_LAST = {"allow_interspersed_args": False}
 _RUN_EXAMPLE = "gpu-dev run --gpus 1 --for 1h -- python train.py"
 _SUBMIT_EXAMPLE = "gpu-dev submit --gpus 1 --for 1h -- python train.py"
 
-Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What to run, after `--`.")]
+Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="The command, after `--`.")]
 Gpus = Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
 GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
 For = Annotated[str | None, typer.Option("--for", "-d", help="For how long at most: 4h, 90m, 1h30m, 2d, PT4H.")]
-Nodes = Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="On so many nodes at once (default: 1).")]
+Nodes = Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes (default: 1).")]
 Name = Annotated[str | None, typer.Option("--name", "-n", help="A name to recognise it by.")]
 Env = Annotated[
     list[str] | None,
-    typer.Option("--env", "-e", metavar="K=V", help="A variable; `K` alone takes its value from here."),
+    typer.Option("--env", "-e", metavar="K=V", help="An environment variable; `K` alone copies it from this shell."),
 ]
 Image = Annotated[str | None, typer.Option("--image", help="The container image.")]
-WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="Where to run; `.` is the folder you are in.")]
-Priority = Annotated[int | None, typer.Option("--priority", help="Higher goes first (above 0: administrators).")]
+WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="The working directory; `.` is the current one.")]
+Priority = Annotated[
+    int | None, typer.Option("--priority", help="Jobs of higher priority go first (above 0: administrators).")
+]
 Booking = Annotated[
     str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours: its id or title.")
 ]
-Project = Annotated[
-    str | None, typer.Option("--project", "-p", help="For this project of yours (in a booking: the booking's).")
-]
+Project = Annotated[str | None, typer.Option("--project", "-p", help="For this project (in a booking: the booking's).")]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -62,12 +62,10 @@ Again = Annotated[
     typer.Option(
         metavar="ID",
         autocompletion=complete_job_id,
-        help="What this job asked for, once more; options and a command say what is different. Not in its booking.",
+        help="Resubmit this job's request; options and a command override it. Its booking is left out.",
     ),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what would become of it: starts now, accepted, or refused.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the verdict: starts now, accepted, or refused.")]
 
 
 @submit_app.command(context_settings=_COMMAND_LAST)
@@ -98,7 +96,7 @@ def submit(
 ) -> None:
     """Submit a job and print its id. Without a command it is a session: the GPUs are held for you."""
     if timeout is not None and not wait:
-        raise UsageError("--timeout says how long to --wait; give both.")
+        raise UsageError("--timeout needs --wait.")
     patience = None if timeout is None else parse_duration(timeout)
     fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
@@ -144,7 +142,7 @@ def run(
 ) -> None:
     """Submit a job, follow its output, and end with its exit code.
 
-    What it waits for is told on stderr; stdout has the job's output only.
+    Progress goes to stderr; stdout has only the job's output.
 
     Ctrl-C asks whether to cancel, detach or go on; a second Ctrl-C detaches.
 
@@ -154,7 +152,7 @@ def run(
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
-            "There is nothing to run: say what after `--`. To only hold GPUs, use `gpu-dev submit`.",
+            "No command is given. Write it after `--`; to only hold GPUs, use `gpu-dev submit`.",
             next_command=_RUN_EXAMPLE,
         )
     with client_for(ctx) as client, _terminable():
@@ -272,7 +270,7 @@ def _request(
 ) -> JobSubmit:
     if json_file is not None:
         if gpus is not None or duration is not None or again is not None or fields != {"workload": {}}:
-            raise UsageError("--json-file holds the whole request; leave the other options and the command away.")
+            raise UsageError("--json-file holds the whole request; leave out the other options and the command.")
         return read_submit(json_file)
     if "booking_id" in fields:
         with client_for(ctx) as client:

@@ -42,7 +42,7 @@ _EVENT = View[EventOut](
         Column("WHY", lambda event: event.reason or ""),
         Column("MORE", lambda event: json.dumps(event.data, ensure_ascii=False) if event.data else "", wide=True),
     ),
-    empty="Nothing of that kind is on record.",
+    empty="No event matches.",
 )
 
 
@@ -91,9 +91,7 @@ def audit(
 @app.command()
 def export(
     ctx: typer.Context,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Write here, whole or not at all, instead of to stdout.")
-    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Write to this file instead of stdout.")] = None,
     start: ChainedFrom = None,
     end: ChainedTo = None,
     zone: Zone = None,
@@ -114,7 +112,7 @@ def export(
             count = _write_whole(file, written)
             say(f"{count} lines are in {file}.")
     if check.head is not None:
-        say(f"The last digest, to be noted elsewhere: {_noted_text(check.head)}")
+        say(f"The last digest, to note elsewhere: {_noted_text(check.head)}")
 
 
 @app.command()
@@ -153,7 +151,7 @@ def _report(check: ChainCheck, unchained_since: datetime | None) -> None:
     """Say what was found. Raises ClientError where something was."""
     if check.head is not None:
         put(f"{check.events} events are at positions {check.first} to {check.head[0]}.\n")
-        put(f"The last digest, to be noted elsewhere: {_noted_text(check.head)}\n")
+        put(f"The last digest, to note elsewhere: {_noted_text(check.head)}\n")
     else:
         put("No event is chained yet.\n")
     if check.removed:

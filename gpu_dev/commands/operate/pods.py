@@ -40,7 +40,7 @@ def end(
     names: Annotated[list[str], typer.Argument(metavar="POD...", help="Pods as `gpu-dev pods` shows them.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """End unknown pods (administrators): whatever they do is lost."""
+    """End unknown pods (administrators); their work is lost."""
     told = " ".join(names)
     confirmed(f"End {told}? It may be a user's work.", yes=yes)
     with client_for(ctx) as client:

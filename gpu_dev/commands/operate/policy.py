@@ -44,14 +44,14 @@ class RuleWord(StrEnum):
 
 @app.command("list")
 def list_rules(ctx: typer.Context, output: Output = Format.TABLE) -> None:
-    """List the rules that bear on you; administrators see all."""
+    """List the rules that apply to you; administrators see all."""
     with client_for(ctx) as client:
         put(show_list(list(islice(client.policy.rules(), _MOST)), RULE, output))
 
 
 @app.command()
 def show(ctx: typer.Context, scope: Scope, output: Output = Format.TABLE) -> None:
-    """Show what one scope says."""
+    """Show the rules of one scope."""
     with client_for(ctx) as client:
         put(show_one(client.policy.rule_with_etag(scope)[0], RULE, output))
 
@@ -72,7 +72,7 @@ def set_rules(
     ] = False,
     output: OneOutput = None,
 ) -> None:
-    """Change what a scope says (administrators); rules that are not named stay as they are."""
+    """Change the rules of a scope (administrators); rules that are not named stay."""
     with client_for(ctx) as client:
         try:
             rule, tag = client.policy.rule_with_etag(scope)
@@ -113,8 +113,8 @@ def list_projects(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME")],
-    title: Annotated[str | None, typer.Option(help="What it is.")] = None,
-    member: Annotated[list[str] | None, typer.Option(help="Who is in it (may be repeated).")] = None,
+    title: Annotated[str | None, typer.Option(help="A description.")] = None,
+    member: Annotated[list[str] | None, typer.Option(help="A member (may be repeated).")] = None,
     output: OneOutput = None,
 ) -> None:
     """Create a project (administrators)."""
@@ -141,7 +141,7 @@ def add(
     users: Annotated[list[str], typer.Argument(metavar="USER...")],
     output: OneOutput = None,
 ) -> None:
-    """Take people into a project (administrators)."""
+    """Add members to a project (administrators)."""
     with client_for(ctx) as client:
         project = [client.policy.add_member(name, user) for user in users][-1]
     put(show_one(project, PROJECT, output or Format.TABLE))
@@ -154,7 +154,7 @@ def remove_member(
     users: Annotated[list[str], typer.Argument(metavar="USER...")],
     output: OneOutput = None,
 ) -> None:
-    """Take people out of a project (administrators)."""
+    """Remove members from a project (administrators)."""
     with client_for(ctx) as client:
         project = [client.policy.remove_member(name, user) for user in users][-1]
     put(show_one(project, PROJECT, output or Format.TABLE))

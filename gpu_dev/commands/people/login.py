@@ -31,7 +31,9 @@ def login(
     aws_region: Annotated[
         str | None, typer.Option(help="Sign for this region's STS (default: AWS's global endpoint).")
     ] = None,
-    oidc: Annotated[bool, typer.Option("--oidc", help="Sign in with an ID token; say where from.")] = False,
+    oidc: Annotated[
+        bool, typer.Option("--oidc", help="Sign in with an ID token from a file, a command or --gcp.")
+    ] = False,
     id_token_file: Annotated[str | None, typer.Option(metavar="FILE", help="A file with an ID token.")] = None,
     id_token_command: Annotated[
         str | None,
@@ -42,11 +44,9 @@ def login(
         bool, typer.Option("--kubernetes", help="Sign in with the pod's service account's token.")
     ] = False,
     service_account_token: Annotated[
-        str | None, typer.Option(metavar="FILE", help=f"Where it is (default: {DEFAULT_SERVICE_ACCOUNT_TOKEN}).")
+        str | None, typer.Option(metavar="FILE", help=f"The token's file (default: {DEFAULT_SERVICE_ACCOUNT_TOKEN}).")
     ] = None,
-    server_id: Annotated[
-        str | None, typer.Option(help="What the server calls itself, where that is not its address.")
-    ] = None,
+    server_id: Annotated[str | None, typer.Option(help="The server's own name, if it is not its address.")] = None,
 ) -> None:
     """Check a token with the server, or get one for a proof of who you are, and remember both, readable by you alone.
 
@@ -66,7 +66,7 @@ def login(
     ways += [Way(WayKind.AWS, aws_region, server_id)] if aws else []
     ways += [Way(WayKind.KUBERNETES, service_account_token)] if kubernetes else []
     if len(ways) + token_stdin > 1:
-        raise UsageError("Sign in one way: --aws, --oidc, --kubernetes or --token-stdin.")
+        raise UsageError("Choose one way to sign in: --aws, --oidc, --kubernetes or --token-stdin.")
     if ways:
         _with_proof(url, ways[0])
     else:
@@ -94,7 +94,7 @@ def _with_token(url: str, *, token_stdin: bool) -> None:
         token = checked_token(getpass(f"Token for {url} (not shown): ", stream=sys.stderr), "The answer")
     else:
         raise UsageError(
-            "There is no terminal to ask for the token at.", next_command="gpu-dev login --token-stdin < token-file"
+            "Cannot ask for the token without a terminal.", next_command="gpu-dev login --token-stdin < token-file"
         )
     with GpuDevClient(Exchange(Connection(url, token, "login"))) as client:
         me = client.me()
@@ -105,7 +105,7 @@ def _with_token(url: str, *, token_stdin: bool) -> None:
 
 @logout_app.command()
 def logout(ctx: typer.Context) -> None:
-    """Forget the stored token. It goes on working: `gpu-dev tokens revoke` ends it for good."""
+    """Forget the stored token. The token stays valid until `gpu-dev tokens revoke`."""
     url = connection_of(ctx).server
     if forget_login(login_file(os.environ), url):
         put(f"The token for {url} is forgotten\n")

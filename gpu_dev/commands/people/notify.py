@@ -47,7 +47,7 @@ def add(
     ctx: typer.Context,
     channel: Annotated[NoticeChannel, typer.Argument(help="How.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="An e-mail address, or a webhook's https address.")],
-    name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
     """Add a notification address. An e-mail address gets a code first: confirm it with `notify verify`."""
@@ -59,7 +59,7 @@ def add(
         return
     put(f"{made.id}\n")
     if made.secret is not None:
-        say("Keep the secret that its deliveries are signed with: it is not shown again.")
+        say("Keep the secret, which signs the deliveries: it is not shown again.")
         put(f"{made.secret}\n")
     if channel is NoticeChannel.EMAIL:
         with client_for(ctx) as client:
@@ -108,7 +108,7 @@ def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:
                 f"Nothing arrived at {after.address}: {after.failure}", next_command=f"gpu-dev notify test {before.id}"
             )
         client.pause(_PAUSE_S)
-    say(f"It is not delivered yet. How {before.id} went: gpu-dev notify targets")
+    say(f"Not delivered yet. How {before.id} went: gpu-dev notify targets")
     return False
 
 

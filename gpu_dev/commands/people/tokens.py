@@ -43,11 +43,9 @@ def create(
     expires_in: Annotated[str | None, typer.Option(help="Stops working after this time, such as 30d.")] = None,
     scopes: Annotated[
         list[TokenScope] | None,
-        typer.Option("--scope", help="What it is good for; may be repeated. Default: as yours."),
+        typer.Option("--scope", help="A scope (may be repeated; default: those of your token)."),
     ] = None,
-    gpu_hours: Annotated[
-        float | None, typer.Option("--gpu-hours", help="Its budget: so many GPU-hours may be asked for with it.")
-    ] = None,
+    gpu_hours: Annotated[float | None, typer.Option("--gpu-hours", help="Its budget in GPU-hours.")] = None,
     until: Annotated[
         str | None, typer.Option("--until", help='The end of the budget: "fri 18:00", 2030-01-31, RFC 3339.')
     ] = None,
@@ -63,7 +61,7 @@ def create(
     """
     longest = None if expires_in is None else parse_duration(expires_in)
     if until is not None and gpu_hours is None:
-        raise UsageError("--until is the end of a budget. Say with --gpu-hours how large it is.")
+        raise UsageError("--until needs --gpu-hours, the size of the budget.")
     end = None if until is None else parse_instant(until, local_now(), zone_name(zone))
     budget = None if gpu_hours is None else checked(TokenBudget, {"gpu_hours": gpu_hours, "until": end})
     with client_for(ctx) as client:
@@ -86,7 +84,7 @@ def create(
 
 @app.command()
 def renew(ctx: typer.Context) -> None:
-    """Replace the secret of the token in use, and print the new one. All else stays, and what was made with it."""
+    """Replace the secret of your token, and print the new one. Tokens that were made with it stay."""
     secret = f"gpudev_{token_urlsafe(32)}"
     connection, logins = connection_of(ctx), login_file(os.environ)
     with client_for(ctx) as client:
@@ -123,14 +121,14 @@ def revoke(
     ctx: typer.Context,
     token_ids: Annotated[list[str] | None, typer.Argument(metavar="TOKEN-ID...", show_default=False)] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All tokens and browsers' sessions but the one in use.")
+        bool, typer.Option("--all", help="Revoke all tokens and browser sessions but the one in use.")
     ] = False,
     user: Annotated[str | None, typer.Option(help="With --all: of this user (administrators).")] = None,
 ) -> None:
-    """Make tokens stop working, and all that were made with them."""
+    """Revoke tokens, and all tokens that were made with them."""
     if everything is bool(token_ids) or (user is not None and not everything):
         raise UsageError(
-            "Name the tokens to revoke, or all of a user's.",
+            "Name the tokens to revoke, or use --all.",
             next_command="gpu-dev tokens revoke TOKEN-ID, or gpu-dev tokens revoke --all [--user NAME]",
         )
     with client_for(ctx) as client:

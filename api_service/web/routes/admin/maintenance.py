@@ -35,9 +35,9 @@ async def plan(visit: Visit) -> Response:
         return await _page(visit, problem=problem)
     affected = len(made.affected)
     consequence = (
-        "1 job or booking is affected; its owner is told."
+        "1 job or booking is affected; its owner is notified."
         if affected == 1
-        else (f"{affected} jobs and bookings are affected; their owners are told.")
+        else (f"{affected} jobs and bookings are affected; their owners are notified.")
     )
     return visit.go("/admin/maintenance", f"Planned. {consequence}")
 

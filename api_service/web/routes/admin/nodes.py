@@ -85,7 +85,7 @@ async def confirm_cordon(visit: Visit) -> Response:
     return _confirm(
         visit,
         "cordon",
-        "Nothing new is placed there by us: no job starts, and nothing new is booked on its cards.",
+        "Nothing new is placed there by us: no job starts, and nothing new is booked on its GPUs.",
         "What runs there goes on, and bookings that were made stay. Plan maintenance instead to move these.",
     )
 
@@ -95,9 +95,9 @@ async def confirm_fence(visit: Visit) -> Response:
     return _confirm(
         visit,
         "fence",
-        "Only do this when the node is without power, or was made anew: pods that still run there would share cards"
+        "Only do this when the node has no power, or was reinstalled: pods that still run there would share GPUs"
         " with others' from now on.",
-        "Its jobs end as failed, and the cards that they held are free, though nobody could ask the node.",
+        "Its jobs end as failed, and the GPUs that they held become free, although the node did not answer.",
     )
 
 

@@ -48,7 +48,7 @@ async def _nodes(visit: Visit) -> Matter:
 
 async def _maintenance(visit: Visit) -> Matter:
     ahead = await visit.rest.all(Page[MaintenanceOut], "/v1/maintenance", {"open": True}, at_most=100)
-    lines = [f"{window.reason} ({len(window.gpus)} cards)" for window in ahead[:_SHOWN]]
+    lines = [f"{window.reason} ({len(window.gpus)} GPUs)" for window in ahead[:_SHOWN]]
     return Matter(
         "Maintenance", "/admin/maintenance", "No window is planned.", "planned or open.", lines, len(ahead), "warn"
     )
@@ -70,7 +70,7 @@ async def _pods(visit: Visit) -> Matter:
     pods = await visit.rest.all(Page[UnknownPodOut], "/v1/pods/unknown", at_most=100)
     lines = [f"{pod.name} on {pod.node or 'no node'}" for pod in pods[:_SHOWN]]
     return Matter(
-        "Unknown pods", "/admin/pods", "Every pod is accounted for.", "nobody accounts for.", lines, len(pods)
+        "Unknown pods", "/admin/pods", "Every pod is accounted for.", "that no job accounts for.", lines, len(pods)
     )
 
 

@@ -97,11 +97,11 @@ async def confirm_drop(visit: Visit) -> Response:
     stored = await _stored(visit, _scope(visit))
     whom = _whom(visit)
     if stored.rules is None:
-        return visit.go("/admin/policy", f"Nothing is said for {whom}.")
+        return visit.go("/admin/policy", f"There are no rules for {whom}.")
     address = f"/admin/policy/{visit.path('scope')}"
     sentences = [
         f"It says: {'; '.join(f'{rule_words.words}: {rule_words.value}' for rule_words in rule_texts(stored.rules))}.",
-        "Then what is said less specifically holds, at once. What runs or is booked stays.",
+        "Less specific rules then apply at once. Running jobs and bookings stay.",
     ]
     if stored.from_file:
         sentences.append("The policy file says it, too: with its next change it comes back, unless it is gone there.")
@@ -118,7 +118,7 @@ async def confirm_drop(visit: Visit) -> Response:
 async def drop(visit: Visit) -> Response:
     """Delete all rules of a scope."""
     await visit.rest.send("DELETE", f"/v1/policy/{visit.path('scope')}", match=visit.form.get("etag"))
-    return visit.go("/admin/policy", f"Nothing is said for {_whom(visit)} any more.")
+    return visit.go("/admin/policy", f"There are no rules for {_whom(visit)} any more.")
 
 
 def _chosen(visit: Visit) -> Scope:
@@ -156,7 +156,7 @@ async def _as_it_was(visit: Visit) -> _Stored:
     """Read the stored rules. Raises RestProblemError (412) if they changed since the form was shown."""
     stored = await _stored(visit, _scope(visit))
     if stored.etag != visit.form.get("etag"):
-        detail = "Somebody has changed these rules meanwhile. Look at them again, and decide anew."
+        detail = "These rules were changed in the meantime. Look at them again, then repeat your change."
         raise RestProblemError.because(412, detail)
     return stored
 

@@ -37,7 +37,7 @@ async def add_member(visit: Visit) -> Response:
     """Add a member."""
     user = visit.form.get("user")
     if user is None:
-        return await _page(visit, RestProblemError.because(422, "Say whom to take in."))
+        return await _page(visit, RestProblemError.because(422, "Name the users to add."))
     try:
         await visit.rest.send("PUT", f"{_path(visit)}/members/{visit.encoded(user)}")
     except RestProblemError as problem:

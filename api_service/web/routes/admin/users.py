@@ -42,7 +42,7 @@ async def confirm_disable(visit: Visit) -> Response:
         f"Disable {user.name}?",
         (
             "Their tokens and sessions stop working at once, and nothing new of theirs starts.",
-            "What waits is cancelled: their jobs in the line, and their requests on the waitlist.",
+            "What waits is cancelled: their jobs in the queue, and their requests on the waitlist.",
             "What runs or is booked goes on, unless you tick the box. The name stays theirs, and can't be given again.",
         ),
         boxes=[("end", "End everything of theirs, too", "Their running jobs end, and their bookings are given back.")],

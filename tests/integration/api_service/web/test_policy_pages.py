@@ -66,7 +66,7 @@ async def test_what_somebody_else_has_changed_is_looked_at_anew(browsing: Signed
         for old in ("", '"7"'):
             answer = await admin.send(path, max_gpus="5", etag=old)
             assert answer.status_code == 412, path
-            assert "See what is said now" in words(answer.text)
+            assert "See the rules that apply now" in words(answer.text)
             assert 'value="5"' in answer.text  # what was typed is there
     assert (await root.get("/v1/policy/default")).json()["rules"]["max_gpus"] == 3
     drawn = await admin.get("/admin/policy/default/drop")

@@ -31,7 +31,7 @@ def test_a_field_is_said_to_be_missing_unknown_or_of_another_form() -> None:
     assert complaints(UserCreate, {"name": "ann", "colour": "blue"}) == ["is not known here; leave it out"]
     job = {"gpus": 65, "duration": 60, "workload": {"command": ["true"], "working_dir": "x"}}
     assert complaints(JobSubmit, job) == [
-        "must be less than or equal to 64",
+        "must be at most 64",
         "must be a path that begins with /",
     ]
     pod = {"type": "string_pattern_mismatch", "msg": "String should match pattern '^bkg-[0-9a-z]{1,32}$'"}
