@@ -4,6 +4,7 @@ A call goes to the routes that requests go to, past the network and the gate; th
 answer is read once, into its contract class. A problem (RFC 9457) is raised.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -42,11 +43,10 @@ class ListPage(Protocol[T_co]):
 
 
 class CallParts(TypedDict, total=False):
-    """The parts of a call: a body for JSON, an Idempotency-Key, the ETag that must still be right."""
+    """The parts of a call: a body for JSON, the ETag that must still be right."""
 
     query: Query | None
     body: object
-    key: str | None
     match: str | None
 
 
@@ -115,8 +115,11 @@ class _Received:
 class RestCalls:
     """Calls of one caller, as part of the browser's request `request`. `routes` is what serves REST.
 
-    Every call raises RestProblemError.
+    With `form_key`, the key of the form that the browser sent, what the same form posts again is done once: a second
+    click while the answer is slow, or a repeated request. Every call raises RestProblemError.
     """
+
+    form_key: str | None = None
 
     def __init__(self, routes: ASGIApp, request: Request, principal: Principal) -> None:
         self._routes = routes
@@ -140,11 +143,9 @@ class RestCalls:
                 return items[:at_most]
             asked["cursor"] = page.next_cursor
 
-    async def post(
-        self, model: type[M], path: str, body: object = None, *, key: str | None = None, query: Query | None = None
-    ) -> M:
-        """The answer to POST; `key` is the Idempotency-Key."""
-        return (await self.call(model, "POST", path, body=body, key=key, query=query)).body
+    async def post(self, model: type[M], path: str, body: object = None, *, query: Query | None = None) -> M:
+        """The answer to POST."""
+        return (await self.call(model, "POST", path, body=body, query=query)).body
 
     async def call(self, model: type[M], method: str, path: str, **parts: Unpack[CallParts]) -> RestAnswer[M]:
         """Any call, with its answer as `model`."""
@@ -158,8 +159,10 @@ class RestCalls:
             raise RestProblemError.because(404, "Nothing has this id. Look for it in the list.")
         body = parts.get("body")
         content = b"" if body is None else json.dumps(body).encode()
-        headers = _headers(len(content), parts.get("key"), parts.get("match"), json_comes=body is not None)
-        scope = self._scope(method, path, parts.get("query") or {}, headers)
+        query = parts.get("query") or {}
+        key = None if method != "POST" or _is_rehearsal(path, query, body) else self._key(path, content)
+        headers = _headers(len(content), key, parts.get("match"), json_comes=body is not None)
+        scope = self._scope(method, path, query, headers)
         received = _Received()
         try:
             token_reach.require(self._principal, method, path)
@@ -173,6 +176,13 @@ class RestCalls:
         if received.status >= HTTPStatus.BAD_REQUEST:
             raise RestProblemError(Problem.model_validate_json(answer), received.headers)
         return RestAnswer(received.headers, answer)
+
+    def _key(self, path: str, content: bytes) -> str | None:
+        """The Idempotency-Key of a POST: forms may lead to several, and what was typed may have been changed."""
+        if self.form_key is None:
+            return None
+        parts = (self.form_key.encode(), path.encode(), content)
+        return hashlib.sha256(b"\x00".join(parts)).hexdigest()
 
     def _scope(
         self, method: str, path: str, query: Query, headers: list[tuple[bytes, bytes]]
@@ -197,6 +207,12 @@ class RestCalls:
             "principal": self._principal,
             "request_id": browsers.get("request_id"),
         }
+
+
+def _is_rehearsal(path: str, query: Query, body: object) -> bool:
+    """Whether a POST changes nothing, so that it is judged anew each time."""
+    dry_run = bool(query.get("dry_run")) or (isinstance(body, Mapping) and body.get("dry_run") is True)
+    return dry_run or path == "/v1/policy/explain"
 
 
 def _headers(length: int, key: str | None, match: str | None, *, json_comes: bool) -> list[tuple[bytes, bytes]]:

@@ -28,7 +28,7 @@ from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions import csrf
 from api_service.web.sessions.cookies import Cookies, PageZone
 from api_service.web.sessions.return_address import sign_in_address
-from api_service.web.visit import SignedInVisitor, Visit
+from api_service.web.visit import FORM_KEY, SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role
 
@@ -95,6 +95,8 @@ class Site:
                     _require(route.access, visitor)
                 if route.method != "GET":
                     visit = replace(visit, form=await self._form(request, visit.visitor, route))
+                    if visit.visitor is not None:
+                        visit.visitor.rest.form_key = visit.form.get(FORM_KEY)
                 return await route.handler(visit)
             except Exception as error:  # noqa: BLE001 - what nobody foresaw travels on
                 return self._draw_error(visit, error)

@@ -27,6 +27,9 @@ from reservation_core.contracts.base import rfc3339
 from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
 from reservation_core.ports.people.identities import Principal
 
+FORM_KEY = "key"
+"""The field of forms by which the server knows one that is sent twice; see RestCalls."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignedInVisitor:
@@ -145,14 +148,21 @@ class Visit:
             "me": None if visitor is None else visitor.principal,
             "position": self.position,
             "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
-            "key": token_urlsafe(18),  # the Idempotency-Key of this page's forms
             "nonce": self.nonce,
             "zone_chosen": self.zoned.chosen,
             "may_load_again": self.request.method == "GET" and visitor is not None,
             "path": self.request.url.path,
             "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
         }
-        return self.templates.text(template, zone=self.zone, now=self.now, **context)
+        return _with_keys(self.templates.text(template, zone=self.zone, now=self.now, **context), context["csrf"])
 
     def _html(self, template: str, status: int, **context: Any) -> Response:
         return html(self.request, self.text(template, **context), nonce=self.nonce, status=status)
+
+
+def _with_keys(text: str, csrf_token: str) -> str:
+    """HTML in which every form has a key of this rendering: whoever wrote the form can't forget it."""
+    if not csrf_token:
+        return text
+    token = f'<input type="hidden" name="{csrf.FIELD}" value="{csrf_token}">'
+    return text.replace(token, f'{token}<input type="hidden" name="{FORM_KEY}" value="{token_urlsafe(18)}">')

@@ -90,9 +90,7 @@ async def add_target(visit: Visit) -> Response:
     if (name := visit.form.get("name")) is not None:
         body["name"] = name
     try:
-        target = await visit.rest.post(
-            NoticeTargetCreated, "/v1/notifications/targets", body, key=visit.form.get("key")
-        )
+        target = await visit.rest.post(NoticeTargetCreated, "/v1/notifications/targets", body)
     except RestProblemError as problem:
         return await _refused(visit, problem)
     return await _page(visit, target=target)

@@ -176,9 +176,7 @@ async def decline(visit: Visit) -> Response:
 
 async def _answer_offer(visit: Visit, answer: str, words: str) -> Response:
     try:
-        await visit.rest.send(
-            "POST", f"{_address(visit)}/{answer}", match=visit.form.get("etag"), key=visit.form.get("key")
-        )
+        await visit.rest.send("POST", f"{_address(visit)}/{answer}", match=visit.form.get("etag"))
     except RestProblemError as problem:
         return await _refused(visit, problem)
     return visit.go(f"/bookings/{visit.path('booking_id')}", words)

@@ -1,7 +1,5 @@
 """The calendar: who has which GPUs when, the form to book, and verdicts on bookings and changes."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -66,7 +64,7 @@ async def book(visit: Visit) -> Response:
     if typed.wrong:
         return await _again(visit, BookingPreview(typed), 422)
     try:
-        answer = await visit.rest.send("POST", "/v1/bookings", body=typed.body, key=_key(visit, typed.body))
+        answer = await visit.rest.send("POST", "/v1/bookings", body=typed.body)
     except RestProblemError as problem:
         if problem.status not in _REFUSALS:
             raise
@@ -113,7 +111,7 @@ async def change_verdict(visit: Visit) -> Response:
 
 async def make_feed(visit: Visit) -> Response:
     """Create a private address for calendar programs, shown once."""
-    made = await visit.rest.post(FeedCreated, "/v1/bookings/feed", key=_key(visit))
+    made = await visit.rest.post(FeedCreated, "/v1/bookings/feed")
     base = visit.services.settings.web.public_url or str(visit.request.base_url)
     feed = None if made.path is None else base.rstrip("/") + made.path
     return visit.page("calendar_feed.html", title="Your calendar address", feed=feed, ends=made.expires_at)
@@ -145,14 +143,6 @@ async def to_calendar(visit: Visit) -> Response:
 
 def _read_query(visit: Visit) -> TimelineQuery:
     return read_query(visit.query, visit.now.astimezone(visit.zone).date())
-
-
-def _key(visit: Visit, body: object = None) -> str | None:
-    """The form's Idempotency-Key for this body: another body has another key."""
-    key = visit.form.get("key")
-    if key is None:
-        return None
-    return f"{key[:100]}.{hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()}"
 
 
 async def _verdict(visit: Visit) -> BookingPreview:

@@ -36,7 +36,7 @@ async def submit(visit: Visit) -> Response:
     if typed.wrong:
         return await _form_page(visit, visit.form.shown(), typed, status=422)
     try:
-        job = await visit.rest.post(Job, "/v1/jobs", typed.body, key=visit.form.get("key"))
+        job = await visit.rest.post(Job, "/v1/jobs", typed.body)
     except RestProblemError as problem:
         if problem.status not in (400, 403, 409, 413, 422):
             raise

@@ -30,7 +30,7 @@ async def preview(visit: Visit) -> Response:
 async def plan(visit: Visit) -> Response:
     """Plan a window."""
     try:
-        made = await visit.rest.post(MaintenanceOut, "/v1/maintenance", _typed(visit), key=visit.form.get("key"))
+        made = await visit.rest.post(MaintenanceOut, "/v1/maintenance", _typed(visit))
     except RestProblemError as problem:
         return await _page(visit, problem=problem)
     affected = len(made.affected)

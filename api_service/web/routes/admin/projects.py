@@ -22,7 +22,7 @@ async def make(visit: Visit) -> Response:
     """Create a project."""
     body = {"name": visit.form.get("name") or "", "title": visit.form.get("title")}
     try:
-        name = (await visit.rest.post(ProjectOut, "/v1/projects", body, key=visit.form.get("key"))).name
+        name = (await visit.rest.post(ProjectOut, "/v1/projects", body)).name
     except RestProblemError as problem:
         return await _list(visit, problem)
     return visit.go(f"/admin/projects/{visit.encoded(name)}", f"There is a project {name} now. Take members in next.")

@@ -28,7 +28,7 @@ async def make(visit: Visit) -> Response:
     """Create a user."""
     body = {"name": visit.form.get("name") or "", "role": visit.form.get("role") or Role.USER.value}
     try:
-        made = await visit.rest.post(UserOut, "/v1/users", body, key=visit.form.get("key"))
+        made = await visit.rest.post(UserOut, "/v1/users", body)
     except RestProblemError as problem:
         return await _page(visit, problem)
     return visit.go(f"/admin/tokens?user={made.name}", f"There is a user {made.name} now. Make them a token next.")
