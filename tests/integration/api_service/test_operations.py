@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from importlib.metadata import version
 
 import httpx
 import pytest
@@ -134,3 +135,11 @@ async def test_what_fails_in_the_background_is_named_and_the_api_stays_ready(
     assert (ready.status_code, ready.text.splitlines()[0]) == (200, "ready")
     assert "something: failing since" in ready.text
     assert 'gpu_dev_loop_failures_total{loop="something"} 1.0' in (await alice.get("/metrics")).text
+
+
+async def test_the_version_is_said_to_who_is_signed_in(app: FastAPI, alice: httpx.AsyncClient) -> None:
+    for path in ("/v1/jobs", "/v1/jobs/job-nowhere0"):
+        assert (await alice.get(path)).headers["gpu-dev-version"] == version("gpu-dev-server")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api") as nobody:
+        for path in ("/v1/jobs", "/healthz"):
+            assert "gpu-dev-version" not in (await nobody.get(path)).headers
