@@ -21,7 +21,10 @@ POLICY = (
 
 
 class ScriptedSite:
-    """`pages` by their paths; what is built at /built/; a stream at /live that answers `live_status`, with words."""
+    """`pages` by their paths; what is built at /built/; a stream at /live that answers `live_status`, with words.
+
+    An answer of a path in `slow` comes after its event.
+    """
 
     def __init__(self) -> None:
         self.port = own_port()
@@ -30,6 +33,7 @@ class ScriptedSite:
         self.parts: dict[str, tuple[int, str]] = {}
         self.asked: Counter[str] = Counter()
         self.sent: list[dict[str, str]] = []
+        self.slow: dict[str, asyncio.Event] = {}
         self.live_asked: list[str] = []
         self.live_status = 200
         self.live_detail = ""
@@ -72,6 +76,8 @@ class ScriptedSite:
         self.asked[request.path] += 1
         if request.method == "POST":
             self.sent.append({name: str(value) for name, value in (await request.post()).items()})
+        if request.path in self.slow:
+            await self.slow[request.path].wait()
         headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
         if request.path in self.parts:
             status, part = self.parts[request.path]

@@ -2,7 +2,25 @@
 import { noteSent } from "./drafts.js";
 import { prepareToSend } from "./session.js";
 
+const SLOW_MS = 10_000;
 const sending = new Set();
+let keys = new WeakMap(); // of forms that were sent: the server does once what comes twice with a key
+
+/** Send the key again that a form was sent with, although the form may have been made anew since. */
+function keepKey(form) {
+  const field = form.elements.namedItem("key");
+  if (field === null) return;
+  field.value = keys.get(form) ?? field.value;
+  keys.set(form, field.value);
+}
+
+/** A page that the browser kept and shows again: what is sent from it is meant anew. */
+function renewKeys({ persisted }) {
+  if (!persisted) return;
+  sending.clear();
+  keys = new WeakMap();
+  for (const field of document.querySelectorAll("input[name=key]")) field.value = `${field.value.slice(0, 40)}.${Date.now()}`;
+}
 
 async function send(form, submitter) {
   if (!(await prepareToSend())) {
@@ -10,6 +28,7 @@ async function send(form, submitter) {
     return;
   }
   noteSent(form, submitter);
+  keepKey(form);
   form.dataset.ready = "";
   // The button may have been replaced meanwhile: what it says is sent by its like.
   const button = submitter?.cloneNode() ?? null;
@@ -18,13 +37,14 @@ async function send(form, submitter) {
     form.append(button);
   }
   form.requestSubmit(button);
-  sending.delete(form); // the browser may stop it; the server takes a form's key once
   button?.remove();
   delete form.dataset.ready;
+  setTimeout(() => sending.delete(form), SLOW_MS); // the answer is a page; until then, a second click would end the wait for it
 }
 
 /** Ask the server before a form is sent, and send it once it is ready. */
 export function sendWhenReady() {
+  window.addEventListener("pageshow", renewKeys);
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post" || event.defaultPrevented || "ready" in form.dataset) return;
