@@ -5,11 +5,12 @@ import { createCalendar, Interaction, ResourceTimeline } from "@event-calendar/c
 import "@event-calendar/core/index.css";
 
 import { element } from "./dialog.js";
-import { DragWords, spanWords, wallOf } from "./dragging.js";
+import { DragWords, spanWords } from "./dragging.js";
 import { EntryCard } from "./entry_card.js";
 import { counted, followCounts, freeLine } from "./free_line.js";
 import { placeLabels } from "./labels.js";
 import { mergeEvents } from "./merging.js";
+import { millisecondsOf, wallAt, wallOf } from "./wall_times.js";
 
 const SETTLE_MS = 300;
 const AGAIN_MS = 5_000;
@@ -23,8 +24,7 @@ const SLOTS = {
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-const at = (wall) => Date.parse(`${wall}Z`);
-const moved = (wall, seconds) => new Date(at(wall) + seconds * 1000).toISOString().slice(0, 16);
+const later = (wall, seconds) => wallAt(millisecondsOf(wall) + seconds * 1000);
 
 /** A field may be called as something that lists have: `length` is one. */
 function fill(form, fields) {
@@ -179,7 +179,7 @@ class Timeline {
       id: `heat ${row}`,
       resourceIds: [row],
       start,
-      end: new Date(at(start) + whole * 1000).toISOString().slice(0, 19),
+      end: later(start, whole),
       classNames: ["heat-row"],
       extendedProps: { heat: () => freeLine(row, runs, cards[row], pixels, whole) },
     }));
@@ -220,8 +220,7 @@ class Timeline {
   }
 
   #tellCount(row, run, pointer) {
-    const midnight = at(`${this.#data.first}T00:00:00`);
-    const [from, until] = run.map((seconds) => new Date(midnight + 1000 * seconds).toISOString().slice(0, 19));
+    const [from, until] = run.map((seconds) => later(`${this.#data.first}T00:00:00`, seconds));
     this.#words.show(`${counted(run)} of ${this.#data.cards[row]} free, ${spanWords(from, until)}`, pointer);
   }
 
@@ -315,8 +314,8 @@ class Timeline {
     form.action = `/bookings/${extendedProps.booking}`;
     const fields = {
       booking: extendedProps.booking,
-      start: startSeconds ? moved(start, startSeconds) : "",
-      end: endSeconds ? moved(end, endSeconds) : "",
+      start: startSeconds ? later(start, startSeconds).slice(0, 16) : "",
+      end: endSeconds ? later(end, endSeconds).slice(0, 16) : "",
       node,
     };
     fill(form, fields);

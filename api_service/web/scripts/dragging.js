@@ -1,4 +1,6 @@
 // What dragging comes to, in words beside the pointer: the time, and how many GPUs or nodes the rows stand for.
+import { millisecondsOf } from "./wall_times.js";
+
 const BESIDE = 14; // pixels from the pointer
 
 const DAY = { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" };
@@ -13,16 +15,9 @@ function lengthOf(milliseconds) {
 
 /** `Tue 1 Dec 09:00 – 12:00 (3 h)`; both are times on the wall. */
 export function spanWords(start, end) {
-  const [from, until] = [new Date(`${start}Z`), new Date(`${end}Z`)];
+  const [from, until] = [start, end].map((wall) => new Date(millisecondsOf(wall)));
   const day = dayOf(until) === dayOf(from) ? "" : `${dayOf(until)} `;
   return `${dayOf(from)} ${clockOf(from)} – ${day}${clockOf(until)} (${lengthOf(until - from)})`;
-}
-
-/** A Date of the library's as its wall time: what it shows locally is meant. */
-export function wallOf(date) {
-  const two = (number) => String(number).padStart(2, "0");
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day}T${two(date.getHours())}:${two(date.getMinutes())}:00`;
 }
 
 export class DragWords {

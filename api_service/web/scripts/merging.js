@@ -1,4 +1,6 @@
 // Entries that are too many or too small to be drawn one by one become one: "5 bookings".
+import { millisecondsOf, wallAt } from "./wall_times.js";
+
 const TARGET = 24; // pixels: what is narrower can't be hit
 const WIDEST = 5; // of what small entries become, in multiples of what is small
 const MOST = 480; // drawn: browsers need a millisecond or two for each
@@ -6,9 +8,6 @@ const MOST = 480; // drawn: browsers need a millisecond or two for each
 const STEPS = [[8, 1], [4, 1], [2, 1], [1, 1], [2, 2], [1, 2], [1, 4], [1, 12]];
 
 const DAY = 86_400_000; // milliseconds
-
-const at = (wall) => Date.parse(`${wall}Z`);
-const wall = (milliseconds) => new Date(milliseconds).toISOString().slice(0, 19);
 
 const isMine = ({ classNames }) => classNames.includes("mine");
 const kindOf = ({ classNames }) => classNames[0];
@@ -95,7 +94,7 @@ export function mergeEvents(events, pixels) {
   for (const event of events) {
     for (const row of event.resourceIds) {
       if (!rows.has(row)) rows.set(row, []);
-      rows.get(row).push({ event, start: at(event.start), end: at(event.end), mine: isMine(event) });
+      rows.get(row).push({ event, start: millisecondsOf(event.start), end: millisecondsOf(event.end), mine: isMine(event) });
     }
   }
   let merged = [];
@@ -116,7 +115,7 @@ function eventsOf(merged, pixels) {
         if (!single.has(event)) single.set(event, []);
         single.get(event).push(row);
       } else {
-        made.push({ ...event, resourceIds: [row], start: wall(start), end: wall(Math.max(end, start + TARGET / pixels)) });
+        made.push({ ...event, resourceIds: [row], start: wallAt(start), end: wallAt(Math.max(end, start + TARGET / pixels)) });
       }
     }
   }
