@@ -11,8 +11,9 @@ import structlog
 
 from api_service.following import SWEEP_S
 from api_service.services import Services
+from reservation_core.contracts.base import rfc3339
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
-from reservation_core.ports.cluster import ClusterUnavailableError, OmittedOutput
+from reservation_core.ports.cluster import ClusterUnavailableError, OmittedOutput, TimedOutput
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.backoff import Backoff
 
@@ -29,12 +30,14 @@ _log = structlog.get_logger(__name__)
 class _PodLog:
     """One pod's log. It is reread from its start, and each byte is passed on once."""
 
-    def __init__(self, services: Services, name: PodName) -> None:
+    def __init__(self, services: Services, name: PodName, *, timed: bool = False) -> None:
         self._services = services
         self._cluster = services.runtime.cluster
         self._name = name
+        self._timed = timed
         self._passed = 0
         self._last = b""
+        self._begins_line = True
 
     async def read(self, *, follow: bool) -> AsyncGenerator[bytes]:
         """Yield what was not passed on yet. Raises ClusterUnavailableError."""
@@ -50,13 +53,32 @@ class _PodLog:
                 self._passed = position
                 fresh = _end_of(chunk, count)
                 self._last = (self._last + fresh)[-_OVERLAP:]
-                yield fresh
+                yield self._with_times(fresh, chunk) if self._timed else fresh
         finally:
             await _close(chunks)
         if position == 0 and not follow and self._cluster.forgets_logs:
             kept = await self._kept()
             if kept:
-                yield kept
+                yield self._with_times(kept, kept) if self._timed else kept
+
+    def _with_times(self, fresh: bytes, chunk: bytes) -> bytes:
+        """The end of a chunk with a time before each line, or a dash where it is not known."""
+        if isinstance(fresh, OmittedOutput):
+            begins, self._begins_line = self._begins_line, True
+            return OmittedOutput(fresh.left_out, begins_line=begins, prefix="- ")
+        skipped = len(chunk) - len(fresh)
+        known = chunk.line_times() if isinstance(chunk, TimedOutput) else ()
+        times = {offset - skipped: rfc3339(moment) for offset, moment in known}
+        parts: list[bytes] = []
+        at = 0
+        while at < len(fresh):
+            if self._begins_line:
+                parts.append(f"{times.get(at, '-')} ".encode())
+            end = fresh.find(b"\n", at) + 1
+            self._begins_line = end > 0
+            parts.append(fresh[at : end or None])
+            at = end or len(fresh)
+        return b"".join(parts)
 
     async def _kept(self) -> bytes:
         """The part of a deleted pod's stored lines that was not passed on yet. Raises ClusterUnavailableError."""
@@ -74,9 +96,12 @@ class _PodLog:
         return tail
 
 
-async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
-    """Read the log so far. Raises ClusterUnavailableError, also amid the chunks if they can't be read to the end."""
-    chunks = _joined([_PodLog(services, name) for name in _pods(job)], follow=False)
+async def read_log(services: Services, job: Reservation, *, timed: bool = False) -> AsyncGenerator[bytes]:
+    """Read the log so far; `timed` begins lines with their time, or a dash.
+
+    Raises ClusterUnavailableError, also amid the chunks if they can't be read to the end.
+    """
+    chunks = _joined([_PodLog(services, name, timed=timed) for name in _pods(job)], follow=False)
     try:
         # The first chunk now: an unavailable cluster is then a problem and not a broken stream.
         async with asyncio.timeout(_FIRST_S):
@@ -96,8 +121,8 @@ async def read_log(services: Services, job: Reservation) -> AsyncGenerator[bytes
     return whole()
 
 
-async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[bytes]:
-    """Yield the log until the job has ended; waits for a job that has not started.
+async def follow_log(services: Services, job: Reservation, *, timed: bool = False) -> AsyncGenerator[bytes]:
+    """Yield the log, as `read_log` does, until the job has ended; waits for a job that has not started.
 
     Raises ClusterUnavailableError if the log of an ended job can't be read to its end after several attempts.
     """
@@ -112,7 +137,7 @@ async def follow_log(services: Services, job: Reservation) -> AsyncGenerator[byt
         if job.status not in _WITHOUT_OUTPUT:
             if attempt != job.attempt:
                 attempt = job.attempt
-                pods = [_PodLog(services, name) for name in _pods(job)]
+                pods = [_PodLog(services, name, timed=timed) for name in _pods(job)]
             try:
                 async with aclosing(_joined(pods, follow=not ended)) as chunks:
                     async for chunk in chunks:

@@ -122,13 +122,13 @@ class GpuDevClient(Calls):
     def extend(self, job_id: str, by: timedelta, *, if_match: str | None = None) -> Job:
         return self._post(Job, f"{_job_path(job_id)}/extend", JobExtend(by=by), if_match=if_match)
 
-    def log(self, job_id: str) -> Iterator[bytes]:
-        """The job's output so far."""
-        return read_log(self._exchange, _job_path(job_id))
+    def log(self, job_id: str, *, timestamps: bool = False) -> Iterator[bytes]:
+        """The job's output so far; `timestamps` begins lines with their time."""
+        return read_log(self._exchange, _job_path(job_id), timestamps=timestamps)
 
-    def follow_log(self, job_id: str, log: ResumableLog) -> Iterator[bytes]:
+    def follow_log(self, job_id: str, log: ResumableLog, *, timestamps: bool = False) -> Iterator[bytes]:
         """The job's output after what `log` has passed on, until the job has ended."""
-        return follow_log(self._exchange, _job_path(job_id), lambda: self.job(job_id), log)
+        return follow_log(self._exchange, _job_path(job_id), lambda: self.job(job_id), log, timestamps=timestamps)
 
     def events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
         """The job's events so far, after the event `after`."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reservation_core.contracts.base import Problem
 
 _OURS = "urn:gpu-dev:problem:"
-_PLACES = re.compile(r"^(?:path|query|header|body)\.")
+_PLACES = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
 JOBS = "Jobs"
 LOOK = "GPUs and the queue"
 BOOK = "The calendar"

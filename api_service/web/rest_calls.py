@@ -6,6 +6,7 @@ answer is read once, into its contract class. A problem (RFC 9457) is raised.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -58,6 +59,9 @@ class RestAnswer(Generic[T]):
     body: T
 
 
+_PLACE = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
+
+
 class RestProblemError(Exception):
     """A call that was refused."""
 
@@ -88,7 +92,7 @@ class RestProblemError(Exception):
     @property
     def rules(self) -> list[str]:
         """Every broken rule, in words."""
-        return [rule.detail for rule in self.problem.broken_rules or []]
+        return [_PLACE.sub("", rule.detail) for rule in self.problem.broken_rules or []]
 
     @property
     def slots(self) -> list[Slot]:

@@ -82,7 +82,9 @@ class ResumableLog:
         return line
 
 
-def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: ResumableLog) -> Iterator[bytes]:
+def follow_log(
+    exchange: Exchange, path: str, job: Callable[[], Job], log: ResumableLog, *, timestamps: bool = False
+) -> Iterator[bytes]:
     """A job's output until the job has ended and all of it was read, over any number of connections.
 
     `log` may have been used before: reading then goes on where it stopped.
@@ -92,7 +94,8 @@ def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: Resum
         log.restart()
         broken: Exception | None = None
         try:
-            with exchange.stream(f"{path}/logs", params={"follow": "true"}, headers={"Accept": "text/plain"}) as body:
+            asked = _asked(True, timestamps)
+            with exchange.stream(f"{path}/logs", params=asked, headers={"Accept": "text/plain"}) as body:
                 for chunk in body.chunks():
                     fresh = log.feed(chunk)
                     if fresh:
@@ -111,10 +114,15 @@ def follow_log(exchange: Exchange, path: str, job: Callable[[], Job], log: Resum
         patience.spend(broken)
 
 
-def read_log(exchange: Exchange, path: str) -> Iterator[bytes]:
+def _asked(follow: bool, timestamps: bool) -> dict[str, str]:
+    """The query; servers that know no timestamps refuse the word, so it is sent only where they are wanted."""
+    return {"follow": "true" if follow else "false"} | ({"timestamps": "true"} if timestamps else {})
+
+
+def read_log(exchange: Exchange, path: str, *, timestamps: bool = False) -> Iterator[bytes]:
     """A job's output so far. Raises UnreachableError if the connection breaks in the middle."""
     try:
-        with exchange.stream(f"{path}/logs", params={"follow": "false"}, headers=_TEXT) as body:
+        with exchange.stream(f"{path}/logs", params=_asked(False, timestamps), headers=_TEXT) as body:
             yield from body.chunks()
     except TransportError as error:
         raise exchange.unreachable(error) from error

@@ -1,6 +1,6 @@
 """The cluster, which runs pods."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, Self
@@ -41,12 +41,27 @@ class OmittedOutput(bytes):
 
     left_out: int
 
-    def __new__(cls, left_out: int, *, begins_line: bool = True) -> Self:
-        """`begins_line`: the output before it ends with a line break."""
-        text = f"gpu-dev: {left_out} bytes of output are left out here: the log had reached its size limit.\n"
+    def __new__(cls, left_out: int, *, begins_line: bool = True, prefix: str = "") -> Self:
+        """`begins_line`: the output before it ends with a line break. `prefix`: the line begins with this."""
+        text = f"{prefix}gpu-dev: {left_out} bytes of output are left out here: the log had reached its size limit.\n"
         line = super().__new__(cls, ("" if begins_line else "\n").encode() + text.encode())
         line.left_out = left_out
         return line
+
+
+class TimedOutput(bytes):
+    """Output of which is known when it was printed.
+
+    `line_times` returns the offset and the time of each line that begins in it and whose time is known. Unless it is
+    called, times cost nothing.
+    """
+
+    line_times: Callable[[], Sequence[tuple[int, datetime]]]
+
+    def __new__(cls, output: bytes, line_times: Callable[[], Sequence[tuple[int, datetime]]]) -> Self:
+        timed = super().__new__(cls, output)
+        timed.line_times = line_times
+        return timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +134,8 @@ class Cluster(Protocol):
     def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """The pod's output so far (its last `tail_lines`); with `follow` also its further output.
 
-        An OmittedOutput stands for output that was not kept. Works for deleted pods while their output is kept; empty
-        for a pod that never existed.
+        An OmittedOutput stands for output that was not kept, and a TimedOutput knows when its lines were printed.
+        Works for deleted pods while their output is kept; empty for a pod that never existed.
         """
 
     async def trim_logs(self, *, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:

@@ -1,8 +1,10 @@
 """The output of a job in a browser: its colours, links to its lines, and what is found in it."""
 
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.async_api import Page, expect
@@ -240,3 +242,31 @@ async def test_the_memory_of_a_page_is_bounded_and_its_search_is_not(people: Peo
     await page.get_by_placeholder("Find").press("Enter")
     await expect(page.locator("#log .here")).to_have_text("needle 2")
     assert await page.locator("#log > div").count() <= 5000
+
+
+async def test_times_of_lines_are_shown_in_the_pages_zone(
+    people: People, system: WebSystem, screenshot: Screenshot, tmp_path: Path
+) -> None:
+    job = printing(system, f"echo one; {WAITS.format(go=tmp_path / 'go')} echo two")
+    alice = await people("alice", timezone_id="Asia/Kolkata")
+    page = alice.page
+    await page.goto(f"/jobs/{job}")
+    await expect(page.locator("#L1")).to_have_text("one")
+    shown = "getComputedStyle(document.getElementById('L1'), '::after').content"
+    assert await page.evaluate(shown) == "none"
+    await page.get_by_label("Times", exact=True).check()
+    written = await page.locator("#L1").get_attribute("data-t")
+    started = datetime.fromisoformat(system.job(job)["started_at"]).astimezone(ZoneInfo("Asia/Kolkata"))
+    year = started.year
+    read = datetime.strptime(f"{year} {written}", "%Y %a %d %b %H:%M:%S").replace(tzinfo=started.tzinfo)
+    assert abs(read - started) < timedelta(minutes=1)
+    assert str(written) in await page.evaluate(shown)
+    (tmp_path / "go").touch()
+    await expect(page.locator("#L2")).to_have_attribute("data-t", re.compile(r"\d\d:\d\d:\d\d$"))
+    await assert_accessible(page)
+    await screenshot(page, "log-times")
+    lines = system.rest("alice").get(f"/v1/jobs/{job}/logs", params={"timestamps": "true"}).text.splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["one", "two"]
+    for line in lines:
+        assert abs(datetime.fromisoformat(line.partition(" ")[0]) - started) < timedelta(minutes=2)
+    assert system.rest("alice").get(f"/v1/jobs/{job}/logs").text == "one\ntwo\n"

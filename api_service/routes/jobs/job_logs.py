@@ -24,6 +24,10 @@ class LogQuery(BaseModel):
     follow: Annotated[
         bool, Field(description="Wait for the job to start, and follow its log until the job has ended.")
     ] = False
+    timestamps: Annotated[
+        bool,
+        Field(description="Begin each line with when it was printed (RFC 3339, UTC), or `-` where that is not known."),
+    ] = False
 
 
 @router.get(
@@ -41,9 +45,9 @@ async def read_job_log(
         view = await view_owned(uow, caller, job_id)
     place = services.streams.place(caller.user_id)
     if query.follow:
-        chunks = follow_log(services, view.reservation)
+        chunks = follow_log(services, view.reservation, timed=query.timestamps)
     else:
-        chunks = await read_log(services, view.reservation)
+        chunks = await read_log(services, view.reservation, timed=query.timestamps)
     authorization = request.headers.get("authorization")
     return LiveStream(
         chunks,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from api_service.web.jobs.ansi_text import TerminalLines
-from api_service.web.jobs.log_tail import KEPT_LETTERS, LogLines, Tail, draw
+from api_service.web.jobs.log_tail import KEPT_LETTERS, LogLines, Tail, WriteTime, draw
 from reservation_core.ports.cluster import OmittedOutput
 
 BEFORE = 200
@@ -35,11 +35,11 @@ class FoundLines:
     last: int = 0
 
 
-async def read_part(chunks: AsyncIterator[bytes], line: int) -> LogPart:
+async def read_part(chunks: AsyncIterator[bytes], line: int, write_time: WriteTime | None = None) -> LogPart:
     """The lines around number `line`, which is at least 1; fewer where they are long."""
     begin, end = max(1, line - BEFORE), line + AFTER
-    lines = LogLines(_ALL)
-    part: deque[str] = deque()
+    lines = LogLines(_ALL, write_time=write_time)
+    part: deque[tuple[str, str]] = deque()
     seen = letters = 0
     is_whole = False
     async for chunk in _before_omission(chunks):
@@ -52,13 +52,13 @@ async def read_part(chunks: AsyncIterator[bytes], line: int) -> LogPart:
                 continue
             fresh = chunk.split(b"\n", missing)[missing]
         lines.take(fresh)
-        ready, _, _ = lines.all_ready()
-        for text in ready:
+        ready = lines.all_ready()
+        for text, at in zip(ready.texts, ready.times, strict=True):
             seen += 1
-            part.append(text)
+            part.append((text, at))
             letters += len(text)
             while letters > KEPT_LETTERS and seen - len(part) + 1 < line and len(part) > 1:
-                letters -= len(part.popleft())
+                letters -= len(part.popleft()[0])
             is_whole = seen >= end or (letters > KEPT_LETTERS and seen >= line)
             if is_whole:
                 break
@@ -66,12 +66,13 @@ async def read_part(chunks: AsyncIterator[bytes], line: int) -> LogPart:
             break
     if not is_whole:
         lines.end()
-        ready, _, _ = lines.all_ready()
-        part.extend(ready)
-        seen += len(ready)
+        ready = lines.all_ready()
+        part.extend(zip(ready.texts, ready.times, strict=True))
+        seen += len(ready.texts)
     if seen < line:
         return LogPart(Tail(), seen)
-    return LogPart(Tail(await draw(part, TerminalLines()), seen - len(part) + 1, len(part)), seen)
+    drawn = await draw((text for text, _ in part), TerminalLines())
+    return LogPart(Tail(drawn, seen - len(part) + 1, len(part), times=[at for _, at in part]), seen)
 
 
 async def find_lines(chunks: AsyncIterator[bytes], wanted: str) -> FoundLines:
@@ -87,11 +88,11 @@ async def find_lines(chunks: AsyncIterator[bytes], wanted: str) -> FoundLines:
 
 
 def _look(found: FoundLines, lines: LogLines, lowered: str, terminal: TerminalLines) -> None:
-    ready, first, _ = lines.all_ready()
-    found.last += len(ready)
-    if not _may_hold(ready, lowered):
+    ready = lines.all_ready()
+    found.last += len(ready.texts)
+    if not _may_hold(ready.texts, lowered):
         return
-    for number, text in enumerate(ready, first):
+    for number, text in enumerate(ready.texts, ready.first):
         if lowered in terminal.text(text).lower():
             found.count += 1
             if found.count <= MOST_FOUND:

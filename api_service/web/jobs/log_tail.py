@@ -6,9 +6,10 @@ second at most. Lines are numbered from the log's first one, as far as it is kep
 
 import asyncio
 import json
+import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines, last_state, plain_html
@@ -24,12 +25,31 @@ _PARTIAL = 4 * LONGEST_LINE
 _TURN_S = 0.005
 
 
-class LogLines:
-    """Splits bytes into lines, and keeps the last `kept` ones. A line that is too long loses its end."""
+# A time or a dash before each line, after the rank of a job on several nodes; job_log.py writes them.
+_TIME = re.compile(rb"(\[\d{1,6}\] )?(-|\d{4}-[\d:.T-]{18}Z) ")
+WriteTime = Callable[[str], str]
 
-    def __init__(self, kept: int, *, numbered: bool = True) -> None:
+
+@dataclass(frozen=True, slots=True)
+class ReadyLines:
+    """Lines, the number of the first, how many of them have a number, and the time of each, if known."""
+
+    texts: Sequence[str]
+    first: int
+    numbered: int
+    times: Sequence[str]
+
+
+class LogLines:
+    """Splits bytes into lines, and keeps the last `kept` ones. A line that is too long loses its end.
+
+    `write_time`: lines begin with their times, and this writes them for the reader.
+    """
+
+    def __init__(self, kept: int, *, numbered: bool = True, write_time: WriteTime | None = None) -> None:
         self._kept = kept
-        self._ready: deque[str] = deque()
+        self._write_time = write_time
+        self._ready: deque[tuple[str, str]] = deque()
         self._letters = 0
         self._seen = 0
         self._numbered: int | None = None if numbered else 0
@@ -48,16 +68,16 @@ class LogLines:
     @property
     def partial(self) -> str:
         """The line that has begun and not ended."""
-        return _text(self._rest)
+        return _text(self._timed(self._rest)[0])
 
-    def all_ready(self) -> tuple[list[str], int, int]:
-        """The lines since the last call, the number of the first one, and how many of them have a number."""
+    def all_ready(self) -> ReadyLines:
+        """The lines since the last call."""
         found = list(self._ready)
         self._ready.clear()
         self._letters, self._is_partial_new = 0, False
         first = self._seen - len(found) + 1
         numbered = len(found) if self._numbered is None else max(0, min(len(found), self._numbered - first + 1))
-        return found, first, numbered
+        return ReadyLines([text for text, _ in found], first, numbered, [at for _, at in found])
 
     def take(self, chunk: bytes) -> None:
         if isinstance(chunk, OmittedOutput) and self._numbered is None:
@@ -66,7 +86,8 @@ class LogLines:
         for line in whole:
             self._add(line)
         if len(self._rest) > LONGEST_LINE:
-            self._rest = last_state(self._rest)[:_PARTIAL]
+            line, time_before = self._timed(self._rest)
+            self._rest = time_before + last_state(line)[:_PARTIAL]
         self._is_partial_new = bool(self._rest) or bool(whole)
 
     def end(self) -> None:
@@ -75,12 +96,22 @@ class LogLines:
             self._rest = b""
 
     def _add(self, line: bytes) -> None:
-        text = _text(line)
+        printed, time_before = self._timed(line)
+        text = _text(printed)
+        known = time_before.split()[-1:] if self._write_time is not None else []
+        at = self._write_time(known[0].decode()) if self._write_time is not None and known not in ([], [b"-"]) else ""
         self._seen += 1
-        self._ready.append(text)
+        self._ready.append((text, at))
         self._letters += len(text)
         while len(self._ready) > self._kept or self._letters > KEPT_LETTERS:
-            self._letters -= len(self._ready.popleft())
+            self._letters -= len(self._ready.popleft()[0])
+
+    def _timed(self, line: bytes) -> tuple[bytes, bytes]:
+        """A line without its time, and what stands before it: rank and time."""
+        found = None if self._write_time is None else _TIME.match(line)
+        if found is None:
+            return line, b""
+        return (found[1] or b"") + line[found.end() :], found[0]
 
 
 def _text(line: bytes) -> str:
@@ -100,6 +131,7 @@ class Tail:
     first: int = 1
     numbered: int = 0
     goes_on: bool = False
+    times: Sequence[str] = ()
 
     @property
     def left_out(self) -> int:
@@ -107,10 +139,17 @@ class Tail:
         return self.first - 1
 
 
-async def read_tail(chunks: AsyncIterator[bytes], *, lines: int, at_most: int, numbered: bool = True) -> Tail:
+async def read_tail(
+    chunks: AsyncIterator[bytes],
+    *,
+    lines: int,
+    at_most: int,
+    numbered: bool = True,
+    write_time: WriteTime | None = None,
+) -> Tail:
     """The end of a log; reading stops after `at_most` bytes."""
     read, goes_on = 0, False
-    found = LogLines(lines, numbered=numbered)
+    found = LogLines(lines, numbered=numbered, write_time=write_time)
     async for chunk in chunks:
         found.take(chunk)
         read += len(chunk)
@@ -118,18 +157,21 @@ async def read_tail(chunks: AsyncIterator[bytes], *, lines: int, at_most: int, n
             goes_on = True
             break
     found.end()
-    ready, first, with_number = found.all_ready()
-    return Tail(await draw(ready, TerminalLines()), first, with_number, goes_on)
+    ready = found.all_ready()
+    return Tail(await draw(ready.texts, TerminalLines()), ready.first, ready.numbered, goes_on, ready.times)
 
 
-async def stream_lines(chunks: AsyncGenerator[bytes], *, numbered: bool = True) -> AsyncGenerator[bytes]:
+async def stream_lines(
+    chunks: AsyncGenerator[bytes], *, numbered: bool = True, write_time: WriteTime | None = None
+) -> AsyncGenerator[bytes]:
     """Server-sent events: `lines` with what is new, and `end` at the end.
 
     `lines` (HTML) begin with number `first`, and `numbered` of them have a number. `anew`: they replace all others;
     lines before them are not sent. `rest` is the beginning of a further line.
     """
     loop = asyncio.get_running_loop()
-    lines, terminal, anew = LogLines(KEPT_LINES, numbered=numbered), TerminalLines(), True
+    lines = LogLines(KEPT_LINES, numbered=numbered, write_time=write_time)
+    terminal, anew = TerminalLines(), True
     flush_at = loop.time() + _PAUSE_S
     coming = asyncio.create_task(_next(chunks))
     try:
@@ -174,8 +216,9 @@ async def draw(lines: Iterable[str], terminal: TerminalLines) -> list[str]:
 
 
 async def _event(lines: LogLines, terminal: TerminalLines, *, anew: bool) -> bytes:
-    ready, first, numbered = lines.all_ready()
-    drawn = await draw(ready, terminal)
+    ready = lines.all_ready()
+    drawn = await draw(ready.texts, terminal)
     rest = terminal.unfinished(lines.partial)
-    fields = {"lines": drawn, "first": first, "numbered": numbered, "anew": anew, "rest": rest}
+    fields = {"lines": drawn, "first": ready.first, "numbered": ready.numbered, "anew": anew, "rest": rest}
+    fields["times"] = ready.times
     return f"event: lines\ndata: {json.dumps(fields)}\n\n".encode()

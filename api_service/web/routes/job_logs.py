@@ -1,9 +1,10 @@
 """The log of a job: on its page, as it grows, as a file, around a line, and the lines that hold a text."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 from starlette.responses import Response
 
@@ -50,12 +51,17 @@ async def shown_log(visit: Visit, view: JobView) -> ShownLog:
     line = _asked_line(visit) if numbered else None
     try:
         if line is not None:
-            async with _whole_log(visit, view) as chunks:
-                part = await read_part(chunks, line)
+            async with _whole_log(visit, view, timed=True) as chunks:
+                part = await read_part(chunks, line, _write_time(visit))
             return ShownLog(part.tail, numbered, line=line, last=part.last)
-        chunks_so_far: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation)
+        chunks_so_far: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation, timed=True)
         async with aclosing(chunks_so_far):
-            return ShownLog(await read_tail(chunks_so_far, lines=_LINES, at_most=_BYTES, numbered=numbered), numbered)
+            return ShownLog(
+                await read_tail(
+                    chunks_so_far, lines=_LINES, at_most=_BYTES, numbered=numbered, write_time=_write_time(visit)
+                ),
+                numbered,
+            )
     except ClusterUnavailableError as error:
         return ShownLog(Tail(), numbered, str(error), line)
 
@@ -66,10 +72,11 @@ async def log_part(visit: Visit) -> Response:
     line = _asked_line(visit)
     if line is None or not _is_numbered(view):
         raise ProblemError(422, "invalid_request", "Lines are numbered from 1, and only if the job has one node.")
-    async with _whole_log(visit, view) as chunks:
-        part = await read_part(chunks, line)
-    found = {"lines": part.tail.lines, "first": part.tail.first, "numbered": part.tail.numbered, "last": part.last}
-    return json_data(visit.request, found)
+    async with _whole_log(visit, view, timed=True) as chunks:
+        part = await read_part(chunks, line, _write_time(visit))
+    tail = part.tail
+    found = {"lines": tail.lines, "times": tail.times, "first": tail.first, "numbered": tail.numbered}
+    return json_data(visit.request, found | {"last": part.last})
 
 
 async def log_matches(visit: Visit) -> Response:
@@ -87,7 +94,11 @@ async def log_stream(visit: Visit) -> Response:
     """The log as server-sent events."""
     view = await _owned(visit)
     return LiveStream(
-        stream_lines(follow_log(visit.services, view.reservation), numbered=_is_numbered(view)),
+        stream_lines(
+            follow_log(visit.services, view.reservation, timed=True),
+            numbered=_is_numbered(view),
+            write_time=_write_time(visit),
+        ),
         media_type="text/event-stream",
         place=visit.stream_place(),
         wakeups=visit.services.wakeups,
@@ -112,18 +123,29 @@ async def log_file(visit: Visit) -> Response:
 
 
 @asynccontextmanager
-async def _whole_log(visit: Visit, view: JobView) -> AsyncIterator[AsyncGenerator[bytes]]:
+async def _whole_log(visit: Visit, view: JobView, *, timed: bool = False) -> AsyncIterator[AsyncGenerator[bytes]]:
     """The log so far, for a bounded time and within the visitor's number of streams."""
     with visit.stream_place():
         try:
             async with asyncio.timeout(_READ_S):
-                chunks: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation)
+                chunks: AsyncGenerator[bytes] = await read_log(visit.services, view.reservation, timed=timed)
                 async with aclosing(chunks):
                     yield chunks
         except TimeoutError as error:
             raise ClusterUnavailableError(
                 f"The log could not be read within {_READ_S:g} s. Download it to look at all of it."
             ) from error
+
+
+def _write_time(visit: Visit) -> Callable[[str], str]:
+    """Writes the time of a line, to the second, in the page's zone."""
+    zone = visit.zone
+
+    def write(stamp: str) -> str:
+        local = datetime.fromisoformat(stamp).astimezone(zone)
+        return f"{local:%a} {local.day} {local:%b %H:%M:%S}"
+
+    return write
 
 
 def _asked_line(visit: Visit) -> int | None:

@@ -23,6 +23,10 @@ export class LogView {
     this.isPart = log.dataset.line !== undefined;
     this.first = Number(log.firstElementChild?.dataset.n ?? 1); // the number of the first line shown
     colourTruly([log]);
+    const times = document.getElementById("log-times");
+    const showTimes = () => log.classList.toggle("times", times.checked);
+    times.addEventListener("change", showTimes);
+    showTimes(); // a browser that reloads a page keeps boxes as they were
     log.addEventListener("scroll", () => {
       if (this.isPart) return;
       const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
@@ -66,13 +70,13 @@ export class LogView {
     return this.first + [...this.log.children].indexOf(line);
   }
 
-  append({ lines, first, numbered, anew, rest }) {
+  append({ lines, times, first, numbered, anew, rest }) {
     const at = this.log.scrollTop;
     this.#rest?.remove();
     this.#rest = null;
     if (anew) this.log.replaceChildren();
     if (this.isEmpty) this.first = first;
-    this.#add(lines, first, numbered);
+    this.#add(lines, times, first, numbered);
     for (; this.log.childElementCount > MOST_LINES; this.first += 1) this.log.firstElementChild.remove();
     if (rest !== "") {
       this.#rest = lineOf(rest);
@@ -99,14 +103,14 @@ export class LogView {
       return "The server can’t be reached.";
     }
     if (asked !== this.#asked) return "";
-    const { lines, first, numbered, last } = found;
+    const { lines, times, first, numbered, last } = found;
     if (lines.length === 0) return `The output has no line ${number}: it has ${last} so far.`;
     this.isPart = true;
     this.#follow.checked = false;
     this.#rest = null;
     this.log.replaceChildren();
     this.first = first;
-    this.#add(lines, first, numbered);
+    this.#add(lines, times, first, numbered);
     this.#leftOut.hidden = true;
     this.say(`Lines ${first} to ${this.last} of the output.`);
     this.partShown();
@@ -130,8 +134,9 @@ export class LogView {
     this.#follow.checked = false;
   }
 
-  #add(lines, first, numbered) {
+  #add(lines, times, first, numbered) {
     const made = lines.map(lineOf);
+    for (const [place, time] of times.entries()) if (time !== "") made[place].dataset.t = time;
     for (const [place, line] of made.slice(0, numbered).entries()) {
       line.dataset.n = first + place;
       line.id = `L${first + place}`;

@@ -21,13 +21,23 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow until the j
 
 
 @logs_app.command()
-def logs(ctx: typer.Context, job_id: JobId, follow: Follow = False) -> None:
+def logs(
+    ctx: typer.Context,
+    job_id: JobId,
+    follow: Follow = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Begin lines with when they were printed (UTC), or - if not known.")
+    ] = False,
+) -> None:
     """Print a job's output. Lines of a job on several nodes begin with their rank in brackets."""
     with client_for(ctx) as client:
         job = client.job(whole_id(client, job_id))
         if job.status is JobStatus.QUEUED:
             say(f"{job.id}: {waiting_line(job)}")
-        chunks = client.follow_log(job.id, ResumableLog(job.nodes)) if follow else client.log(job.id)
+        if follow:
+            chunks = client.follow_log(job.id, ResumableLog(job.nodes), timestamps=timestamps)
+        else:
+            chunks = client.log(job.id, timestamps=timestamps)
         # To a file or a pipe it goes as it is; a terminal obeys what is in it, whoever's job it was.
         shown = ProgramOutput() if sys.stdout.isatty() else None
         for chunk in chunks:

@@ -10,6 +10,8 @@ Files begin and end with whole lines, except for lines that are longer than a fi
 
 import os
 
+from reservation_core.adapters.local.output_times import OutputTimes
+
 BUFFER = 64 * 1024
 SEGMENTS = 4
 SMALLEST_LIMIT = 16 * 1024
@@ -17,9 +19,12 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BoundedLog:
-    """Writes one pod's log of at most `limit` bytes; 0 is no bound. A full disk loses output without an error."""
+    """Writes one pod's log of at most `limit` bytes; 0 is no bound. A full disk loses output without an error.
 
-    def __init__(self, path: str, limit: int) -> None:
+    `times`: where it notes when it is written.
+    """
+
+    def __init__(self, path: str, limit: int, times: OutputTimes | None = None) -> None:
         self._head = path
         self._limit = 0
         self._printed = 0  # by the pod, kept or not
@@ -27,6 +32,7 @@ class BoundedLog:
         self._lost = False  # output was lost, so the next write begins a segment
         self._ends_line = True
         self._fd = -1
+        self._times = times
         self._open(path)
         self.lower_limit(limit)
 
@@ -66,6 +72,12 @@ class BoundedLog:
         self.write(f"{begin}gpu-dev: {text}\n".encode("utf-8", "replace"))
 
     def close(self) -> None:
+        """Close the log; nothing is written to it any more."""
+        if self._times is not None:
+            self._times.close()
+        self._close_file()
+
+    def _close_file(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -89,6 +101,8 @@ class BoundedLog:
 
     def _append(self, data: bytes) -> int:
         """Write to the current file; return the number of written bytes."""
+        if self._times is not None:
+            self._times.note(self._printed)
         taken = 0
         try:
             while taken < len(data) and self._fd >= 0:
@@ -103,7 +117,7 @@ class BoundedLog:
 
     def _begin_segment(self) -> None:
         """Start a new segment, after making room for it."""
-        self.close()
+        self._close_file()
         if self._file != self._head and self._written:
             self._closed.append((self._file, self._written))
         elif self._file != self._head:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from os import environ
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -27,6 +28,7 @@ from reservation_core.ports.cluster import (
     OmittedOutput,
     PodListing,
     PodRefusedError,
+    TimedOutput,
     TrimmedLogs,
 )
 
@@ -171,9 +173,14 @@ class LocalCluster:
             # Checked before reading: once the pod has ended, its log is complete.
             over = not follow or await self._call(self._is_over, name)
             while chunk := await self._call(log_reading.read_from, log, offset, ends_line):
-                offset += chunk.left_out if isinstance(chunk, OmittedOutput) else len(chunk)
+                if isinstance(chunk, OmittedOutput):
+                    offset += chunk.left_out
+                    yield chunk
+                else:
+                    times = partial(log_reading.line_times, log, offset, chunk, begins_line=ends_line)
+                    offset += len(chunk)
+                    yield TimedOutput(chunk, times)
                 ends_line = chunk.endswith(b"\n")
-                yield chunk
             if over:
                 return
             await asyncio.sleep(_POLL_EVERY_S)

@@ -1,18 +1,23 @@
 """Read logs while `bounded_log` writes them. Positions are bytes of the pod's whole output, kept or left out.
 
-A log is `NAME.log` and its segments `NAME.log.d/START`. All functions block, and may raise OSError.
+A log is `NAME.log`, its segments `NAME.log.d/START`, and `NAME.log.times`. All functions block, and may raise OSError.
 """
 
 import contextlib
 import os
+import re
 import shutil
+from bisect import bisect_right
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from reservation_core.adapters.local.bounded_log import BUFFER
+from reservation_core.adapters.local.output_times import RECORD, times_path
 from reservation_core.ports.cluster import OmittedOutput
 
 _RETRIES = 20
+_LINE_END = re.compile(rb"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,24 @@ def read_from(log: Path, place: int, ends_line: bool) -> bytes:
     return b""
 
 
+def line_times(log: Path, place: int, chunk: bytes, *, begins_line: bool) -> list[tuple[int, datetime]]:
+    """The lines that begin in a chunk read from `place`: their offsets, and when they were printed, as far as known."""
+    content = b""
+    with contextlib.suppress(OSError):
+        content = Path(times_path(str(log))).read_bytes()
+    starts = range(0, len(content) - RECORD + 1, RECORD)
+    positions = [int.from_bytes(content[at : at + 8], "big") for at in starts]
+    offsets = [0] if begins_line else []
+    offsets += [found.end() for found in _LINE_END.finditer(chunk) if found.end() < len(chunk)]
+    found: list[tuple[int, datetime]] = []
+    for offset in offsets:
+        number = bisect_right(positions, place + offset) - 1
+        if number >= 0:
+            time_ms = int.from_bytes(content[number * RECORD + 8 : (number + 1) * RECORD], "big")
+            found.append((offset, datetime.fromtimestamp(time_ms / 1000, UTC)))
+    return found
+
+
 def last_lines(log: Path, lines: int) -> int:
     """The position where the last `lines` lines begin, including an incomplete one."""
     pieces = _pieces(log)
@@ -75,6 +98,8 @@ def size_and_time(log: Path) -> tuple[int, float]:
     head = log.stat()
     size, written_at = head.st_size, head.st_mtime
     with contextlib.suppress(FileNotFoundError):
+        size += Path(times_path(str(log))).stat().st_size
+    with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(_segments(log)):
             with contextlib.suppress(FileNotFoundError):
                 segment = entry.stat()
@@ -84,6 +109,7 @@ def size_and_time(log: Path) -> tuple[int, float]:
 
 def remove(log: Path) -> None:
     shutil.rmtree(_segments(log), ignore_errors=True)
+    Path(times_path(str(log))).unlink(missing_ok=True)
     log.unlink(missing_ok=True)
 
 

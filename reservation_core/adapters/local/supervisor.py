@@ -39,6 +39,7 @@ sys.path.append(os.path.abspath(__file__ + "/../../../.."))  # `-I -S` leaves th
 from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.local.bounded_log import BoundedLog
 from reservation_core.adapters.local.kernel import PR_SET_CHILD_SUBREAPER, boot_id, prctl
+from reservation_core.adapters.local.output_times import OutputTimes
 from reservation_core.adapters.local.pod_files import (
     as_json,
     read_seconds,
@@ -183,7 +184,7 @@ def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> N
         for number in (signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
         contained = prctl(PR_SET_CHILD_SUBREAPER, 1)
-        pod = PodProcess(pod_dir, tombstone, BoundedLog(log, log_limit), spec, wake_read, contained)
+        pod = PodProcess(pod_dir, tombstone, BoundedLog(log, log_limit, OutputTimes(log)), spec, wake_read, contained)
         os.close(os.open(pod_dir + "/started", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         report(ready, b"exists")

@@ -6,7 +6,11 @@ lines were requested and the stream broke at its very first timestamp, earlier l
 """
 
 import re
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from reservation_core.ports.cluster import TimedOutput
 
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 _LONGEST_STAMP = 40
@@ -24,6 +28,7 @@ class LogPosition:
         self._head = b""  # the beginning of a line whose stamp is not complete
         self._inside = False  # past the stamp of a line
         self._stamped = False  # this line has a stamp
+        self._line_stamp = b""
         self._drop: int | None = 0  # bytes of this line to skip; None: all
         self._former: tuple[_Moment, int, int] | None = None  # the end of the previous stream
         self._again = 0  # repeated lines with the former stamp
@@ -35,9 +40,11 @@ class LogPosition:
         self._former = None if moment is None else (moment, self._whole, self._part)
         return None if moment is None else moment[0].strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def feed(self, chunk: bytes) -> bytes:
-        """The new part of a chunk, without timestamps."""
+    def feed(self, chunk: bytes) -> TimedOutput:
+        """The new part of a chunk, without timestamps but with the times of its lines."""
         new: list[bytes] = []
+        length = 0
+        stamps: list[tuple[int, bytes]] = []
         lines = chunk.split(b"\n")
         for number, piece in enumerate(lines):
             ends = number < len(lines) - 1
@@ -47,12 +54,15 @@ class LogPosition:
                 if begun is None:
                     continue
                 text = begun
+                if self._stamped and self._drop == 0:
+                    stamps.append((length, self._line_stamp))
             new.append(self._skip_returned(text + b"\n" if ends else text))
+            length += len(new[-1])
             if ends:
                 self._inside = False
                 if self._drop == 0 and self._stamped:
                     self._whole, self._part = self._whole + 1, 0
-        return b"".join(new)
+        return TimedOutput(b"".join(new), partial(_times, stamps))
 
     def _begin(self, piece: bytes, ends: bool) -> bytes | None:
         """Remove the stamp from a line's beginning; None while the stamp is incomplete."""
@@ -62,7 +72,7 @@ class LogPosition:
             return None
         whole, self._head = self._head, b""
         self._inside, self._drop = True, 0
-        self._stamped = _STAMP.fullmatch(stamp) is not None
+        self._stamped, self._line_stamp = _STAMP.fullmatch(stamp) is not None, stamp
         if not self._stamped:
             # A message of the kubelet, not of the workload: there is no timestamp to resume from.
             return whole
@@ -96,6 +106,11 @@ class LogPosition:
         if self._stamped:
             self._part += len(text)
         return text
+
+
+def _times(stamps: Sequence[tuple[int, bytes]]) -> list[tuple[int, datetime]]:
+    found = [(offset, _moment(stamp)) for offset, stamp in stamps]
+    return [(offset, moment[0] + timedelta(microseconds=moment[1] // 1000)) for offset, moment in found if moment]
 
 
 def _moment(stamp: bytes) -> _Moment | None:

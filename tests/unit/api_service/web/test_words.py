@@ -23,6 +23,12 @@ BERLIN = ZoneInfo("Europe/Berlin")
             "No 2026-13-45T99:99:00Z is a time, nor is 2026-11-22.",
             "No 2026-13-45T99:99:00Z is a time, nor is 2026-11-22.",
         ),
+        (
+            "2026-03-29T02:30 does not exist: write 2026-03-29T01:59+01:00 or 2026-03-29T03:00+02:00.",
+            "Sun 29 Mar 02:30 does not exist: write Sun 29 Mar 01:59 CET or Sun 29 Mar 03:00 CEST.",
+        ),
+        ("Write a time such as 2030-01-31T09:00:00Z.", "Write a time such as 2030-01-31T09:00:00Z."),
+        ("job-2026-11-22T14:30x", "job-2026-11-22T14:30x"),
         ("", ""),
     ],
 )
@@ -41,6 +47,21 @@ def test_times_within_sentences_are_the_readers_too(said: str, read: str) -> Non
 )
 def test_times_are_the_readers(when: datetime | None, written: str) -> None:
     assert words.clock(when, BERLIN, NOW) == written
+
+
+def test_the_hour_that_comes_twice_says_which_of_the_two_it_is() -> None:
+    first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert words.clock(first, BERLIN, NOW) == "Sun 25 Oct 02:30 CEST"
+    assert words.clock(first + timedelta(hours=1), BERLIN, NOW) == "Sun 25 Oct 02:30 CET"
+    assert words.clock(first + timedelta(hours=2), BERLIN, NOW) == "Sun 25 Oct 03:30"
+
+
+@pytest.mark.parametrize(
+    ("zone", "written"),
+    [("UTC", "14:30 UTC"), ("Asia/Dubai", "18:30 UTC+04:00"), ("America/Sao_Paulo", "11:30 UTC-03:00")],
+)
+def test_a_zone_without_letters_is_its_offset(zone: str, written: str) -> None:
+    assert words.zoned_clock(datetime(2026, 11, 22, 14, 30, tzinfo=UTC), ZoneInfo(zone), NOW) == written
 
 
 def test_a_time_is_an_element_that_programs_can_read_too() -> None:

@@ -24,6 +24,7 @@ def test_colours_are_classes_and_stay_until_they_are_taken_back() -> None:
     assert terminal.html("\x1b[1;31mno\x1b[0m <b>") == '<span class="ansi-f1 ansi-bold">no</span> &lt;b&gt;'
     assert terminal.html("\x1b[32mgreen") == '<span class="ansi-f2">green</span>'
     assert terminal.html("still") == '<span class="ansi-f2">still</span>'
+    assert terminal.html("\x1b[4m<b title='&'>").endswith(">&lt;b title=&#x27;&amp;&#x27;&gt;</span>")
     assert TerminalLines().html("\x1b]0;a title\x07text") == "text"
 
 

@@ -78,7 +78,7 @@ async def test_others_are_served_while_a_log_full_of_colours_is_drawn() -> None:
 
 async def test_an_empty_log_ends_at_once() -> None:
     [event] = await told(chunks())
-    assert event == {"lines": [], "first": 1, "numbered": 0, "anew": True, "rest": ""}
+    assert event == {"lines": [], "first": 1, "numbered": 0, "anew": True, "rest": "", "times": []}
 
 
 async def test_a_line_that_has_not_ended_is_shown_in_its_last_state() -> None:
@@ -127,3 +127,24 @@ async def test_the_html_of_a_log_of_nothing_but_colours_is_bounded() -> None:
     tail = await read_tail(chunks(*[line] * 500), lines=500, at_most=2**24)
     assert sum(map(len, tail.lines)) < 2 * MOST_HTML
     assert tail.lines[-1].endswith("x")
+
+
+async def test_times_stand_beside_lines_and_what_a_job_prints_is_none() -> None:
+    stamp = b"2026-11-26T13:20:05.123Z "
+    log = chunks(
+        stamp + b"one\n- two\n[1] " + stamp + b"three\n",
+        stamp + b"2030-01-01T00:00:00.000Z printed\n",
+        stamp + b"\x1b[31m 1 %\r 2 %" + b"x" * LONGEST_LINE + b"\r 3 %",
+    )
+    tail = await read_tail(log, lines=9, at_most=2**20, write_time=lambda at: at[11:19])
+    assert tail.times == ["13:20:05", "", "13:20:05", "13:20:05", "13:20:05"]
+    assert tail.lines[:4] == ["one", "two", "[1] three", "2030-01-01T00:00:00.000Z printed"]
+    assert tail.lines[4].endswith(" 3 %")
+    untimed = await read_tail(chunks(b"- dash\n"), lines=9, at_most=99)
+    assert (untimed.lines, untimed.times) == (["- dash"], [""])
+
+
+async def test_omitted_output_ends_numbers_in_a_log_with_times_too() -> None:
+    omitted = OmittedOutput(9, prefix="- ")
+    tail = await read_tail(chunks(b"- 1\n", omitted), lines=9, at_most=999, write_time=str)
+    assert (tail.numbered, tail.lines[1][:8]) == (1, "gpu-dev:")

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,3 +80,23 @@ def test_nothing_given_means_asking_again_from_the_start() -> None:
     assert position.feed(b"2026-11-2") == b""
     assert position.resume() is None
     assert position.feed(b"2026-11-20T12:00:00Z x\n") == b"x\n"
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_the_time_of_each_new_line_is_known_also_after_a_reconnection(size: int) -> None:
+    stream = b"2026-11-26T12:00:0%d.5Z line %d\n"
+    log = b"".join(stream % (number, number) for number in range(6))
+    position = LogPosition()
+    found: list[tuple[bytes, str]] = []
+
+    def take(text: bytes) -> None:
+        for at in range(0, len(text), size):
+            chunk = position.feed(text[at : at + size])
+            found.extend((chunk[offset : offset + 1], f"{moment:%S.%f}"[:4]) for offset, moment in chunk.line_times())
+
+    take(log[: len(log) // 2 + 3])  # amid a line
+    assert position.resume() is not None
+    take(log)
+    assert [time for _, time in found] == [f"0{number}.5" for number in range(6)]
+    assert {text for text, _ in found} <= {b"l", b""}
+    assert position.feed(b"the kubelet says\n").line_times() == []

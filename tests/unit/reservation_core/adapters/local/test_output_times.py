@@ -1,0 +1,110 @@
+"""When a pod printed: beside its log, in bounded space."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reservation_core.adapters.local import log_reading, output_times
+from reservation_core.adapters.local.bounded_log import SMALLEST_LIMIT, BoundedLog
+from reservation_core.adapters.local.output_times import MOST_RECORDS, RECORD, OutputTimes, times_path
+
+BEGIN = datetime(2026, 11, 26, 12, tzinfo=UTC)
+
+
+class FakeTime:
+    """The clock of the module under test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = BEGIN
+        monkeypatch.setattr(output_times.time, "time", lambda: self.now.timestamp())
+
+    def pass_on(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    return FakeTime(monkeypatch)
+
+
+def times_of(log: Path, place: int = 0) -> list[tuple[int, float]]:
+    """The offsets of lines, and seconds since the begin."""
+    chunk = log_reading.read_from(log, place, True)
+    found = log_reading.line_times(log, place, chunk, begins_line=True)
+    return [(offset, (at - BEGIN).total_seconds()) for offset, at in found]
+
+
+def test_each_line_has_the_time_of_its_first_byte(tmp_path: Path, clock: FakeTime) -> None:
+    path = tmp_path / "x.log"
+    log = BoundedLog(str(path), 0, OutputTimes(str(path)))
+    log.write(b"one\nha")
+    clock.pass_on(5)
+    log.write(b"lf\nthree\n")
+    clock.pass_on(0.5)  # less than a second after the last record
+    log.write(b"four\n")
+    clock.pass_on(5)
+    log.write(b"five\n")
+    log.close()
+    assert path.read_bytes() == b"one\nhalf\nthree\nfour\nfive\n"
+    assert times_of(path) == [(0, 0), (4, 0), (9, 5), (15, 5), (20, 10.5)]
+    assert times_of(path, 9) == [(0, 5), (6, 5), (11, 10.5)]
+
+
+def test_times_are_right_after_output_that_was_left_out(tmp_path: Path, clock: FakeTime) -> None:
+    path = tmp_path / "x.log"
+    log = BoundedLog(str(path), SMALLEST_LIMIT, OutputTimes(str(path)))
+    for number in range(1000):
+        log.write(b"%059d\n" % number)
+        clock.pass_on(2)
+    log.close()
+    place = log_reading.last_lines(path, 2)
+    chunk = log_reading.read_from(path, place, True)
+    assert chunk == b"%059d\n%059d\n" % (998, 999)
+    assert times_of(path, place) == [(0, 1996), (60, 1998)]
+
+
+def test_a_year_of_output_takes_bounded_space(tmp_path: Path, clock: FakeTime) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"")
+    times = OutputTimes(str(path))
+    for second in range(3 * MOST_RECORDS):
+        times.note(second * 10)
+        clock.pass_on(1)
+    times.close()
+    assert Path(times_path(str(path))).stat().st_size <= MOST_RECORDS * RECORD
+    path.write_bytes(b"123456789\n" * 40_000)
+    found = times_of(path)
+    assert all(0 <= offset / 10 - at <= 4 for offset, at in found)
+
+
+def test_a_log_without_times_or_with_half_a_record_is_read_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"one\ntwo\n")
+    assert times_of(path) == []
+    Path(times_path(str(path))).write_bytes(b"x" * (RECORD - 1))
+    assert times_of(path) == []
+
+
+def test_a_clock_that_steps_back_and_a_full_disk_lose_nothing_else(tmp_path: Path, clock: FakeTime) -> None:
+    path = tmp_path / "x.log"
+    log = BoundedLog(str(path), 0, OutputTimes(str(tmp_path / "no-such-folder" / "x.log")))
+    log.write(b"one\n")
+    log.close()
+    assert path.read_bytes() == b"one\n"
+    other = BoundedLog(str(tmp_path / "y.log"), 0, OutputTimes(str(tmp_path / "y.log")))
+    other.write(b"one\n")
+    clock.pass_on(-3600)
+    other.write(b"two\n")
+    other.close()
+    assert times_of(tmp_path / "y.log") == [(0, 0), (4, 0)]
+
+
+def test_times_go_with_their_log(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    log = BoundedLog(str(path), 0, OutputTimes(str(path)))
+    log.write(b"one\n")
+    log.close()
+    assert log_reading.size_and_time(path)[0] == 4 + RECORD
+    log_reading.remove(path)
+    assert list(tmp_path.iterdir()) == []
