@@ -15,6 +15,8 @@ from tests.waiting import PATIENCE_S, eventually_sync
 
 _PROMPT = re.compile(r"@@prompt (\d+)@@")
 _DRAWING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# A session's first process that opens a terminal gets it as its own, whose Ctrl-C ends what is in the foreground.
+_SHELL = 'exec bash --noprofile --norc --noediting -i <"$0" >"$0" 2>&1'
 _SIZE = struct.pack("HHHH", 60, 200, 0, 0)
 
 
@@ -27,17 +29,14 @@ class Terminal:
         os.set_blocking(self._master, False)
         self._shown = ""
         self._process = subprocess.Popen(
-            ["bash", "--noprofile", "--norc", "--noediting", "-i"],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
+            ["sh", "-c", _SHELL, os.ttyname(slave)],
+            stdin=subprocess.DEVNULL,
             cwd=folder,
             env={**environment, "TERM": "xterm", "NO_COLOR": "1", "PS1": "@@prompt $?@@", "PS2": ""},
             start_new_session=True,
-            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
         )
-        os.close(slave)
         self.wait()
+        os.close(slave)
 
     def type(self, text: str) -> None:
         """Type a line; what was shown before it is done with."""
