@@ -2,7 +2,6 @@
 import { noteSent } from "./drafts.js";
 import { prepareToSend } from "./session.js";
 
-const SLOW_MS = 10_000;
 const sending = new Set();
 let keys = new WeakMap(); // of forms that were sent: the server does once what comes twice with a key
 
@@ -17,7 +16,6 @@ function keepKey(form) {
 /** A page that the browser kept and shows again: what is sent from it is meant anew. */
 function renewKeys({ persisted }) {
   if (!persisted) return;
-  sending.clear();
   keys = new WeakMap();
   for (const field of document.querySelectorAll("input[name=key]")) field.value = `${field.value.slice(0, 40)}.${Date.now()}`;
 }
@@ -37,9 +35,9 @@ async function send(form, submitter) {
     form.append(button);
   }
   form.requestSubmit(button);
+  sending.delete(form); // the browser may stop it; the server takes a form's key once
   button?.remove();
   delete form.dataset.ready;
-  setTimeout(() => sending.delete(form), SLOW_MS); // the answer is a page; until then, a second click would end the wait for it
 }
 
 /** Ask the server before a form is sent, and send it once it is ready. */
