@@ -22,12 +22,9 @@ from gpu_dev.inputs.ids import (
     resolve_id,
     whole_booking_id,
 )
-from gpu_dev.inputs.requests import checked
 from gpu_dev.server.connection import Connection, normal_server, resolve
 from gpu_dev.server.exchange import Exchange
-from gpu_dev.server.signing_in import renewal_of
 from gpu_dev.terminal import clean, say
-from reservation_core.contracts.policy import ExplainRequest
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, RequestVerdict
 
 if TYPE_CHECKING:
@@ -52,6 +49,10 @@ def server_of(ctx: typer.Context, server: str | None) -> str:
 def client_for(ctx: typer.Context) -> GpuDevClient:
     """A client for that server, which signs in again where it knows how; use it as a context manager."""
     connection = connection_of(ctx)
+    if connection.way is None:
+        return GpuDevClient(Exchange(connection))
+    from gpu_dev.server.signing_in import renewal_of
+
     return GpuDevClient(Exchange(connection, renew=renewal_of(connection)))
 
 
@@ -113,6 +114,9 @@ def check_type(client: GpuDevClient, gpu_type: str, known: Iterable[str]) -> str
     """The type as the server has it. Raises UsageError where it is not `known` here and no job may ask for it."""
     wanted = gpu_type.lower()
     if wanted not in known:
+        from gpu_dev.inputs.requests import checked
+        from reservation_core.contracts.policy import ExplainRequest
+
         request = checked(ExplainRequest, {"gpus": 1, "gpu_type": wanted, "duration": timedelta(minutes=1)})
         answer = client.policy.explain(request)
         for reason in answer.reasons if answer.verdict is RequestVerdict.REFUSED else ():

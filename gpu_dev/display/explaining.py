@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
-from gpu_dev.display.views import TypeSummary, placed, wanted_gpus
+from gpu_dev.display.views import placed, wanted_gpus
 from reservation_core.contracts.base import Wire
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus, ReasonCode

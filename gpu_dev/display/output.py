@@ -11,14 +11,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar, assert_never
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.terminal import Rendered, clean
 
-T = TypeVar("T", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+T = TypeVar("T", bound="BaseModel")
 _GAP = "  "
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _MAGENTA, _CYAN = 1, 2, 31, 32, 33, 35, 36
 _FIRST_COLOUR = 30

@@ -2,55 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from itertools import groupby
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Column, View, amount, memory
 from gpu_dev.inputs.durations import format_duration
-from reservation_core.contracts.base import Time
-from reservation_core.contracts.dead_letters import DeadLetterOut
-from reservation_core.contracts.jobs import AllocationOut, Job, JobEvent, QueueEntry
-from reservation_core.contracts.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
-from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
-from reservation_core.contracts.users import BelongingOut, UserOut
-from reservation_core.domain.model import GpuState, JobStatus
-from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.model import JobStatus
 
-
-class TypeSummary(BaseModel):
-    """The counted GPUs of one type; `next_free_at` is null when one is free now or no time is known."""
-
-    gpu_type: str
-    total: int
-    free: int
-    held: int
-    unusable: int
-    most_free_on_one_node: int
-    next_free_at: Time | None
-
-
-def summarise(cards: Iterable[GpuOut]) -> list[TypeSummary]:
-    """Count GPUs by type, in the order of the types' names."""
-    by_type = groupby(sorted(cards, key=lambda card: (card.gpu_type, card.node)), key=lambda card: card.gpu_type)
-    return [_summary(gpu_type, list(group)) for gpu_type, group in by_type]
-
-
-def _summary(gpu_type: str, cards: list[GpuOut]) -> TypeSummary:
-    free = [card for card in cards if card.state is GpuState.FREE]
-    held = sum(card.state is GpuState.HELD for card in cards)
-    coming = [card.free_at for card in cards if card.state is GpuState.HELD and card.free_at is not None]
-    per_node = [sum(1 for _ in group) for _, group in groupby(free, key=lambda card: card.node)]
-    return TypeSummary(
-        gpu_type=gpu_type,
-        total=len(cards),
-        free=len(free),
-        held=held,
-        unusable=len(cards) - len(free) - held,
-        most_free_on_one_node=max(per_node, default=0),
-        next_free_at=None if free else min(coming, default=None),
-    )
+if TYPE_CHECKING:
+    # For annotations alone: a command loads the contracts of what it shows.
+    from gpu_dev.display.gpu_types import TypeSummary
+    from reservation_core.contracts.dead_letters import DeadLetterOut
+    from reservation_core.contracts.jobs import AllocationOut, Job, JobEvent, QueueEntry
+    from reservation_core.contracts.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
+    from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
+    from reservation_core.contracts.users import BelongingOut, UserOut
+    from reservation_core.domain.people.token_scopes import TokenScope
 
 
 def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
@@ -59,22 +26,20 @@ def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
     return cards if nodes == 1 else f"{nodes} x {cards}"
 
 
-def placed(allocations: Iterable[AllocationOut]) -> str:
+def placed(allocations: "Iterable[AllocationOut]") -> str:
     """The GPUs of a job, as `n1:0,1 n2:4`."""
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in allocations)
 
 
-def _holder(holder: Holder | None) -> str:
-    match holder:
-        case None:
-            return ""
-        case Holder(id=None):
-            return "yours" if holder.yours else "another user"
-        case _:
-            return f"{holder.id} ({holder.user})"
+def _holder(holder: "Holder | None") -> str:
+    if holder is None:
+        return ""
+    if holder.id is None:
+        return "yours" if holder.yours else "another user"
+    return f"{holder.id} ({holder.user})"
 
 
-def _until(job: Job) -> datetime | None:
+def _until(job: "Job") -> datetime | None:
     """The next time of a job: the estimated start while it waits, else its end."""
     if job.status is JobStatus.QUEUED:
         return job.estimated_start_at
@@ -85,7 +50,7 @@ def _number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-JOB = View[Job](
+JOB: "View[Job]" = View(
     name=lambda job: job.id,
     columns=(
         Column("ID", lambda job: job.id),
@@ -106,7 +71,7 @@ JOB = View[Job](
     empty="No jobs. Submit one: gpu-dev run --gpus 1 --for 1h -- python train.py (ended ones: gpu-dev list --all)",
 )
 
-JOB_DETAILS = View[Job](
+JOB_DETAILS: "View[Job]" = View(
     name=lambda job: job.id,
     columns=(
         Column("ID", lambda job: job.id),
@@ -130,7 +95,7 @@ JOB_DETAILS = View[Job](
     ),
 )
 
-GPU_TYPE = View[TypeSummary](
+GPU_TYPE: "View[TypeSummary]" = View(
     name=lambda kind: kind.gpu_type,
     columns=(
         Column("TYPE", lambda kind: kind.gpu_type),
@@ -144,7 +109,7 @@ GPU_TYPE = View[TypeSummary](
     empty="The cluster has reported no such GPUs yet. See: gpu-dev nodes",
 )
 
-GPU = View[GpuOut](
+GPU: "View[GpuOut]" = View(
     name=lambda card: f"{card.node}:{card.index}",
     columns=(
         Column("NODE", lambda card: card.node),
@@ -160,12 +125,12 @@ GPU = View[GpuOut](
 )
 
 
-def _takes_new(node: NodeOut) -> bool:
+def _takes_new(node: "NodeOut") -> bool:
     """Whether new jobs start on the node. Kubernetes calls a silent node schedulable, too."""
     return node.ready and node.schedulable and node.fenced_at is None and node.cordoned_at is None
 
 
-NODE = View[NodeOut](
+NODE: "View[NodeOut]" = View(
     name=lambda node: node.name,
     columns=(
         Column("NODE", lambda node: node.name),
@@ -194,7 +159,7 @@ NODE = View[NodeOut](
     empty="The cluster has reported no nodes yet.",
 )
 
-UNKNOWN_POD = View[UnknownPodOut](
+UNKNOWN_POD: "View[UnknownPodOut]" = View(
     name=lambda pod: pod.name,
     columns=(
         Column("POD", lambda pod: pod.name),
@@ -207,7 +172,7 @@ UNKNOWN_POD = View[UnknownPodOut](
     empty="No unknown pods: the ledger accounts for all of them.",
 )
 
-QUEUE = View[QueueEntry](
+QUEUE: "View[QueueEntry]" = View(
     name=lambda entry: entry.id,
     columns=(
         Column("PLACE", lambda entry: _number(entry.queue_position), right=True),
@@ -226,7 +191,7 @@ QUEUE = View[QueueEntry](
     empty="No job of yours is waiting.",
 )
 
-DEAD_LETTER = View[DeadLetterOut](
+DEAD_LETTER: "View[DeadLetterOut]" = View(
     name=lambda letter: f"{letter.queue}/{letter.id}",
     columns=(
         Column("MESSAGE", lambda letter: f"{letter.queue}/{letter.id}"),
@@ -239,11 +204,13 @@ DEAD_LETTER = View[DeadLetterOut](
 )
 
 
-def _scopes(scopes: Sequence[TokenScope]) -> str:
+def _scopes(scopes: "Sequence[TokenScope]") -> str:
+    from reservation_core.domain.people.token_scopes import TokenScope
+
     return "everything" if len(scopes) == len(TokenScope) else " ".join(scopes)
 
 
-def _budget(budget: TokenBudgetOut | None) -> str:
+def _budget(budget: "TokenBudgetOut | None") -> str:
     """The used and total GPU-hours of a budget, and its end."""
     if budget is None:
         return ""
@@ -252,7 +219,7 @@ def _budget(budget: TokenBudgetOut | None) -> str:
     return f"{amount(budget.used_gpu_hours)} of {amount(budget.gpu_hours)} GPU-hours{until}{over}"
 
 
-TOKEN = View[TokenOut](
+TOKEN: "View[TokenOut]" = View(
     name=lambda token: token.id,
     columns=(
         Column("ID", lambda token: token.id),
@@ -268,7 +235,7 @@ TOKEN = View[TokenOut](
     empty="No tokens.",
 )
 
-USER = View[UserOut](
+USER: "View[UserOut]" = View(
     name=lambda user: user.name,
     columns=(
         Column("NAME", lambda user: user.name),
@@ -279,7 +246,7 @@ USER = View[UserOut](
     empty="No users.",
 )
 
-LEFT = View[BelongingOut](
+LEFT: "View[BelongingOut]" = View(
     name=lambda thing: thing.id,
     columns=(
         Column("ID", lambda thing: thing.id),
@@ -291,7 +258,7 @@ LEFT = View[BelongingOut](
     empty="Nothing.",
 )
 
-EVENT = View[JobEvent](
+EVENT: "View[JobEvent]" = View(
     name=lambda event: str(event.id),
     columns=(
         Column("EVENT", lambda event: str(event.id), right=True),

@@ -2,25 +2,26 @@
 
 from datetime import timedelta
 
-from pydantic import TypeAdapter, ValidationError
-
 from gpu_dev.errors import UsageError
-from reservation_core.contracts.base import Duration
 from reservation_core.domain.short_durations import seconds_in, written
 
-_WIRE: TypeAdapter[timedelta] = TypeAdapter(Duration)
 FORMS = 'Write it as 45s, 90m, 4h, 1h30m, 2d or "4 hours" (at least 1s, at most 90d).'
 
 
 def parse_duration(text: str) -> timedelta:
     """Read a duration, in whole seconds. Raises UsageError for anything else, and beyond the wire's bounds."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from reservation_core.contracts.base import Duration
+
     wanted = text.strip()
     seconds = seconds_in(wanted)
+    wire: TypeAdapter[timedelta] = TypeAdapter(Duration)
     try:
         if seconds is not None:
-            return _WIRE.validate_python(seconds)
+            return wire.validate_python(seconds)
         if wanted[:1] in ("P", "p"):
-            return _WIRE.validate_python(wanted.upper())
+            return wire.validate_python(wanted.upper())
     except (ValidationError, OverflowError) as error:
         raise UsageError(f"{text!r} is no duration that a job can have. {FORMS}") from error
     if wanted.isascii() and wanted.isdigit():

@@ -2,6 +2,7 @@
 
 import http.client
 import select
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 from gpu_dev.server.transport import (
     CONNECT_S,
-    KEEPALIVE,
+    SOCKET_OPTIONS,
     USUAL_SILENCE_S,
     BadAddressError,
     Incoming,
@@ -75,11 +76,7 @@ class DirectTransport:
 
     def _connected(self) -> http.client.HTTPConnection:
         try:
-            host, port = self._url.hostname or "", self._url.port
-            if self._tls is None:
-                connection = http.client.HTTPConnection(host, port, timeout=CONNECT_S)
-            else:
-                connection = http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=self._tls)
+            connection = _Connection(self._url.hostname or "", self._url.port, self._tls)
             connection.connect()
         except TimeoutError as error:
             raise SilenceError from error
@@ -87,9 +84,26 @@ class DirectTransport:
             raise TransportError("no connection") from error
         except (ValueError, OverflowError) as error:
             raise BadAddressError(str(error)) from error
-        for option in KEEPALIVE:
-            connection.sock.setsockopt(*option)
         return connection
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection with keep-alive probes, over TLS where `tls` is given."""
+
+    def __init__(self, host: str, port: int | None, tls: SSLContext | None) -> None:
+        if tls is not None:
+            self.default_port = http.client.HTTPS_PORT
+        super().__init__(host, port)
+        self._tls = tls
+
+    def connect(self) -> None:
+        # As bytes a name needs no codec for international names, which costs as much to load as all of TLS.
+        host = self.host.encode() if self.host.isascii() else self.host
+        self.sock = socket.create_connection((host, self.port), CONNECT_S)  # type: ignore[arg-type]
+        for option in SOCKET_OPTIONS:
+            self.sock.setsockopt(*option)
+        if self._tls is not None:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
 
 
 class _DirectBody:

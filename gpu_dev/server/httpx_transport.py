@@ -7,7 +7,7 @@ import httpx
 
 from gpu_dev.server.transport import (
     CONNECT_S,
-    KEEPALIVE,
+    SOCKET_OPTIONS,
     USUAL_SILENCE_S,
     BadAddressError,
     Incoming,
@@ -19,7 +19,7 @@ from gpu_dev.server.transport import (
 
 def proxied(proxy: str) -> httpx.HTTPTransport:
     """A transport through the proxy with this URL."""
-    return httpx.HTTPTransport(proxy=proxy, verify=trusted(), socket_options=KEEPALIVE)
+    return httpx.HTTPTransport(proxy=proxy, verify=trusted(), socket_options=SOCKET_OPTIONS)
 
 
 class HttpxTransport:

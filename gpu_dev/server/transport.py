@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET
+from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_NODELAY
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
@@ -21,7 +21,11 @@ CONNECT_S = 5.0
 USUAL_SILENCE_S = 30.0
 # Streams may be silent for long: keep-alive probes of the connection tell a dead peer from a quiet one.
 _LINUX_KEEPALIVE = {4: 30, 5: 10, 6: 3}  # TCP_KEEPIDLE, TCP_KEEPINTVL (seconds), TCP_KEEPCNT
-KEEPALIVE = [(SOL_SOCKET, SO_KEEPALIVE, 1), *((IPPROTO_TCP, name, value) for name, value in _LINUX_KEEPALIVE.items())]
+SOCKET_OPTIONS = [
+    (IPPROTO_TCP, TCP_NODELAY, 1),
+    (SOL_SOCKET, SO_KEEPALIVE, 1),
+    *((IPPROTO_TCP, name, value) for name, value in _LINUX_KEEPALIVE.items()),
+]
 _PORTS = {"http": 80, "https": 443}
 
 

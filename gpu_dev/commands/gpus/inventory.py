@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Format, show_list
-from gpu_dev.display.views import GPU, GPU_TYPE, NODE, summarise
+from gpu_dev.display.views import GPU, GPU_TYPE, NODE
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import check_type, client_for

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.display.explaining import JobExplanation, as_text, explain
+from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Column, Format, View, show_one
 from gpu_dev.display.verdicts import show_verdict
-from gpu_dev.display.views import summarise
 from gpu_dev.errors import UsageError
 from gpu_dev.following import has_ended
 from gpu_dev.inputs.durations import parse_duration

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from gpu_dev.display.explaining import as_text, explain
-from gpu_dev.display.views import TypeSummary
+from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.errors import WaitTimeoutError
 from gpu_dev.following import exit_code_of, has_ended, wait_until, waiting_line
 from reservation_core.domain.model import JobStatus, ReasonCode

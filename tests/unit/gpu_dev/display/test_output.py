@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Format, as_json, show_list, show_one
-from gpu_dev.display.views import GPU_TYPE, JOB, JOB_DETAILS, NODE, summarise
+from gpu_dev.display.views import GPU_TYPE, JOB, JOB_DETAILS, NODE
 from gpu_dev.terminal import ProgramOutput, put, say
 from reservation_core.contracts.nodes import GpuOut, NodeOut
 from tests.unit.gpu_dev.examples import NOON, a_job

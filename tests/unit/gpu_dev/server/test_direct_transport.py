@@ -166,7 +166,7 @@ def test_no_server_is_no_connection() -> None:
         get(DirectTransport(f"http://127.0.0.1:{port}", None))
 
 
-@pytest.mark.parametrize("server", ["http://host:99999", f"http://{'x' * 70}.test"])
+@pytest.mark.parametrize("server", ["http://host:99999", f"http://{'ü' * 70}.test"])
 def test_an_address_that_cannot_be_is_told_apart(server: str) -> None:
     with pytest.raises(BadAddressError):
         get(DirectTransport(server, None))
