@@ -51,7 +51,7 @@ def resolve_id(text: str, known: Iterable[str]) -> str:
     match fitting:
         case []:
             raise NoSuchObjectError(
-                f"You have no job with the id or name {text.strip()}.",
+                f"None of your newest {SEARCHED} jobs has the id or name {text.strip()}.",
                 next_command="gpu-dev list --all",
             )
         case [only]:

@@ -98,7 +98,7 @@ async def test_whom_a_rule_would_affect_is_seen_before_it_holds(
     await expect(alice.page.locator("#verdict")).to_contain_text("2 GPUs")
     await page.get_by_role("link", name="Drop the rules for user alice").click()
     await page.get_by_role("button", name="Drop them").click()
-    await expect(page.get_by_text("everybody may ask for everything")).to_be_visible()
+    await expect(page.get_by_text("everybody may use all GPUs")).to_be_visible()
 
 
 async def test_a_projects_members_are_seen_as_they_change(people: People, screenshot: Screenshot) -> None:

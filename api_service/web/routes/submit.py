@@ -16,7 +16,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut
 from reservation_core.contracts.jobs import Job, JobSpec
 from reservation_core.contracts.policy import ProjectOut
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.model import BookingStatus, JobStatus
 
 _USABLE = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE)
 _RECENT = 30
@@ -27,7 +27,8 @@ async def submit_page(visit: Visit) -> Response:
     """Show the form: empty, or like a former job (`?again=job-…`); the address can fill in fields (`?gpus=2`)."""
     again = visit.query("again")
     like = fields_of(await visit.rest.get(JobSpec, f"/v1/jobs/{visit.encoded(again)}/spec")) if again else FIRST
-    return await _form_page(visit, {**like, **{name: value for name in FIELDS if (value := visit.query(name))}})
+    fields = {**like, **{name: value for name in FIELDS if (value := visit.query(name))}}
+    return await _form_page(visit, fields, instead_of=visit.query("instead_of"))
 
 
 async def submit(visit: Visit) -> Response:
@@ -41,7 +42,9 @@ async def submit(visit: Visit) -> Response:
         if problem.status not in (400, 403, 409, 413, 422):
             raise
         return await _form_page(visit, visit.form.shown(), typed, problem, status=problem.status)
-    return visit.go(f"/jobs/{job.id}", f"Submitted: {job.id} waits for its GPUs.")
+    replaced = visit.form.get("instead_of")
+    more = "" if replaced is None else await _cancel_replaced(visit, replaced)
+    return visit.go(f"/jobs/{job.id}", f"Submitted: {job.id} waits for its GPUs.{more}")
 
 
 async def check(visit: Visit) -> Response:
@@ -51,7 +54,7 @@ async def check(visit: Visit) -> Response:
 
 async def verdict(visit: Visit) -> Response:
     """The verdict, requested while the user types."""
-    return visit.part("_verdict.html", **await _verdict(visit, typed_job(visit.form)))
+    return visit.part("_verdict.html", **await _verdict(visit, typed_job(visit.form), visit.form.get("instead_of")))
 
 
 async def _form_page(
@@ -60,8 +63,10 @@ async def _form_page(
     typed: TypedJob | None = None,
     problem: RestProblemError | None = None,
     status: int = 200,
+    instead_of: str | None = None,
 ) -> Response:
     typed = typed or typed_job(Form({name: [value] for name, value in fields.items()}))
+    replaced = await _waiting_job(visit, instead_of or visit.form.get("instead_of"))
     gpus = await visit.services.reads(lambda uow: uow.inventory.gpu_counts())
     projects = await visit.rest.all(Page[ProjectOut], "/v1/projects")
     bookings = await visit.rest.all(Page[BookingOut], "/v1/bookings", {"mine": True}, at_most=100)
@@ -76,12 +81,45 @@ async def _form_page(
         projects=[project.name for project in projects],
         bookings=[booking for booking in bookings if booking.status in _USABLE],
         templates=_distinct(recent.items),
-        **await _verdict(visit, typed),
+        replaced=replaced,
+        **await _verdict(visit, typed, None if replaced is None else replaced.id),
     )
 
 
-async def _verdict(visit: Visit, typed: TypedJob) -> dict[str, Any]:
-    found = JobProspects() if typed.wrong else await prospects_of(visit.rest, typed.body)
+async def _waiting_job(visit: Visit, job_id: str | None) -> Job | None:
+    """The visitor's own job that waits, and may be replaced."""
+    try:
+        job = await visit.rest.get(Job, f"/v1/jobs/{visit.encoded(job_id)}") if job_id else None
+    except RestProblemError as problem:
+        if problem.status != 404:
+            raise
+        return None
+    return job if job and job.status is JobStatus.QUEUED and job.user == visit.principal.user else None
+
+
+async def _cancel_replaced(visit: Visit, job_id: str) -> str:
+    """Cancel the replaced job unless it has started, and say so."""
+    address = f"/v1/jobs/{visit.encoded(job_id)}"
+    try:
+        before = await visit.rest.call(Job, "GET", address)
+        if before.body.status is JobStatus.QUEUED:
+            await visit.rest.send("POST", f"{address}/cancel", match=before.headers["etag"])
+        elif before.body.status is not JobStatus.CANCELLED:
+            return f" {job_id} was not cancelled: it waits no longer."
+    except RestProblemError as problem:
+        if problem.status not in (404, 409, 412):
+            raise
+        return f" {job_id} was not cancelled: it waits no longer."
+    return f" {job_id} is cancelled."
+
+
+async def _verdict(visit: Visit, typed: TypedJob, instead_of: str | None = None) -> dict[str, Any]:
+    found = JobProspects()
+    if not typed.wrong:
+        replacing = typed.body if instead_of is None else {**typed.body, "instead_of": instead_of}
+        found = await prospects_of(visit.rest, replacing)
+        if instead_of is not None and found.problem is not None and found.problem.status == 404:
+            found = await prospects_of(visit.rest, typed.body)  # it has started meanwhile
     base = visit.services.settings.web.public_url or str(visit.request.base_url).rstrip("/")
     return {
         "wrong": typed.wrong,

@@ -69,7 +69,7 @@ def test_a_node_is_cordoned_and_that_is_on_record(system: System) -> None:
     assert (refused.returncode, "cordoned by an administrator" in refused.stderr) == (4, True)
     assert system.cli("nodes", "uncordon", node, who="admin").stdout == f"{node} is not cordoned\n"
     lines = system.cli("audit", "--subject", node, "--actor", "admin", who="admin").stdout.splitlines()
-    assert [line.split()[3:5] for line in lines[1:]] == [["node_uncordoned", node], ["node_cordoned", node]]
+    assert [line.split()[7:9] for line in lines[1:]] == [["node_uncordoned", node], ["node_cordoned", node]]
     both = system.cli("audit", "--kind", "node_cordoned", "--kind", "node_uncordoned", "-o", "json", who="admin")
     assert [event["data"] for event in json.loads(both.stdout)["items"]] == [{}, {"reason": "A fan is loud."}]
     assert "Only the newest 1 are shown" in system.cli("audit", "--limit", "1", who="admin").stderr

@@ -44,7 +44,7 @@ def test_what_has_not_ended_has_no_exit_code(status: str) -> None:
 
 def test_a_waiting_job_says_its_place_its_reason_and_its_start() -> None:
     line = waiting_line(a_job())
-    assert "place 3 in line" in line
+    assert "place 3 in the queue" in line
     assert "waiting_for_gpus: 2 h100 are free at 13:00." in line
     assert "starts about Sun 1 Mar 2026" in line
 
@@ -61,7 +61,7 @@ def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> N
     assert wait_until(client, a_job(), has_ended).status is JobStatus.CANCELLED
     told = capsys.readouterr()
     first, second, third = told.err.splitlines()
-    assert "place 3 in line" in first
+    assert "place 3 in the queue" in first
     assert "place 2 in line" in second
     assert "cancelled" in third
     assert told.out == ""

@@ -32,7 +32,7 @@ async def record_page(visit: Visit) -> Response:
         problem = refused
     return visit.page(
         "admin/audit.html",
-        title="The record",
+        title="Audit log",
         status=200 if problem is None else problem.status,
         events=found.items,
         next_cursor=found.next_cursor,

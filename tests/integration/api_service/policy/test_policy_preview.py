@@ -42,7 +42,7 @@ async def test_whom_rules_would_affect_is_told_and_nothing_is_stored(
     after = (await execute(runtime, "SELECT (SELECT count(*) FROM events), (SELECT revision FROM policy_state)")).one()
     assert tuple(after) == tuple(before)
     assert (await root.get("/v1/policy/default")).status_code == 404
-    # Nobody is affected by what holds already, nor by what allows more.
+    # No job or booking is affected by what holds already, nor by what allows more.
     assert (await root.put("/v1/policy/default", json={"max_gpus": 1})).status_code == 200
     again = await root.put("/v1/policy/default", json={"max_gpus": 2}, params=DRY)
     assert again.json()["broken_rules"] == {}

@@ -94,7 +94,7 @@ async def test_maintenance_is_planned_after_a_look_at_whom_it_affects(browsing: 
     admin = await browsing("root")
     fields = {"nodes": "node1", "duration": "2h", "reason": "new fans"}
     page = words((await admin.send("/admin/maintenance/preview", **fields)).text)
-    assert "Nobody is affected" in page
+    assert "No job or booking is affected" in page
     assert "No window was ever planned" in page
     assert (await admin.send("/admin/maintenance", **fields, key="k")).status_code == 303
     page = words(await admin.get("/admin/maintenance"))
@@ -108,7 +108,7 @@ async def test_the_record_is_read_by_who_and_what(browsing: SignedIn) -> None:
     page = words(await admin.get("/admin/audit?actor=root&kind=user_created"))
     assert "user:dora" in page
     assert "user:dora" not in words(await admin.get("/admin/audit?actor=alice"))
-    assert "Nothing in the record" in words(await admin.get("/admin/audit?to=2000-01-01T00:00"))
+    assert "No event matches" in words(await admin.get("/admin/audit?to=2000-01-01T00:00"))
     await admin.get("/admin/audit?from=yesterday", status=422)
     await admin.get("/admin/audit?cursor=nonsense", status=400)
 

@@ -213,7 +213,7 @@ async def test_a_job_is_cancelled_and_an_extension_that_is_none_is_explained(
 async def test_nobody_has_jobs_at_first(browsing: SignedIn) -> None:
     browser = await browsing("alice")
     assert "Submit your first" in await browser.get("/jobs")
-    assert "No job is like that" in await browser.get("/jobs?status=running")
+    assert "No job matches" in await browser.get("/jobs?status=running")
 
 
 async def test_several_jobs_are_selected_and_cancelled_at_once(

@@ -160,7 +160,7 @@ async def test_a_card_that_is_not_there_is_a_problem(runtime: Runtime, browsing:
     await add_nodes(runtime, titan=("h100", 1))
     browser = await browsing("alice")
     page = await browser.get(f"/now/card?card={quote(card)}", 404)
-    assert "There is no card" in words(page)
+    assert "There is no GPU" in words(page)
     assert "<script>/" not in page
 
 

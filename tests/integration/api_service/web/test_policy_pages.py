@@ -21,7 +21,7 @@ def etag(page: str) -> str:
 async def test_nothing_is_said_at_first(browsing: SignedIn) -> None:
     root = await browsing("root")
     page = words(await root.get("/admin/policy"))
-    assert "everybody may ask for everything there is" in page
+    assert "everybody may use all GPUs" in page
     assert "Rules for everybody" in words(await root.get("/admin/policy/default"))
 
 
@@ -40,7 +40,7 @@ async def test_a_rule_is_tried_said_changed_and_dropped(
     assert f"Bookings, which stay 1 : {booking['id']}" in page
     assert "GPUs at once (1)" in page
     assert "Nothing is said" not in page
-    assert "everybody may ask for everything" in words(await root.get("/admin/policy"))  # only tried
+    assert "everybody may use all GPUs" in words(await root.get("/admin/policy"))  # only tried
     assert (await root.send("/admin/policy/default", **fields)).headers["location"] == "/admin/policy"
     page = words(await root.get("/admin/policy"))
     assert "GPUs at once: 2" in page
@@ -91,7 +91,7 @@ async def test_what_is_wrong_is_said_beside_what_was_typed(browsing: SignedIn) -
     root = await browsing("root")
     for scope, fields, status, told in (
         ("default", {"max_gpus": "many"}, 422, "write a whole number"),
-        ("default", {}, 422, "Nothing is said here"),
+        ("default", {}, 422, "No rule is set here"),
         ("default", {"within_0": "2h", "lifts_0": "<script>"}, 422, "lifts"),
         ("user:nobody", {"max_gpus": "2"}, 404, "no user"),
         ("project:none", {"max_gpus": "2"}, 404, "no project"),
@@ -117,7 +117,7 @@ async def test_a_form_that_is_forged_says_nothing(browsing: SignedIn, root: http
 
 async def test_a_project_is_made_given_members_and_ended(browsing: SignedIn, root: httpx.AsyncClient) -> None:
     admin = await browsing("root")
-    assert "There is no project yet" in words(await admin.get("/admin/projects"))
+    assert "There are no projects yet" in words(await admin.get("/admin/projects"))
     made = await admin.send("/admin/projects", name="vision", title="<script>Seeing</script>", key="k")
     assert made.headers["location"] == "/admin/projects/vision"
     page = await admin.get("/admin/projects/vision")

@@ -35,7 +35,7 @@ async def test_ones_own_jobs_with_place_and_reason(
         id=hers["id"],
     )
     told = words(await (await browsing("alice")).get("/queue"))
-    assert "her work is number 2 in line. Others stand before it." in told
+    assert "her work is number 2 in the queue. Others stand before it." in told
     assert "2 jobs wait for 3 h100" in told
     assert "his work" not in page
     assert "bob" not in told

@@ -148,7 +148,7 @@ async def test_signing_in_again_ends_the_session_that_the_browser_had(browsing: 
 async def test_an_id_with_a_slash_is_no_other_address(browsing: SignedIn) -> None:
     browser = await browsing("alice")
     for path in ("/submit?again=a%2Fspec", "/submit?again=..%2F..%2Fusers%2Fme"):
-        assert "nothing of this id" in words(await browser.get(path, status=404))
+        assert "Nothing has this id" in words(await browser.get(path, status=404))
 
 
 async def test_a_problem_page_says_when_to_try_again_and_what_is_allowed(browsing: SignedIn) -> None:

@@ -106,4 +106,4 @@ def test_only_what_differs_is_changed(fields: dict[str, str], body: dict[str, ob
 
 
 def test_a_change_of_nothing_is_none() -> None:
-    assert "Nothing is different" in typed_change(form(**WAS, **SAME), "UTC").wrong[0]
+    assert "Nothing has changed" in typed_change(form(**WAS, **SAME), "UTC").wrong[0]
