@@ -122,7 +122,9 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
         "waitlist": [{"limit": 100}],
         "open_booking_counts": [{}],
         "somebody_waits": [{}],
-        "bookable_cards": [{"start": now, "end": now + 7 * day, "without": []}],
+        "bookable_cards": [
+            {"start": now, "end": now + 7 * day, "without": without} for without in ([], ["job-w00000001"])
+        ],
         "booking_views": [{"ids": ["bkg-l00000000", "bkg-h000000005"]}],
         "list_bookings": [
             booked,
@@ -142,7 +144,12 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
             {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-2"},
             {**booked, "statuses": ["active", "released"], "user_id": 2, "only_own": True, "from": now - 365 * day},
         ],
-        "calendar_entries": [entries, {**entries, "only_of": 2}, {**entries, "start": now - 7 * day, "end": now}],
+        "calendar_entries": [
+            entries,
+            {**entries, "limit": 400},
+            {**entries, "only_of": 2},
+            {**entries, "start": now - 7 * day, "end": now},
+        ],
         "feed_bookings": [
             {
                 "user_id": 2,
