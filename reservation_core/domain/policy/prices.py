@@ -58,4 +58,4 @@ def exact_amount(amount: Decimal) -> Decimal:
 
 def rounded_cost(amount: Decimal, unit: str) -> str:
     """A cost for people: `1,240.50 EUR`."""
-    return f"under 0.01 {unit}" if 0 < amount < _CENT / 2 else f"{amount:,.2f} {unit}"
+    return f"< 0.01 {unit}" if 0 < amount < _CENT else f"{amount:,.2f} {unit}"
