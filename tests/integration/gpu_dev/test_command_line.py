@@ -63,7 +63,8 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     ):
         ahead = system.cli(*words, *(["--dry-run", "--", "true"] if words[0] != "explain" else []))
         assert ahead.returncode == 0, ahead.stderr
-        assert re.match(r"Accepted, starts about \w+ \d+ \w+ \d+ [\d:]+ \w+, because:\n  - waiting_for_gpus: ", ahead.stdout)
+        accepted = r"Accepted, starts about \w+ \d+ \w+ 20[\d :]+ UTC, because:\n  - waiting_for_gpus: "
+        assert re.match(accepted, ahead.stdout)
     refused = system.cli("submit", "-g", "1", "-d", "60d", "--dry-run", "-o", "json", "--", "true")
     assert (refused.returncode, json.loads(refused.stdout)["verdict"]) == (4, "refused")
     timed = system.cli("submit", "-g", "1", "-d", "1h", "--wait", "--timeout", "1s", "--", "true")
