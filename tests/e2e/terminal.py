@@ -70,7 +70,10 @@ class Terminal:
         return shown[: prompt.start()], int(prompt[1])
 
     def close(self) -> None:
-        """End the shell and what runs in its foreground, as a terminal that is closed does."""
+        """End what runs in the foreground, and the shell."""
+        self.interrupt()
+        with suppress(AssertionError):
+            self.wait()
         os.close(self._master)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(PATIENCE_S)
