@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.played_page import DOCS, PageExamples, blocks_of
+from tests.e2e.pages.played_page import DOCS, PageExamples, blocks_of
 
 PAGES = [DOCS.parent / "README.md", *sorted((DOCS / "tutorial").glob("*.md"))]
 NOT_PLAYED = ["needs a container engine", "needs a container engine and helm", "needs the server in a pod"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.chart_on_a_laptop import chart_for_a_laptop, installed, served_by_chart
-from tests.e2e.laptop import Laptop
-from tests.e2e.played_page import DOCS
+from tests.e2e.pages.chart_on_a_laptop import chart_for_a_laptop, installed, served_by_chart
+from tests.e2e.pages.laptop import Laptop
+from tests.e2e.pages.played_page import DOCS
 from tests.e2e.system_process import FINAL, SystemProcess
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet import Kubelet

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.terminal import Terminal
+from tests.e2e.pages.terminal import Terminal
 from tests.e2e.transcript import Examples
 from tests.waiting import eventually_sync
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 _BLOCK = re.compile(
     r'^(?:<!-- not played: (.+?) -->\n)?```console(?: title="(.+?)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
 )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.played_page import Play
+from tests.e2e.pages.played_page import Play
 from tests.e2e.system_process import ROOT
 from tests.ports import own_port
 
