@@ -25,6 +25,7 @@ from tests.sql import sql
 from tests.waiting import PATIENCE_S
 from tests.web.browser import Person, assert_accessible, open_person, sign_in
 from tests.web.conftest import Screenshot
+from tests.web.layout import assert_apart
 
 NODES, CARDS, RACK = 1000, 8, 40
 NAME = "gpu-r{0:02}-dgx-in-the-second-hall-of-the-new-building-n{1:03}.cluster.example.org"
@@ -171,6 +172,7 @@ async def _assert_one_screen(page: Page) -> None:
     box = await cells.first.bounding_box()
     assert box is not None
     assert min(box["width"], box["height"]) >= 19, "too small to be told apart, or hit"
+    await assert_apart(page, "#cards .group-head, #cards .cells > a")
     await assert_accessible(page)
 
 
@@ -182,6 +184,7 @@ async def _assert_short_on_a_phone(page: Page) -> None:
         box = await heading.bounding_box()
         assert box is not None
         assert box["height"] >= 24, "too low for a finger"
+    await assert_apart(page, "#cards .group-head, .types tr, .filters > div")
     await assert_accessible(page)
 
 

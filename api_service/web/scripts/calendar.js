@@ -4,16 +4,18 @@
 import { createCalendar, Interaction, ResourceTimeline } from "@event-calendar/core";
 import "@event-calendar/core/index.css";
 
+import { stepByArrows } from "./arrow_keys.js";
 import { element } from "./dialog.js";
 import { DragWords, spanWords } from "./dragging.js";
 import { EntryCard } from "./entry_card.js";
 import { counted, followCounts, freeLine } from "./free_line.js";
 import { placeLabels } from "./labels.js";
-import { mergeEvents } from "./merging.js";
+import { joinEvents, mergeEvents } from "./merging.js";
 import { millisecondsOf, wallAt, wallOf } from "./wall_times.js";
 
 const SETTLE_MS = 300;
 const AGAIN_MS = 5_000;
+const JOINED_AT_MOST = 5; // times, for want of room for labels
 // How finely time is shown; `narrowest`: pixels of a slot, on screens that it has to be scrolled on.
 const SLOTS = {
   day: { slots: 24, narrowest: 38, slotDuration: "01:00", snapDuration: "00:15", slotLabelInterval: "01:00" },
@@ -21,8 +23,6 @@ const SLOTS = {
   "2weeks": { slots: 3, narrowest: 15, slotDuration: "08:00", snapDuration: "01:00", slotLabelInterval: "24:00" },
   month: { slots: 2, narrowest: 10, slotDuration: "12:00", snapDuration: "06:00", slotLabelInterval: "24:00" },
 };
-
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 const later = (wall, seconds) => wallAt(millisecondsOf(wall) + seconds * 1000);
 
@@ -79,6 +79,9 @@ class Timeline {
   #place;
   #data;
   #byId = new Map();
+  #shown = [];
+  #fixed = []; // free counts and found slots
+  #joined = 0;
   #calendar;
   #busy = false;
   #stale = false;
@@ -108,7 +111,7 @@ class Timeline {
     for (const kind of ["calendar", "now"]) {
       document.body.addEventListener(`live:${kind}`, () => this.#refreshSoon(SETTLE_MS));
     }
-    place.addEventListener("keydown", (event) => this.#step(event));
+    place.addEventListener("keydown", (event) => stepByArrows(place, event));
     followCounts(place, (row) => this.#data.free[row], (...asked) => this.#tellCount(...asked), () => this.#words.hide());
     addEventListener("resize", () => this.#fit());
   }
@@ -170,9 +173,14 @@ class Timeline {
     return Math.max(narrowest, (this.#place.clientWidth - head - 4) / (days * slots));
   }
 
+  /** Of a second. */
+  #pixels() {
+    return (this.#slotWidth() * SLOTS[this.#data.view].slots) / 86_400;
+  }
+
   #events() {
-    const { view, first, days, free, cards, rows, events } = this.#data;
-    const pixels = (this.#slotWidth() * SLOTS[view].slots) / 86_400; // of a second
+    const { first, days, free, cards, rows, events } = this.#data;
+    const pixels = this.#pixels();
     const whole = days * 86_400;
     const start = `${first}T00:00:00`;
     const lines = Object.entries(free).map(([row, runs]) => ({
@@ -183,13 +191,27 @@ class Timeline {
       classNames: ["heat-row"],
       extendedProps: { heat: () => freeLine(row, runs, cards[row], pixels, whole) },
     }));
-    const shown = mergeEvents(events, pixels / 1000);
+    this.#fixed = [...lines, ...offersOf(rows)];
+    this.#joined = 0;
+    return this.#show(mergeEvents(events, pixels / 1000));
+  }
+
+  #show(shown) {
+    this.#shown = shown;
     this.#byId = new Map(shown.map((event) => [event.id, event]));
-    return [...lines, ...offersOf(rows), ...shown];
+    return [...this.#fixed, ...shown];
+  }
+
+  /** What can't be named where it is becomes one with its neighbour. */
+  #join(unnamed) {
+    if (unnamed.length === 0 || this.#busy || this.#joined++ >= JOINED_AT_MOST) return;
+    const idOf = (entry) => entry.querySelector("[data-entry]").dataset.entry;
+    const pairs = unnamed.map(([row, ...both]) => [this.#data.rows[row].id, ...both.map(idOf)]);
+    queueMicrotask(() => this.#calendar.setOption("events", this.#show(joinEvents(this.#shown, pairs, this.#pixels() / 1000))));
   }
 
   #drawn() {
-    placeLabels(this.#place);
+    this.#join(placeLabels(this.#place));
     // One of what leads nowhere can be reached by Tab, the others by arrow keys.
     const other = this.#place.querySelector("button.ec-event-title");
     if (other !== null) other.tabIndex = 0;
@@ -202,21 +224,6 @@ class Timeline {
     const address = new URL(this.#place.dataset.day, location.href);
     address.searchParams.set("from", start.slice(0, 10));
     return { ...extendedProps, day: address.href };
-  }
-
-  /** Arrow keys go to the nearest entry on that side. */
-  #step(event) {
-    const [x, y] = ARROWS[event.key] ?? [0, 0];
-    const from = event.target.closest(".ec-event-title");
-    if (from === null || (x === 0 && y === 0) || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    const here = from.closest(".ec-event").getBoundingClientRect();
-    const next = [...this.#place.querySelectorAll(".ec-event-title")]
-      .map((title) => [title, title.closest(".ec-event").getBoundingClientRect()])
-      .map(([title, { left, top }]) => [title, (left - here.left) * x + (top - here.top) * y, x ? top - here.top : left - here.left])
-      .filter(([, along]) => along > 1)
-      .sort(([, a, across], [, b, other]) => (x ? Math.abs(across) - Math.abs(other) || a - b : a - b || Math.abs(across) - Math.abs(other)));
-    next[0]?.[0].focus();
   }
 
   #tellCount(row, run, pointer) {

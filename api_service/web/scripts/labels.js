@@ -1,37 +1,83 @@
-// What does not fit into an entry's bar is written beside it, where nothing else is drawn.
+// What does not fit into an entry's bar is written beside it, where nothing else is drawn, or shortened to whole words.
 const GAP = 3;
-const SHORTEST = 40; // pixels: less says nothing
 
-/** Put the labels of the timeline's entries where they can be read. Merged ones can do with their number alone. */
-export function placeLabels(place) {
-  const edge = place.querySelector(".ec-body .ec-events")?.getBoundingClientRect().right;
-  if (edge === undefined) return;
-  const entries = [...place.querySelectorAll(".ec-event:not(.heat-row, .ec-preview, .ec-ghost)")];
-  const lines = new Map();
-  for (const label of place.querySelectorAll(".ec-event-title .label")) {
-    label.parentElement.classList.remove("beside", "short");
-    label.style.removeProperty("max-inline-size");
+const measure = document.createElement("canvas").getContext("2d");
+
+/** As many of the first words as fit, with an ellipsis; nothing where not even the first does. */
+function shortened(text, room) {
+  const words = text.split(/\s+/);
+  for (let count = words.length - 1; count > 0; count--) {
+    const short = `${words.slice(0, count).join(" ")}…`;
+    if (measure.measureText(short).width < room) return short;
   }
-  // All is measured before anything is written: each change between would lay all of it out anew.
+  return null;
+}
+
+/** Where a label can be whole, else where most of it can be, as [room, class of the title]. */
+function bestPlace({ room, wanted }, before, after) {
+  const places = [[room, "within"], [after, "beside"], [before, "before"]];
+  return places.find(([space]) => space >= wanted) ?? places.sort(([a], [b]) => b - a)[0];
+}
+
+function measured(entries) {
+  const lines = new Map();
   for (const entry of entries) {
     const label = entry.querySelector(".label");
     if (label === null) continue;
     const at = entry.getBoundingClientRect();
     const line = Math.round(at.top);
     if (!lines.has(line)) lines.set(line, []);
-    lines.get(line).push({ label, at, room: label.parentElement.clientWidth, wanted: label.scrollWidth });
+    lines.get(line).push({ entry, label, at, room: label.parentElement.clientWidth, wanted: label.scrollWidth });
   }
-  for (const line of lines.values()) {
-    line.sort((a, b) => a.at.left - b.at.left);
-    line.forEach(({ label, at, room, wanted }, number) => {
-      const free = (line[number + 1]?.at.left ?? edge) - at.right - 2 * GAP;
-      if (wanted <= room) return;
-      const title = label.parentElement;
-      const merged = label.querySelector(".what") !== null;
-      if (free >= wanted || (!merged && free >= SHORTEST && free > room)) {
-        title.classList.add("beside");
-        label.style.maxInlineSize = `${free}px`;
-      } else title.classList.toggle("short", merged);
-    });
+  for (const line of lines.values()) line.sort((a, b) => a.at.left - b.at.left);
+  return [...lines.values()];
+}
+
+/** The neighbour on a line to be merged with: rather one of the same owner's, rather the nearer one. */
+function neighbourOf(line, number) {
+  const { entry, at } = line[number];
+  const mine = entry.classList.contains("mine");
+  const others = [line[number - 1], line[number + 1]].filter((one) => one !== undefined);
+  const apart = (one) => Math.max(at.left - one.at.right, one.at.left - at.right);
+  const alien = (one) => one.entry.classList.contains("mine") !== mine;
+  return others.sort((a, b) => alien(a) - alien(b) || apart(a) - apart(b))[0]?.entry;
+}
+
+/** Put the labels of the timeline's entries where they can be read. Returns those that can't, as [row, entry, its neighbour]. */
+export function placeLabels(place) {
+  const body = place.querySelector(".ec-body .ec-events")?.getBoundingClientRect();
+  if (body === undefined) return [];
+  const labels = [...place.querySelectorAll(".ec-event-title .label")];
+  for (const label of labels) {
+    label.parentElement.classList.remove("beside", "before", "short");
+    if (label.dataset.whole !== undefined) label.textContent = label.dataset.whole;
   }
+  // All is measured before anything is written: each change between would lay all of it out anew.
+  const lines = measured(place.querySelectorAll(".ec-event:not(.heat-row, .ec-preview, .ec-ghost)"));
+  if (labels.length > 0) measure.font = getComputedStyle(labels[0]).font;
+  return lines.flatMap((line) => placeLine(line, body));
+}
+
+function placeLine(line, { left, right }) {
+  const unnamed = [];
+  let taken = left; // what stands beside the one before ends there
+  line.forEach((one, number) => {
+    const { entry, label, at, wanted } = one;
+    const title = label.parentElement;
+    const after = (line[number + 1]?.at.left ?? right) - at.right - 2 * GAP;
+    const [room, where] = bestPlace(one, at.left - taken - 2 * GAP, after);
+    taken = at.right;
+    if (label.querySelector(".what") !== null) {
+      if (wanted > room) title.classList.add("short");
+      else if (where !== "within") title.classList.add(where);
+    } else {
+      const whole = label.textContent;
+      const short = wanted > room ? shortened(whole, room) : whole;
+      if (short === null) return unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
+      if (short !== whole) Object.assign(label, { textContent: short }).dataset.whole = whole;
+      if (where !== "within") title.classList.add(where);
+    }
+    if (title.classList.contains("beside")) taken = at.right + wanted + GAP;
+  });
+  return unnamed.filter(([, , neighbour]) => neighbour !== undefined);
 }

@@ -14,18 +14,19 @@ const kindOf = ({ classNames }) => classNames[0];
 const PLURALS = { booking: "bookings", job: "jobs", maintenance: "maintenance windows" };
 
 function together(row, number, items) {
-  const kinds = new Set(items.map(({ event }) => kindOf(event)));
+  const entries = items.flatMap(({ event }) => event.extendedProps.entries ?? [event]);
+  const kinds = new Set(entries.map(kindOf));
   const [kind] = kinds;
-  const start = Math.min(...items.map(({ start: begin }) => begin));
+  const mine = items.some((item) => item.mine);
   return {
-    start,
+    start: Math.min(...items.map(({ start }) => start)),
     end: Math.max(...items.map(({ end }) => end)),
-    mine: isMine(items[0].event),
+    mine,
     event: {
       id: `merged ${row} ${number}`,
-      classNames: [kinds.size === 1 ? kind : "booking", isMine(items[0].event) ? "mine" : "others", "merged"],
-      title: `${items.length} ${kinds.size === 1 ? PLURALS[kind] : "entries"}`,
-      extendedProps: { entries: items.map(({ event }) => event) },
+      classNames: [kinds.size === 1 ? kind : "booking", mine ? "mine" : "others", "merged"],
+      title: `${entries.length} ${kinds.size === 1 ? PLURALS[kind] : "entries"}`,
+      extendedProps: { entries },
     },
   };
 }
@@ -68,9 +69,8 @@ function mergeDeep(row, items, lanes) {
   let group = [];
   let end = -Infinity;
   const flush = (until) => {
-    const members = group.flatMap((item) => item.event.extendedProps.entries?.map((event) => ({ ...item, event })) ?? [item]);
     if (group.length > 1) {
-      const merged = together(row, `deep ${kept.length}`, members);
+      const merged = together(row, `deep ${kept.length}`, group);
       kept.push({ ...merged, end: Math.min(merged.end, until) });
     } else kept.push(...group);
     group = [];
@@ -121,4 +121,20 @@ function eventsOf(merged, pixels) {
   }
   for (const [event, resourceIds] of single) made.push({ ...event, resourceIds });
   return made;
+}
+
+/** The drawn events, of which pairs are merged: [row, id, id of the other]. Each is merged once, by its first pair. */
+export function joinEvents(shown, pairs, pixels) {
+  const byId = new Map(shown.map((event) => [event.id, event]));
+  const gone = new Map(); // the rows that an event is not drawn on any more
+  const joined = [];
+  for (const [row, ...ids] of pairs) {
+    if (ids.some((id) => gone.get(id)?.has(row))) continue;
+    const items = ids.map((id) => byId.get(id)).map((event) => ({ event, start: at(event.start), end: at(event.end), mine: isMine(event) }));
+    const { event, start, end } = together(row, ids.join(" "), items);
+    joined.push({ ...event, resourceIds: [row], start: wall(start), end: wall(Math.max(end, start + TARGET / pixels)) });
+    for (const id of ids) gone.set(id, (gone.get(id) ?? new Set()).add(row));
+  }
+  const left = shown.map((event) => ({ ...event, resourceIds: event.resourceIds.filter((row) => !gone.get(event.id)?.has(row)) }));
+  return [...left.filter(({ resourceIds }) => resourceIds.length > 0), ...joined];
 }
