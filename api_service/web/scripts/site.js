@@ -10,6 +10,7 @@ import { showProblems } from "./problems.js";
 import { sendWhenReady } from "./sending.js";
 import { followSession } from "./session.js";
 import { followShortcuts } from "./shortcuts.js";
+import { keepHeights } from "./steady.js";
 
 Object.assign(htmx.config, {
   allowEval: false,
@@ -21,6 +22,7 @@ Object.assign(htmx.config, {
 });
 
 keepWhatPeopleDid();
+keepHeights();
 showProblems();
 followLive();
 followTiles();
