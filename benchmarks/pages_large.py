@@ -95,7 +95,7 @@ class Served:
 def measure() -> list[Figure]:
     """Now, and calendars of forty people and of one."""
     with ExitStack() as stack:
-        sites = [stack.enter_context(_site(nodes, _HELD, {})) for nodes in (FEW, MANY_NODES)]
+        sites = [stack.enter_context(_site(nodes, HOLD, {})) for nodes in (FEW, MANY_NODES)]
         figures = asyncio.run(_compare("now_1000", sites, {"": "/now"}, "#cards article, #cards .cells a", CHANGE))
     for name, owners in (("calendar_80000", 40), ("calendar_80000 of one owner", 1)):
         with ExitStack() as stack:
@@ -109,9 +109,6 @@ def measure() -> list[Figure]:
             }
             figures += asyncio.run(_compare(name, sites, asked, "#calendar .ec-row-head", None))
     return figures
-
-
-_HELD = HOLD
 
 
 @contextmanager
