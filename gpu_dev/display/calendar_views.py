@@ -1,23 +1,36 @@
 """Tables of bookings, slots, rules, usage, maintenance windows and notification targets."""
 
+from typing import TYPE_CHECKING
+
 from gpu_dev.display.local_times import local_time, minute
 from gpu_dev.display.output import Column, View, amount
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
-from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
-from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
-from reservation_core.contracts.notices import NoticeTargetOut
-from reservation_core.contracts.policy import LimitOut, Named, PolicyVerdict, ProjectOut, RuleOut, RulesIn, UsageLineOut
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 
+if TYPE_CHECKING:
+    # For annotations alone: a command loads the contracts of what it shows.
+    from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
+    from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
+    from reservation_core.contracts.notices import NoticeTargetOut
+    from reservation_core.contracts.policy import (
+        LimitOut,
+        Named,
+        PolicyVerdict,
+        ProjectOut,
+        RuleOut,
+        RulesIn,
+        UsageLineOut,
+    )
 
-def booked_on(booking: BookingOut | BookingVerdict) -> str:
+
+def booked_on(booking: "BookingOut | BookingVerdict") -> str:
     """A booking's GPUs, as `n1:0,1 n2:4`."""
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in booking.allocations)
 
 
-def places(window: MaintenanceOut) -> str:
+def places(window: "MaintenanceOut") -> str:
     """A window's GPUs, as `n1:0,1 n2:4`."""
     by_node: dict[str, list[int]] = {}
     for card in window.gpus:
@@ -25,14 +38,14 @@ def places(window: MaintenanceOut) -> str:
     return " ".join(f"{node}:{','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
 
 
-def becomes(affected: AffectedOut) -> str:
+def becomes(affected: "AffectedOut") -> str:
     """A window's effect on a reservation: `goes on at 2030-01-11 21:00 as bkg-7f3k9q2m`."""
     at = "" if affected.resumes_at is None else f" at {local_time(affected.resumes_at)}"
     booking = "" if affected.goes_on_as is None else f" as {affected.goes_on_as}"
     return affected.fate.value.replace("_", " ") + at + booking
 
 
-BOOKING = View[BookingOut](
+BOOKING: "View[BookingOut]" = View(
     name=lambda one: one.id,
     columns=(
         Column("ID", lambda one: one.id),
@@ -51,7 +64,7 @@ BOOKING = View[BookingOut](
     empty='No bookings. Book a slot: gpu-dev book create --gpus 1 --start "tomorrow 09:00" --for 4h',
 )
 
-BOOKING_DETAILS = View[BookingOut](
+BOOKING_DETAILS: "View[BookingOut]" = View(
     name=lambda one: one.id,
     columns=(
         Column("ID", lambda one: one.id),
@@ -75,7 +88,7 @@ BOOKING_DETAILS = View[BookingOut](
     ),
 )
 
-VERDICT = View[BookingVerdict](
+VERDICT: "View[BookingVerdict]" = View(
     name=lambda one: f"{one.start:%Y-%m-%dT%H:%MZ}",
     columns=(
         Column("VERDICT", lambda one: "Starts now" if one.verdict is RequestVerdict.STARTS_NOW else "Accepted"),
@@ -88,7 +101,7 @@ VERDICT = View[BookingVerdict](
     ),
 )
 
-SLOT = View[FreeSlotOut](
+SLOT: "View[FreeSlotOut]" = View(
     name=lambda slot: f"{slot.gpu_type} {slot.start:%Y-%m-%dT%H:%MZ}",
     columns=(
         Column("TYPE", lambda slot: slot.gpu_type),
@@ -99,28 +112,30 @@ SLOT = View[FreeSlotOut](
     empty="Nothing free in that time. Try a longer --to, another --type, fewer --gpus or a shorter --for.",
 )
 
-FEED = View[FeedCreated](name=lambda feed: feed.path or "", columns=(Column("PATH", lambda feed: feed.path or ""),))
+FEED: "View[FeedCreated]" = View(
+    name=lambda feed: feed.path or "", columns=(Column("PATH", lambda feed: feed.path or ""),)
+)
 
 
-def is_over(limit: LimitOut) -> bool:
+def is_over(limit: "LimitOut") -> bool:
     """Whether more is used than the limit."""
     return isinstance(limit.value, int | float) and limit.used is not None and limit.used > limit.value
 
 
-def limit_of(limit: LimitOut) -> str:
+def limit_of(limit: "LimitOut") -> str:
     """The limit itself, in words."""
     if limit.value is None:
         return "no limit"
     return amount(limit.value) if isinstance(limit.value, float) else str(limit.value)
 
 
-def _in_use(limit: LimitOut) -> str:
+def _in_use(limit: "LimitOut") -> str:
     if limit.used is None:
         return ""
     return f"{amount(limit.used)}, over" if is_over(limit) else amount(limit.used)
 
 
-LIMIT = View[LimitOut](
+LIMIT: "View[LimitOut]" = View(
     name=lambda limit: limit.rule,
     columns=(
         Column("RULE", lambda limit: limit.rule),
@@ -132,13 +147,13 @@ LIMIT = View[LimitOut](
 )
 
 
-def format_rules(rules: RulesIn) -> str:
+def format_rules(rules: "RulesIn") -> str:
     """Rules in one line."""
     words = rules.model_dump(mode="json", exclude_none=True)
     return ", ".join(f"{name}={value}" for name, value in words.items())
 
 
-RULE = View[RuleOut](
+RULE: "View[RuleOut]" = View(
     name=lambda rule: rule.scope,
     columns=(
         Column("SCOPE", lambda rule: rule.scope),
@@ -151,12 +166,12 @@ RULE = View[RuleOut](
 )
 
 
-def _named(found: Named) -> str:
+def _named(found: "Named") -> str:
     more = " …" if found.count > len(found.names) else ""
     return f"{found.count}: {' '.join(found.names)}{more}" if found.count else "0"
 
 
-POLICY_VERDICT = View[PolicyVerdict](
+POLICY_VERDICT: "View[PolicyVerdict]" = View(
     name=lambda verdict: verdict.scope,
     columns=(
         Column("SCOPE", lambda verdict: verdict.scope),
@@ -172,7 +187,7 @@ POLICY_VERDICT = View[PolicyVerdict](
     ),
 )
 
-PROJECT = View[ProjectOut](
+PROJECT: "View[ProjectOut]" = View(
     name=lambda project: project.name,
     columns=(
         Column("NAME", lambda project: project.name),
@@ -183,7 +198,7 @@ PROJECT = View[ProjectOut](
     empty="No projects.",
 )
 
-USAGE_LINE = View[UsageLineOut](
+USAGE_LINE: "View[UsageLineOut]" = View(
     name=lambda line: line.key or "",
     columns=(
         Column("NAME", lambda line: line.key or "(no project)"),
@@ -198,7 +213,7 @@ USAGE_COST = Column[UsageLineOut](
     "COST", lambda line: ", ".join(rounded_cost(cost.amount, cost.unit) for cost in line.costs), right=True
 )
 
-WINDOW = View[MaintenanceOut](
+WINDOW: "View[MaintenanceOut]" = View(
     name=lambda window: window.id or "",
     columns=(
         Column("ID", lambda window: window.id or ""),
@@ -212,7 +227,7 @@ WINDOW = View[MaintenanceOut](
     empty="No maintenance is planned.",
 )
 
-AFFECTED = View[AffectedOut](
+AFFECTED: "View[AffectedOut]" = View(
     name=lambda one: one.id,
     columns=(
         Column("ID", lambda one: one.id),
@@ -223,7 +238,7 @@ AFFECTED = View[AffectedOut](
     empty="It affects no job and no booking.",
 )
 
-TARGET = View[NoticeTargetOut](
+TARGET: "View[NoticeTargetOut]" = View(
     name=lambda target: target.id,
     columns=(
         Column("ID", lambda target: target.id),
