@@ -17,8 +17,10 @@ PYTHON = "`python -c 'import ssl, json'`"
 _GPU_DEV = (sys.executable, "-m", "gpu_dev")
 _COMMANDS = {
     "gpu-dev --help": ((*_GPU_DEV, "--help"), 5),
+    "gpu-dev --version": ((*_GPU_DEV, "--version"), 5),
     "gpu-dev list": ((*_GPU_DEV, "list"), 5),
     "gpu-dev gpus": ((*_GPU_DEV, "gpus"), 5),
+    "gpu-dev status": ((*_GPU_DEV, "status"), 5),
     "gpu-dev psql": ((*_GPU_DEV, "psql", "-c", "SELECT 1"), 8),
 }
 

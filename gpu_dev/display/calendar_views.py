@@ -209,7 +209,7 @@ USAGE_LINE: "View[UsageLineOut]" = View(
     ),
     empty="Nothing was held in that time.",
 )
-USAGE_COST = Column[UsageLineOut](
+USAGE_COST: "Column[UsageLineOut]" = Column(
     "COST", lambda line: ", ".join(rounded_cost(cost.amount, cost.unit) for cost in line.costs), right=True
 )
 
