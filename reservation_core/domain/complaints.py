@@ -9,7 +9,7 @@ _ID = re.compile(r"\^([a-z]{3})-\[0-9a-z\]")
 _LENGTH = re.compile(r"datetime\.timedelta\((?:(days|seconds)=)?(\d+)\)")
 _SIZE = re.compile(r"(\w+) should have at (least|most) (\d+) items? after validation")
 _WHOLE_NUMBER = re.compile(r"^Input should be a valid integer\b.*")
-_BOUND = re.compile(r"\b(greater|less) than or equal to (-?[\d.]+)$")
+_BOUND = re.compile(r"\b(greater|less) than or equal to (?=-?\d)")
 _SUBJECT = re.compile(r"^(?:Input|String|List|Dictionary|Tuple|Data|Value) should ")
 _FORMS = {
     "^/": "must be a path that begins with /",
@@ -33,9 +33,9 @@ def complaint(error: Mapping[str, Any]) -> str:
         case "list_type":
             return "must be a list"
         case _:
-            text = _WHOLE_NUMBER.sub("must be a whole number", text)
-            text = _BOUND.sub(lambda bound: f"at {'least' if bound[1] == 'greater' else 'most'} {bound[2]}", text)
-            return _SUBJECT.sub("must ", _LENGTH.sub(_length, text))
+            text = _LENGTH.sub(_length, _WHOLE_NUMBER.sub("must be a whole number", text))
+            text = _BOUND.sub(lambda bound: "at least " if bound[1] == "greater" else "at most ", text)
+            return _SUBJECT.sub("must ", text)
 
 
 def _form(pattern: str) -> str:

@@ -227,4 +227,4 @@ def test_the_demo_shows_the_gpus_from_the_workloads_own_output() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SIMULATED" in done.stdout
     assert "| CUDA_VISIBLE_DEVICES=0,1" in done.stdout
-    assert "place 1 in line" in done.stdout
+    assert "place 1 in the queue" in done.stdout

@@ -88,7 +88,7 @@ def parse(words: list[str]) -> None:
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands") and words and words[0][0] not in "-…":
         _, command, words = command.resolve_command(typer.Context(command), words)
-    if {"--help", "-h"} & {*words}:
+    if {"--help", "-h", "--version"} & {*words}:  # these end it
         return
     if "…" in words:
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}

@@ -62,7 +62,7 @@ def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr()
     first, second, third = told.err.splitlines()
     assert "place 3 in the queue" in first
-    assert "place 2 in line" in second
+    assert "place 2 in the queue" in second
     assert "cancelled" in third
     assert told.out == ""
 
