@@ -153,6 +153,13 @@ def test_many_bars_become_few_and_hide_only_small_gaps(steps: list[tuple[int, in
             assert not any(bar.start < after.start and bar.end > before.end for bar in drawn if bar not in bars)
 
 
+def test_a_gap_that_can_be_seen_stays_one() -> None:
+    """Thirty short bars, and one that begins 60 of 1,000 parts later: gaps of up to 43 are hidden."""
+    bars = [Bar(at, at + 1, at + 1, BarKind.JOB, "r", "r") for at in range(0, 60, 2)]
+    last = Bar(119, 1000, 1000, BarKind.JOB, "r", "r")
+    assert [(bar.start, bar.end) for bar in at_most_bars([*bars, last], 1000)] == [(0, 59), (119, 1000)]
+
+
 def test_few_gpus_have_a_row_each_and_many_a_row_for_each_node() -> None:
     few = choose_rows(cards_of([], 16), {}, 1, 1, START)
     assert (few.by, len(few.rows), few.left_out) == (By.CARD, 16, 0)
