@@ -17,9 +17,14 @@ _SMALL = """async () => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def things(system: WebSystem) -> dict[str, str]:
+    """Something for every page to show, and what stands for the parts of addresses."""
+    return make_things(system)
+
+
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=("desktop", "phone"))
-async def test_whatever_is_tapped_can_be_hit(people: People, system: WebSystem, size: tuple[int, int]) -> None:
-    things = make_things(system)
+async def test_whatever_is_tapped_can_be_hit(people: People, things: dict[str, str], size: tuple[int, int]) -> None:
     root = await people("root", viewport={"width": size[0], "height": size[1]})
     root.expect_problem("^answer: (404|409) GET")  # what can't be done is a page, too
     for address in [*addresses(things), "/jobs/job-nobody"]:
