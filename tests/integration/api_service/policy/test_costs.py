@@ -86,6 +86,6 @@ async def test_a_verdict_says_what_the_whole_duration_costs(alice: httpx.AsyncCl
     assert (await verdict(alice, gpus=2))["cost"] is None
     # The booking's time is the booking's cost.
     booking = (await booked(alice, at(1), gpus=2, gpu_type="h100"))["id"]
-    within = await verdict(alice, gpus=1, booking_id=booking, duration="PT1M")
+    within = await verdict(alice, gpus=1, gpu_type="h100", booking_id=booking, duration="PT1M")
     assert within["cost"] is None
     assert within["limits"] == []
