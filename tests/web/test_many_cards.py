@@ -184,7 +184,7 @@ async def _assert_short_on_a_phone(page: Page) -> None:
         box = await heading.bounding_box()
         assert box is not None
         assert box["height"] >= 24, "too low for a finger"
-    await assert_apart(page, "#cards .group-head, .types tr, .filters > div")
+    await assert_apart(page, "#cards .group-head, .types tbody tr, .filters > div")
     await assert_accessible(page)
 
 
