@@ -58,7 +58,7 @@ def test_plain_values_are_as_typer_reads_them(words: str) -> None:
     code, said, got = outcome(given, plain=True)
     theirs = outcome(given, plain=False)
     assert (code, got) == (theirs[0], theirs[2])
-    # What is wrong is said in other words: without the validator's terms.
+    # Errors are said in other words: without the terms of the validator.
     assert code == 2 or said == theirs[1]
     assert "Input should" not in said
     assert "Value error" not in said
