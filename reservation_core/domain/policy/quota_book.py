@@ -227,7 +227,7 @@ def _explain(bound: _Bound, gpus: int, start: int, length: int) -> str:
     scope = scope_text(bound.scope)
     if bound.key.at_once:
         beside = f" while {most} are held at that time" if most else ""
-        return f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {bound.limit} at once are allowed ({scope})."
+        return f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {bound.limit} at once ({scope})."
     asked, used, limit = (
         hours_text(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)
     )

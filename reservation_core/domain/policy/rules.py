@@ -262,7 +262,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
         advice = f"Start at {moment_text(at)}{fewer}"
     return RuleBreach(
         RuleName.MAX_GPUS.value,
-        f"Asked for: {counted(gpus, 'GPU')}{beside}; at most {limit} at once are allowed ({scope_text(scope)}). "
+        f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {limit} at once ({scope_text(scope)}). "
         f"{advice}.",
         at,
     )
@@ -309,7 +309,7 @@ def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | 
     return RuleBreach(
         RuleName.MAX_DURATION.value,
         f"Asked for: {length_text(q.request.duration)}; "
-        f"at most {length_text(limit)} are allowed ({scope_text(scope)}). "
+        f"the limit is {length_text(limit)} ({scope_text(scope)}). "
         "Ask for less time.",
     )
 
@@ -348,7 +348,7 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | N
     return RuleBreach(
         RuleName.MAX_OPEN_BOOKINGS.value,
         f"{len(open_bookings)} bookings are open; "
-        f"at most {limit} at a time are allowed ({scope_text(scope)}). {advice}.",
+        f"the limit is {limit} at a time ({scope_text(scope)}). {advice}.",
         ask_from=ask_from,
     )
 

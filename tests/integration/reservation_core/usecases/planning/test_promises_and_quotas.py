@@ -57,7 +57,7 @@ async def test_who_loses_a_promise_to_their_quota_is_told_so_once(bookings: Book
     assert await bookings.taken(hers) == []
     assert (await bookings.world.kinds(hers)).count("start_promise_missed") == 1
     said = await bookings.told(hers, "start_promise_missed")
-    assert said["because"].startswith("Asked for: 4 GPUs; at most 2 at once are allowed (user alice)")
+    assert said["because"].startswith("Asked for: 4 GPUs; the limit is 2 at once (user alice)")
     assert said["promised_start_at"] is not None
 
 

@@ -375,7 +375,7 @@ def test_a_users_own_quota_does_not_lift_the_projects() -> None:
     theirs = Holding("bkg-9", BOOKING, "bob", "lab", "h100", 3, minute(0), minute(90))
     found = check(asked(project="lab"), policy, UsageView((theirs,)), minute(0))
     assert [breach.code for breach in found] == ["max_gpus", "max_gpu_hours_per_week"]
-    assert "at most 4 at once are allowed (project lab)" in found[0].detail
+    assert "the limit is 4 at once (project lab)" in found[0].detail
     assert "3 are allowed (project lab, h100)" in found[1].detail
     assert check(asked(), policy, UsageView((theirs,)), minute(0)) == []
     assert [(use.limit.value, use.limit.scope) for use in uses(asked(project="lab"), policy, NOTHING_HELD, minute(0))][
@@ -401,10 +401,10 @@ def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
     found = {breach.code: breach for breach in check(asked(priority=3), policy, NOTHING_HELD, minute(0))}
     assert list(found) == ["max_gpus", "max_duration", "min_notice", "max_open_bookings", "priority"]
     assert found["max_gpus"].detail == (
-        "Asked for: 2 GPUs; at most 1 at once are allowed (everybody). Ask for at most 1 GPU."
+        "Asked for: 2 GPUs; the limit is 1 at once (everybody). Ask for at most 1 GPU."
     )
     assert (
-        found["max_duration"].detail == "Asked for: 2 hours; at most 1 hour are allowed (everybody). Ask for less time."
+        found["max_duration"].detail == "Asked for: 2 hours; the limit is 1 hour (everybody). Ask for less time."
     )
     assert found["min_notice"].possible_from == minute(180)
 
