@@ -1,7 +1,6 @@
 """The whole system: its database, components, timers and first token, and the greeting once it is up."""
 
 import asyncio
-import os
 import shlex
 import shutil
 import sys
@@ -217,7 +216,7 @@ def _first_job(url: str, settings: StandaloneSettings) -> str:
     home = (
         "" if settings.home == usual["home"].default.absolute() else f"GPU_DEV_HOME={shlex.quote(str(settings.home))} "
     )
-    program = "gpu-dev" if shutil.which("gpu-dev") else os.path.relpath(Path(sys.executable).with_name("gpu-dev"))
+    program = "gpu-dev" if shutil.which("gpu-dev") else shlex.quote(str(Path(sys.executable).with_name("gpu-dev")))
     server = "" if url == f"http://{usual['listen'].default}" else f" --server {url}"
     return f"{home}{program}{server} run --gpus 1 --for 1m -- sh -c 'echo I was given GPU $CUDA_VISIBLE_DEVICES'"
 

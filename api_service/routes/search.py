@@ -38,8 +38,9 @@ class SearchQuery(BaseModel):
 @router.get("", response_model=SearchResult, summary="Search", responses=problems(400))
 async def find_things(services: Served, caller: Caller, query: Annotated[SearchQuery, Query()]) -> Response:
     """Your jobs and bookings and the nodes that match, best first; for administrators everybody's, and users. Searched
-    are jobs that are not over (the newest 20,000), the newest 500 of each status of the others, 500 bookings of each
-    status from now on or back from now, and the job or booking of just this id."""
+    are jobs that are not over (the newest 20,000), the newest 500 of each status of the others; of bookings the first
+    500 of each open status and the last 500 of each final one, by their start; and the job or booking of just this id.
+    """
     found = await services.reads(lambda uow: search(uow, caller, query.q.strip(), query.limit))
     result = SearchResult(
         items=[

@@ -167,7 +167,7 @@ class ProjectOut(Wire):
 class ExplainRequest(Wire):
     """A job, or with `start` a booking, to check against the rules; nothing is stored. Fields that no rule reads are
     ignored. Administrators may ask for another `user`. `instead_of` names a waiting job of that user: the verdict is as
-    if it were cancelled first."""
+    if its GPUs and its part of the quotas were free. The budget of a token counts that job still."""
 
     model_config = with_example(gpus=4, gpu_type="h100", start="2030-01-31T09:00:00Z", duration="PT8H")
 

@@ -15,6 +15,7 @@ _FORMS = {
     "^/": "must be a path that begins with /",
     "^[!-~]+$": "must be printable characters without spaces",
     "^[0-9a-f]{64}$": "must be 64 hexadecimal digits",
+    r"\S": "must not be empty",
 }
 
 
@@ -43,6 +44,8 @@ def _form(pattern: str) -> str:
         return known
     if found := _ID.match(pattern):
         return f"must be an id such as {found[1]}-7f3k9q2m"
+    if "€" in pattern:
+        return "must be an amount and a unit, such as 2.50 EUR"
     if "gpu_type:" in pattern:
         return "must be a scope such as default, user:ann, project:lab or gpu_type:h100"
     letters = "letters" if "A-Z" in pattern else "lower-case letters"

@@ -36,6 +36,7 @@ def merge_refusals(refusals: Sequence[DomainError]) -> DomainError:
     if len(refusals) > 1:
         first.broken_rules = tuple(breach for refusal in refusals for breach in refusal.breaches)
         first.detail = " ".join(refusal.detail for refusal in refusals)
+        first.args = (first.detail,)
     return first
 
 

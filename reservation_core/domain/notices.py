@@ -194,7 +194,8 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.ENDING_SOON:
             command = "gpu-dev extend" if about.is_job else "gpu-dev book extend"
             advice = f"Save your work. If you need longer, ask for it before then: `{command} {about.id}`."
-            return f"{_named(about)} ends {_at('ends_at', occurrence, about)}; jobs that run then are ended.", advice
+            inside = "" if about.is_job else "; jobs that run in it then are ended"
+            return f"{_named(about)} ends {_at('ends_at', occurrence, about)}{inside}.", advice
         case NoticeKind.ENDED:
             log = f"Its output: `gpu-dev logs {about.id}`." if about.is_job else None
             well = " well" if occurrence.event == JobEventKind.SUCCEEDED else ""

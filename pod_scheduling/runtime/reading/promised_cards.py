@@ -28,7 +28,7 @@ def by_card(found: Iterable[PromisedGpu]) -> ReservedCards:
     cards: dict[str, dict[int, list[Reserved]]] = {}
     for card in found:
         times = f"from {time_words(card.starts_at, UTC)} to {time_words(card.ends_at, UTC)}"
-        detail = f"Card {card.index} of {card.node} is {card.reservation_id}'s {times}."
+        detail = f"GPU {card.index} of {card.node} is {card.reservation_id}'s {times}."
         reserved = Reserved(card.reservation_id, card.starts_at, detail)
         cards.setdefault(card.node, {}).setdefault(card.index, []).append(reserved)
     return {

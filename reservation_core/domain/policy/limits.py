@@ -228,8 +228,10 @@ class Policy:
 
     def price(self, user: str, project: str | None, gpu_type: str | None) -> Money | None:
         """The price of a GPU-hour for this user, for this project and type."""
-        limit = self.limits(user, project, gpu_type).cost_per_gpu_hour
-        return None if limit is None else limit.value
+        rules = (self._by_scope.get(scope) for scope in _scopes(user, project, gpu_type))
+        prices = (rule.cost_per_gpu_hour for rule in rules if rule is not None and rule.cost_per_gpu_hour is not None)
+        price = next(prices, UNLIMITED)
+        return None if price is UNLIMITED else price
 
     def binds(self, user: str, project: str | None) -> bool:
         """Whether any rule could apply to this user's requests for this project, of any type."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 _AMOUNT = r"[0-9]{1,6}(?:\.[0-9]{1,6})?"
-_UNIT = "[A-Za-zÀ-ɏ€£$¥]{1,12}"
+_UNIT = "[A-Za-zÀ-ÖØ-öø-ɏ€£$¥]{1,12}"
 PRICE_PATTERN = f"{_AMOUNT} {_UNIT}"
 """A price as rules have it: `2.50 EUR`."""
 _HOUR = Decimal(3600)

@@ -262,8 +262,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
         advice = f"Start at {moment_text(at)}{fewer}"
     return RuleBreach(
         RuleName.MAX_GPUS.value,
-        f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {limit} at once ({scope_text(scope)}). "
-        f"{advice}.",
+        f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {limit} at once ({scope_text(scope)}). {advice}.",
         at,
     )
 
@@ -347,8 +346,7 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | N
     advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {moment_text(ask_from)} on"
     return RuleBreach(
         RuleName.MAX_OPEN_BOOKINGS.value,
-        f"{len(open_bookings)} bookings are open; "
-        f"the limit is {limit} at a time ({scope_text(scope)}). {advice}.",
+        f"{len(open_bookings)} bookings are open; the limit is {limit} at a time ({scope_text(scope)}). {advice}.",
         ask_from=ask_from,
     )
 

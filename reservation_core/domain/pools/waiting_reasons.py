@@ -66,7 +66,7 @@ class Capacity:
             return Reason(
                 ReasonCode.NODE_UNAVAILABLE,
                 f"{_sized(gpus, nodes, of_type)} would fit, but nodes or GPUs that it needs are unavailable now. "
-                "It starts when they are back; administrators see them with `gpu-dev gpus`."
+                "It starts when they are back; `gpu-dev nodes` says why they are away."
                 + _details_of([node for capacity in wanted.values() for node in capacity.away]),
             )
         able = max(c.whole[gpus] if gpus < len(c.whole) else 0 for c in wanted.values())

@@ -214,5 +214,6 @@ async def _check_end(uow: UnitOfWork, after: Booking, now: datetime) -> None:
     longer = [job for job, until in await uow.bookings.taken_within(after.id) if until > after.span.end]
     if longer:
         raise CalendarConflictError(
-            f"{', '.join(longer)} in {after.id} would run longer than that. Cancel it first, or choose a later end."
+            f"{after.id} would end before {', '.join(longer)} in it. Cancel {'it' if len(longer) == 1 else 'them'} "
+            "first, or choose a later end."
         )

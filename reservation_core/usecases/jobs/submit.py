@@ -9,6 +9,7 @@ from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExc
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
+from reservation_core.domain.policy.rules import not_in_project
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
@@ -77,6 +78,8 @@ def prepare(
         project=request.project,
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
+    if refusals and not broken and foreign and request.booking_id is None and request.project is not None:
+        broken = [not_in_project(request.project)]
     if broken:
         refusals.append(not_permitted(broken))
     if refusals:

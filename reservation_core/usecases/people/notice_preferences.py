@@ -31,7 +31,7 @@ async def replace(
     if expected_version is not None and expected_version != version:
         raise StaleVersionError(
             f"Your notification preferences have changed: they are at version {version}, not {expected_version}. "
-            "Read it again, then repeat the change."
+            "Read them again, then repeat the change."
         )
     await uow.notices.prefer(principal.user_id, {kind: frozenset(channels) for kind, channels in preferences.items()})
     await uow.events.append(

@@ -38,6 +38,12 @@ async def test_a_part_of_a_name_in_any_case_and_the_beginning_of_an_id(alice: ht
     assert await found(alice, "50__of") == []
 
 
+async def test_letters_of_all_alphabets_are_found_in_any_case(alice: httpx.AsyncClient) -> None:
+    job = await named(alice, "Übung Ждать STRASSE")
+    for q in ("übung", "Übung", "ÜBUNG", "ждать", "ЖДАТЬ", "strasse"):
+        assert await found(alice, q) == [("job", job)], q
+
+
 async def test_the_best_match_is_first(alice: httpx.AsyncClient) -> None:
     whole, begins, within = [await named(alice, name) for name in ("run", "run 2", "long run")]
     ended = await named(alice, "run 3")

@@ -83,9 +83,9 @@ async def test_reserved_cards_are_kept_off_until_they_are_let_go(
     await seed.allocate(running, cards[1], now - HOUR, now + HOUR, held=True)
     await start(GPU_DEV_DATABASE_URL=database_url, GPU_DEV_SCHEDULER__LEDGER_S="0.2")
     await cluster.add(admitted(pod("booked-0", "0=node1:0")))
-    await cluster.eventually_told("booked-0", "DeviceReserved", f"Card 0 of {name} is job-b1's")
+    await cluster.eventually_told("booked-0", "DeviceReserved", f"GPU 0 of {name} is job-b1's")
     await cluster.add(admitted(pod("held-0", "0=node1:1")))
-    await cluster.eventually_told("held-0", "DeviceReserved", f"Card 1 of {name} is job-r1's")
+    await cluster.eventually_told("held-0", "DeviceReserved", f"GPU 1 of {name} is job-r1's")
     await cluster.add(admitted(pod("free-0", "0=node1:2")))
     await cluster.eventually_on("free-0", name)
 

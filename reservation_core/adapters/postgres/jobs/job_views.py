@@ -124,7 +124,8 @@ class JobViews:
             again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
             reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
         elif place is not None and place > 1:
-            detail = f"{place - 1} jobs are ahead of it in this queue."
+            ahead = "1 job is" if place == 2 else f"{place - 1} jobs are"
+            detail = f"{ahead} ahead of it in this queue."
             detail += "" if row.slot_start is None else f" {_SLOT}"
             reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
         # The slot in the ledger is what holds; what was told last may be older.

@@ -27,11 +27,11 @@ WITH seen AS (
        AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint)))
 ), matched AS (
     SELECT DISTINCT id, seq, name, status, user_id, finished_at,
-           CASE WHEN id = CAST(:start AS text) OR lower(name) = CAST(:text AS text) THEN 0
-                WHEN starts_with(id, CAST(:start AS text)) OR starts_with(lower(name), CAST(:text AS text)) THEN 1
+           CASE WHEN id = CAST(:start AS text) OR lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))) = CAST(:text AS text) THEN 0
+                WHEN starts_with(id, CAST(:start AS text)) OR starts_with(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) THEN 1
                 ELSE 2 END AS rank
     FROM seen
-    WHERE starts_with(id, CAST(:start AS text)) OR strpos(lower(name), CAST(:text AS text)) > 0
+    WHERE starts_with(id, CAST(:start AS text)) OR strpos(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) > 0
 )
 SELECT m.id, m.name, m.status, u.name AS user_name
 FROM matched m JOIN users u ON u.id = m.user_id
@@ -61,12 +61,12 @@ WITH seen AS (
      WHERE id = CAST(:start AS text) AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint)))
 ), matched AS (
     SELECT id, seq, name, status, user_id, finished_at,
-           CASE WHEN id = CAST(:start AS text) OR lower(name) = CAST(:text AS text) THEN 0
-                WHEN starts_with(id, CAST(:start AS text)) OR starts_with(lower(name), CAST(:text AS text)) THEN 1
+           CASE WHEN id = CAST(:start AS text) OR lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))) = CAST(:text AS text) THEN 0
+                WHEN starts_with(id, CAST(:start AS text)) OR starts_with(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) THEN 1
                 ELSE 2 END AS rank
     FROM reservations
     WHERE id = ANY(ARRAY(SELECT id FROM seen))
-      AND (starts_with(id, CAST(:start AS text)) OR strpos(lower(name), CAST(:text AS text)) > 0)
+      AND (starts_with(id, CAST(:start AS text)) OR strpos(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) > 0)
     ORDER BY rank, finished_at IS NOT NULL, seq DESC LIMIT :limit
 )
 SELECT m.id, m.name, m.status, u.name AS user_name, b.starts_at
@@ -77,14 +77,14 @@ ORDER BY m.rank, m.finished_at IS NOT NULL, m.seq DESC;
 -- Nodes of which a name or the zone holds `text`, best first.
 SELECT name, nullif(logical_name, name) AS logical_name
 FROM nodes
-WHERE removed_at IS NULL AND (strpos(lower(name), CAST(:text AS text)) > 0
-      OR strpos(lower(logical_name), CAST(:text AS text)) > 0 OR strpos(lower(zone), CAST(:text AS text)) > 0)
-ORDER BY lower(name) <> CAST(:text AS text), NOT starts_with(lower(name), CAST(:text AS text)), name LIMIT :limit;
+WHERE removed_at IS NULL AND (strpos(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) > 0
+      OR strpos(lower(translate(logical_name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) > 0 OR strpos(lower(translate(zone, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) > 0)
+ORDER BY lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))) <> CAST(:text AS text), NOT starts_with(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)), name LIMIT :limit;
 
 -- name: find_users
 -- Users whose name holds `text`, best first.
 SELECT name, CASE WHEN disabled_at IS NULL THEN role ELSE 'disabled' END AS status
 FROM users
-WHERE strpos(lower(name), CAST(:text AS text)) > 0
-ORDER BY lower(name) <> CAST(:text AS text), disabled_at IS NOT NULL,
-         NOT starts_with(lower(name), CAST(:text AS text)), name LIMIT :limit;
+WHERE strpos(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)) > 0
+ORDER BY lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))) <> CAST(:text AS text), disabled_at IS NOT NULL,
+         NOT starts_with(lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))), CAST(:text AS text)), name LIMIT :limit;

@@ -33,6 +33,12 @@ async def test_all_refusals_are_in_one_answer(alice: httpx.AsyncClient) -> None:
     assert all(rule["detail"] in problem["detail"] for rule in problem["broken_rules"])
 
 
+async def test_a_foreign_project_is_among_them(alice: httpx.AsyncClient) -> None:
+    wanted = {**JOB, "workload": IMPOSSIBLE["workload"], "project": "vision"}
+    problem = (await alice.post("/v1/jobs", json=wanted)).json()
+    assert [rule["code"] for rule in problem["broken_rules"]] == ["no_images", "no_such_project"]
+
+
 async def test_the_verdict_says_the_same(alice: httpx.AsyncClient) -> None:
     verdict = (await alice.post("/v1/policy/explain", json=IMPOSSIBLE)).json()
     assert (verdict["verdict"], [reason["code"] for reason in verdict["reasons"]]) == ("refused", CODES)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.contracts.policy import RulesIn
 from reservation_core.contracts.users import UserCreate
 from reservation_core.domain.complaints import complaint
 
@@ -49,6 +50,13 @@ def test_every_pattern_has_its_words() -> None:
     for pattern in found:
         error = {"type": "string_pattern_mismatch", "msg": f"String should match pattern '{pattern}'"}
         assert not PYDANTIC.search(complaint(error)), pattern
+
+
+def test_prices_and_blank_texts_are_said_in_words() -> None:
+    assert complaints(RulesIn, {"cost_per_gpu_hour": "2,50 EUR"}) == ["must be an amount and a unit, such as 2.50 EUR"]
+    assert complaints(RulesIn, {"cost_per_gpu_hour": "1 ×"}) == ["must be an amount and a unit, such as 2.50 EUR"]
+    blank = {"type": "string_pattern_mismatch", "msg": r"String should match pattern '\S'"}
+    assert complaint(blank) == "must not be empty"
 
 
 def test_bounds_of_bookings_are_said_in_words() -> None:

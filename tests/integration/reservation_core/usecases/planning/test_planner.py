@@ -181,6 +181,7 @@ async def test_places_and_estimates_go_on_beyond_the_estimated_part(world: World
     assert estimates[:6] == [world.clock.now() + HOUR + i * (HOUR + ALLOWANCE) for i in range(6)]
     assert estimates[6:] == [None, None]
     assert {view.reservation.reason.code.value for view in views[1:]} == {"behind_in_line"}
+    assert views[7].reservation.reason.detail.startswith("7 jobs are ahead of it in this queue.")
     async with world.uow() as uow:
         line = await uow.reservations.waiting_views(None, limit=100, after=None)
     assert [view.reservation.id for view in line] == ids

@@ -400,12 +400,8 @@ def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
     )
     found = {breach.code: breach for breach in check(asked(priority=3), policy, NOTHING_HELD, minute(0))}
     assert list(found) == ["max_gpus", "max_duration", "min_notice", "max_open_bookings", "priority"]
-    assert found["max_gpus"].detail == (
-        "Asked for: 2 GPUs; the limit is 1 at once (everybody). Ask for at most 1 GPU."
-    )
-    assert (
-        found["max_duration"].detail == "Asked for: 2 hours; the limit is 1 hour (everybody). Ask for less time."
-    )
+    assert found["max_gpus"].detail == ("Asked for: 2 GPUs; the limit is 1 at once (everybody). Ask for at most 1 GPU.")
+    assert found["max_duration"].detail == "Asked for: 2 hours; the limit is 1 hour (everybody). Ask for less time."
     assert found["min_notice"].possible_from == minute(180)
 
 
