@@ -142,7 +142,10 @@ def _write_time(visit: Visit) -> Callable[[str], str]:
     zone = visit.zone
 
     def write(stamp: str) -> str:
-        local = datetime.fromisoformat(stamp).astimezone(zone)
+        try:
+            local = datetime.fromisoformat(stamp).astimezone(zone)
+        except (ValueError, OverflowError):
+            return ""  # printed text that looks like a time
         return f"{local:%a} {local.day} {local:%b %H:%M:%S}"
 
     return write
