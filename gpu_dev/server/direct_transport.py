@@ -6,8 +6,9 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from ssl import SSLContext
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from gpu_dev.server.transport import (
     CONNECT_S,
@@ -22,6 +23,9 @@ from gpu_dev.server.transport import (
 _KEPT_S = 5.0
 """How long an unused connection is kept: something on the way may have forgotten it by then."""
 _CHUNK = 65_536
+_HTTP_1_0 = 10
+_PATH_CHARACTERS = "/%:@!$&'()*+,;=~"
+"""Characters that stay in the server's path beside letters and digits; `%` because the path may be quoted already."""
 
 
 class DirectTransport:
@@ -29,6 +33,7 @@ class DirectTransport:
 
     def __init__(self, server: str, tls: SSLContext | None) -> None:
         self._url = urlsplit(server)
+        self._path = quote(self._url.path, safe=_PATH_CHARACTERS)
         self._tls = tls
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
 
@@ -41,10 +46,9 @@ class DirectTransport:
                 connection.sock.settimeout(USUAL_SILENCE_S)
                 # A server that refuses a body may answer before it has read all of it.
                 with suppress(BrokenPipeError):
-                    connection.request(method, self._url.path + target, content, dict(headers))
+                    _write(connection, method, self._path + target, headers, content)
                 connection.sock.settimeout(silence_s)
                 response = connection.getresponse()
-                _refuse_cut_headers(response)
         except BaseException:
             connection.close()
             raise
@@ -82,18 +86,33 @@ class DirectTransport:
             raise SilenceError from error
         except OSError as error:
             raise TransportError("no connection") from error
-        except (ValueError, OverflowError) as error:
+        except (ValueError, OverflowError, http.client.HTTPException) as error:
             raise BadAddressError(str(error)) from error
         return connection
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer without the informational ones before it, such as 103; the library skips 100 alone."""
+
+    def begin(self) -> None:
+        super().begin()
+        while self.status // 100 == 1 and self.status != HTTPStatus.SWITCHING_PROTOCOLS:
+            self.headers = self.msg = None  # type: ignore[assignment] # as before the first answer
+            super().begin()
+        if self.status == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.will_close = True  # what follows is not HTTP
 
 
 class _Connection(http.client.HTTPConnection):
     """A connection with keep-alive probes, over TLS where `tls` is given."""
 
+    response_class = _Response
+
     def __init__(self, host: str, port: int | None, tls: SSLContext | None) -> None:
         if tls is not None:
             self.default_port = http.client.HTTPS_PORT
-        super().__init__(host, port)
+        # Without a port the library looks for one in the host, and cuts an IPv6 address at its last colon.
+        super().__init__(host, self.default_port if port is None else port)
         self._tls = tls
 
     def connect(self) -> None:
@@ -119,16 +138,23 @@ class _DirectBody:
 
     def read(self) -> bytes:
         with _failures_named():
-            return self._response.read()
+            content = self._response.read()
+            if not content:
+                self._refuse_cut_headers()
+            return content
 
     def chunks(self) -> Iterator[bytes]:
+        is_empty = True
         while True:
             with _failures_named():
                 chunk = self._response.read1(_CHUNK)
                 if not chunk and self._response.length:
                     raise http.client.IncompleteRead(b"", self._response.length)
+                if not chunk and is_empty:
+                    self._refuse_cut_headers()
             if not chunk:
                 return
+            is_empty = False
             yield chunk
 
     def close(self) -> None:
@@ -138,12 +164,29 @@ class _DirectBody:
             self._response.close()
             self._connection.close()
 
+    def _refuse_cut_headers(self) -> None:
+        """Refuse an empty body of HTTP/1.1 that has no length, and ends with a connection that was to stay.
 
-def _refuse_cut_headers(response: http.client.HTTPResponse) -> None:
-    """The library takes the end of a connection for that of the headers, which then say no length of the body."""
-    is_endless = response.length is None and not response.chunked
-    if is_endless and response.version > 10 and response.getheader("Connection", "").lower() != "close":
-        raise http.client.IncompleteRead(b"")
+        The library takes the end of the connection for that of the headers, so these may have been cut.
+        """
+        response = self._response
+        has_end = response.length is not None or response.chunked
+        if not has_end and response.version > _HTTP_1_0 and "close" not in response.getheader("Connection", "").lower():
+            raise http.client.IncompleteRead(b"")
+
+
+def _write(
+    connection: http.client.HTTPConnection,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    content: bytes | None,
+) -> None:
+    """Send a request. Raises BadAddressError, which shows no header: one is the token."""
+    try:
+        connection.request(method, target, content, dict(headers))
+    except (ValueError, http.client.InvalidURL) as error:
+        raise BadAddressError("HTTP has no way to write this path or header") from error
 
 
 @contextmanager

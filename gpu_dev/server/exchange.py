@@ -22,6 +22,7 @@ from gpu_dev.errors import (
     OlderServerError,
     UnexpectedAnswerError,
     UnreachableError,
+    UsageError,
 )
 from gpu_dev.server.connection import Connection, is_loopback
 from gpu_dev.server.transport import (
@@ -105,7 +106,8 @@ class Exchange:
     ) -> Answer:
         """Send until there is an answer, and return a 2xx. `anonymous` requests carry no token.
 
-        Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token.
+        Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token,
+        UsageError for a header that HTTP can't carry.
         """
         content = None if body is None else body.model_dump_json(exclude_unset=True).encode()
         sent = dict(headers or {})
@@ -122,8 +124,6 @@ class Exchange:
                 response = self._answer(method, _target(path, params), sent, content)
             except TransportError as error:
                 failure: ClientError = self.unreachable(error)
-            except BadAddressError as error:
-                raise UnreachableError(f"{self.server} is not an address that can be asked: {error}.") from error
             else:
                 self._answered = True
                 if response.is_success:
@@ -157,8 +157,8 @@ class Exchange:
         """
         for first in (True, False):
             token = self._needed_token()
-            sent = {**_HEADERS, **(headers or {}), "Authorization": f"Bearer {token}"}
-            incoming = self._transport.send("GET", _target(path, params), sent, None, silence_s)
+            sent = {**(headers or {}), "Authorization": f"Bearer {token}"}
+            incoming = self._open("GET", _target(path, params), sent, None, silence_s)
             try:
                 self._answered = True
                 if incoming.status // 100 == 2:
@@ -178,11 +178,23 @@ class Exchange:
         )
 
     def _answer(self, method: str, target: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
-        incoming = self._transport.send(method, target, {**_HEADERS, **headers}, content, USUAL_SILENCE_S)
+        incoming = self._open(method, target, headers, content, USUAL_SILENCE_S)
         try:
             return _whole(incoming)
         finally:
             incoming.body.close()
+
+    def _open(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes | None, silence_s: float | None
+    ) -> Incoming:
+        """Send once. Raises TransportError, UsageError for a header that HTTP can't carry, UnreachableError."""
+        for name, value in headers.items():
+            if not (value.isascii() and value.isprintable()):
+                raise UsageError(f"The header {name} can't be sent: it takes only printable ASCII characters.")
+        try:
+            return self._transport.send(method, target, {**_HEADERS, **headers}, content, silence_s)
+        except BadAddressError as error:
+            raise UnreachableError(f"{self.server} is not an address that can be asked: {error}.") from error
 
     def _needed_token(self) -> str:
         if self._token is None:

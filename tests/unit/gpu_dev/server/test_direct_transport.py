@@ -166,7 +166,115 @@ def test_no_server_is_no_connection() -> None:
         get(DirectTransport(f"http://127.0.0.1:{port}", None))
 
 
-@pytest.mark.parametrize("server", ["http://host:99999", f"http://{'ü' * 70}.test"])
+@pytest.mark.parametrize(
+    ("server", "address", "host"),
+    [
+        ("http://[2001:db8::2:8080]", ("2001:db8::2:8080", 80), "[2001:db8::2:8080]"),
+        ("http://[::1]", ("::1", 80), "[::1]"),
+        ("https://[fd00::abcd]", ("fd00::abcd", 443), "[fd00::abcd]"),
+        ("http://[::1]:8080", ("::1", 8080), "[::1]:8080"),
+        ("http://gpu.test", ("gpu.test", 80), "gpu.test"),
+        ("https://gpu.test:80", ("gpu.test", 80), "gpu.test:80"),
+    ],
+)
+def test_the_host_of_the_address_is_called_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, server: str, address: tuple[str, int], host: str
+) -> None:
+    called: list[tuple[str, int]] = []
+
+    def connected(to: tuple[bytes, int], _timeout_s: float) -> socket.socket:
+        called.append((to[0].decode(), to[1]))
+        ours, theirs = socket.socketpair()
+        servers.append(theirs)
+        theirs.sendall(WHOLE)
+        return ours
+
+    servers: list[socket.socket] = []
+    monkeypatch.setattr(socket, "create_connection", connected)
+    monkeypatch.setattr("gpu_dev.server.direct_transport.SOCKET_OPTIONS", [])
+    transport = DirectTransport(server, Unencrypted() if server.startswith("https:") else None)  # type: ignore[arg-type]
+    get(transport).body.close()
+    [theirs] = servers
+    assert f"\r\nHost: {host}\r\n".encode() in request_of(theirs)
+    assert called == [address]
+    theirs.close()
+    transport.close()
+
+
+class Unencrypted:
+    """Stands for TLS where only the address matters."""
+
+    def wrap_socket(self, plain: socket.socket, *, server_hostname: str) -> socket.socket:
+        assert "[" not in server_hostname
+        return plain
+
+
+def test_other_letters_and_spaces_of_the_servers_path_are_quoted_once() -> None:
+    seen: list[bytes] = []
+    with served(answering(WHOLE, seen=seen)) as server:
+        transport = DirectTransport(f"{server}/gpü a%20b", None)
+        assert read_whole(transport, in_parts=False) == b"ok"
+        transport.close()
+    assert seen[0].startswith(b"GET /below/gp%C3%BC%20a%20b/v1/jobs?limit=1 HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize("value", ["a\nb", "€"])
+def test_a_header_that_cannot_be_written_is_refused_without_its_value(value: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        transport = DirectTransport(f"http://127.0.0.1:{listening.getsockname()[1]}", None)
+        with pytest.raises(BadAddressError) as refused:
+            transport.send("GET", "/", {"Authorization": value}, None, PATIENCE_S)
+    assert value not in str(refused.value)
+
+
+HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
+
+
+@pytest.mark.parametrize("before", [HINTS, HINTS + HINTS, b"HTTP/1.1 100 Continue\r\n\r\n" + HINTS])
+def test_informational_answers_are_passed_over(before: bytes) -> None:
+    with served(answering(before + WHOLE, WHOLE)) as server:
+        transport = DirectTransport(server, None)
+        first = get(transport)
+        assert (first.status, first.headers.get("link"), first.body.read()) == (200, None, b"ok")
+        first.body.close()
+        assert read_whole(transport, in_parts=True) == b"ok"
+        transport.close()
+
+
+def test_a_connection_that_switched_its_protocol_is_not_kept() -> None:
+    def live(connection: socket.socket) -> None:
+        answering(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\n\r\n")(connection)
+        assert connection.recv(1) == b""
+
+    with served(live, answering(WHOLE)) as server:
+        transport = DirectTransport(server, None)
+        first = get(transport)
+        assert (first.status, first.body.read()) == (101, b"")
+        first.body.close()
+        assert read_whole(transport, in_parts=False) == b"ok"
+        transport.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX-Two: b", b"ok"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close, TE", b"ok"),
+        (b"HTTP/1.1 200 OK\r\nConnection: TE, Close", b""),
+        (b"HTTP/1.0 200 OK", b""),
+    ],
+)
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_an_answer_may_end_with_its_connection(headers: bytes, body: bytes, in_parts: bool) -> None:
+    answer = headers + b"\r\n\r\n" + body
+    with served(answering(answer), answering(answer)) as server:
+        transport = DirectTransport(server, None)
+        assert read_whole(transport, in_parts=in_parts) == body
+        assert read_whole(transport, in_parts=in_parts) == body  # over a new connection
+        transport.close()
+
+
+@pytest.mark.parametrize("server", ["http://host:99999", f"http://{'ü' * 70}.test", "http://a b.test"])
 def test_an_address_that_cannot_be_is_told_apart(server: str) -> None:
     with pytest.raises(BadAddressError):
         get(DirectTransport(server, None))

@@ -14,6 +14,7 @@ from gpu_dev.errors import (
     OlderServerError,
     UnexpectedAnswerError,
     UnreachableError,
+    UsageError,
 )
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import BRIEF_S, PATIENT_S, Exchange
@@ -190,6 +191,25 @@ def test_a_redirect_does_not_take_the_token_elsewhere() -> None:
     with pytest.raises(ApiError):
         a_client(handler).submit(REQUEST)
     assert set(hosts) == {"server.test"}
+
+
+@pytest.mark.parametrize("value", ["a\nb", "€"])
+def test_a_header_that_http_cannot_carry_is_a_usage_error(value: str) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise AssertionError("sent")
+
+    with pytest.raises(UsageError, match="Idempotency-Key") as refused:
+        a_client(handler).submit(REQUEST, idempotency_key=value)
+    assert value not in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    "call", [lambda exchange: exchange.send("GET", "/"), lambda exchange: exchange.stream("/").__enter__()]
+)
+def test_an_address_that_cannot_be_asked_is_said_for_streams_too(call: Callable[[Exchange], object]) -> None:
+    exchange = Exchange(Connection("http://127.0.0.1:99999", "secret-token"))
+    with pytest.raises(UnreachableError, match="not an address that can be asked"):
+        call(exchange)
 
 
 def test_without_a_token_nothing_is_sent() -> None:
