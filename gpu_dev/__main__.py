@@ -4,12 +4,15 @@ import gc
 import os
 
 _MANY = 100_000
+_NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 
 
 def start() -> None:
     """Run the command line without searching for garbage, a fifth of a short command's processor time."""
     gc.set_threshold(_MANY)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # searched for in the metadata of all installed packages
+    if _NO_PLUGINS not in os.environ:
+        os.environ[_NO_PLUGINS] = "1"  # plugins are searched for in the metadata of all installed packages
+        os.unsetenv(_NO_PLUGINS)  # `os.environ` keeps it, and the program that this process becomes inherits none
 
     from gpu_dev.main import main
 

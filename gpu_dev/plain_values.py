@@ -10,6 +10,8 @@ from typing import Any, get_args, get_origin
 import typer
 
 _UNSURE = object()
+_MOST_DIGITS = 18
+"""Python reads no integers of more than 4,300 digits, and no option needs so many."""
 
 
 class PlainValues:
@@ -63,7 +65,8 @@ def _read(value: Any, kind: Any, info: Any) -> Any:
     if kind is str:
         return value if isinstance(value, str) else _UNSURE
     if kind is int:
-        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+        is_plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+        number = int(value) if is_plain else value
         within = isinstance(number, int) and (info.min or 0) <= number and (info.max is None or number <= info.max)
         return number if within else _UNSURE
     if isinstance(kind, type) and issubclass(kind, Enum):

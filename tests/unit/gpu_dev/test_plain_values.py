@@ -1,6 +1,7 @@
 """Options read without pydantic: the same values, and Typer's own errors."""
 
 import io
+import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -51,6 +52,7 @@ def outcome(words: list[str], *, plain: bool) -> tuple[int, str, dict[str, Any]]
         "", "a b", "--colour blue", "--colour green", "--colours red --colours blue", "--colours red --colours x",
         "--count 1", "--count 9", "--count 10", "--count 0", "--count -1", "--count x", "--count 007", "--count ''",
         "--below-zero -7", "--below-zero -101", "--share 2", "--share x", "--loud", "--nothing", "--help",
+        f"--count {'9' * 5000}", "--count 0000000000000000000007",
     ],
 )  # fmt: skip
 def test_plain_values_are_as_typer_reads_them(words: str) -> None:
@@ -62,6 +64,24 @@ def test_plain_values_are_as_typer_reads_them(words: str) -> None:
     assert code == 2 or said == theirs[1]
     assert "Input should" not in said
     assert "Value error" not in said
+
+
+def test_the_program_that_a_command_becomes_inherits_nothing_of_it() -> None:
+    program = (
+        "import os, sys\n"
+        "import gpu_dev.main\n"
+        "from gpu_dev.__main__ import start\n"
+        "show = 'import os; print(os.environ.get(\"PYDANTIC_DISABLE_PLUGINS\"))'\n"
+        "def become():\n"
+        "    print(os.environ['PYDANTIC_DISABLE_PLUGINS'], flush=True)\n"
+        "    os.execv(sys.executable, [sys.executable, '-c', show])\n"
+        "gpu_dev.main.main = become\n"
+        "start()\n"
+    )
+    for given, seen in (({}, "1\nNone\n"), ({"PYDANTIC_DISABLE_PLUGINS": "true"}, "true\ntrue\n")):
+        environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **given}
+        command = [sys.executable, "-c", program]
+        assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == seen
 
 
 @pytest.mark.parametrize("words", ["--help", "--version", "list --limit 7 --status running -o json"])
