@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gpu_dev.display.command_examples import add_examples
-from gpu_dev.display.local_times import slot_words
+from gpu_dev.display.local_times import local_sentence, slot_words
 from gpu_dev.errors import ApiError, ClientError, ExitCode
 from gpu_dev.plain_values import read_plain_values
 from gpu_dev.terminal import Rendered, clean, say
@@ -182,7 +182,7 @@ def main() -> None:
 def report(error: ClientError) -> None:
     """Tell an error on stderr: what is wrong, every rule that was broken, times that would do, what to type next."""
     typer.secho("error: ", fg="red", err=True, nl=False)
-    for line in described(error.problem) if isinstance(error, ApiError) else [error.detail]:
+    for line in map(local_sentence, described(error.problem)) if isinstance(error, ApiError) else [error.detail]:
         say(line)
     if error.next_command is not None:
         say(Rendered(clean(f"try: {error.next_command}")))  # to be typed as it is

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gpu_dev.client import GpuDevClient
+from gpu_dev.display.local_times import local_sentence
 from gpu_dev.errors import ClientError, ExitCode, NoSuchObjectError, UsageError
 from gpu_dev.inputs.ids import (
     FULL_LENGTH,
@@ -121,7 +122,7 @@ def check_type(client: GpuDevClient, gpu_type: str, known: Iterable[str]) -> str
         answer = client.policy.explain(request)
         for reason in answer.reasons if answer.verdict is RequestVerdict.REFUSED else ():
             if reason.code == "no_such_type":
-                raise UsageError(reason.detail)
+                raise UsageError(local_sentence(reason.detail))
     return wanted
 
 

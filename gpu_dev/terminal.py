@@ -3,8 +3,6 @@
 import re
 import sys
 
-from gpu_dev.display.local_times import local_sentence
-
 
 def clean(text: str) -> str:
     """Text with control characters made visible, so that it can't steer a terminal."""
@@ -57,8 +55,8 @@ def _visible(found: re.Match[bytes]) -> bytes:
 
 
 def say(text: str) -> None:
-    """Print a message to the person, on stderr: one line unless rendered. Its times are in the reader's zone."""
-    sys.stderr.write(f"{text if isinstance(text, Rendered) else clean(local_sentence(text))}\n")
+    """Print a message to the person, on stderr: one line unless rendered."""
+    sys.stderr.write(f"{text if isinstance(text, Rendered) else clean(text)}\n")
     sys.stderr.flush()
 
 

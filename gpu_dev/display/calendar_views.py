@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gpu_dev.display.local_times import local_time, minute
+from gpu_dev.display.local_times import local_sentence, local_time, minute
 from gpu_dev.display.output import Column, View, amount
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
@@ -72,7 +72,7 @@ BOOKING_DETAILS: "View[BookingOut]" = View(
         Column("USER", lambda one: one.user or "-"),
         Column("PROJECT", lambda one: one.project or ""),
         Column("STATUS", lambda one: one.status.value),
-        Column("REASON", lambda one: f"{one.reason.code.value}: {one.reason.detail}"),
+        Column("REASON", lambda one: f"{one.reason.code.value}: {local_sentence(one.reason.detail)}"),
         Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
         Column("START", lambda one: minute(one.start)),
         Column("END", lambda one: minute(one.end)),
@@ -97,7 +97,7 @@ VERDICT: "View[BookingVerdict]" = View(
         Column("START", lambda one: minute(one.start)),
         Column("END", lambda one: minute(one.end)),
         Column("WHERE", booked_on),
-        Column("REASON", lambda one: f"{one.reason.code.value}: {one.reason.detail}", wide=True),
+        Column("REASON", lambda one: f"{one.reason.code.value}: {local_sentence(one.reason.detail)}", wide=True),
     ),
 )
 

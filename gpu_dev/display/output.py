@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
-from gpu_dev.display.local_times import local_sentence
 from gpu_dev.terminal import Rendered, clean
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def show_list(
             if not items:
                 return Rendered(f"{view.empty}\n")
             columns = [column for column in view.columns if form is Format.WIDE or not column.wide]
-            rows = [[clean(local_sentence(column.value(item))) for column in columns] for item in items]
+            rows = [[clean(column.value(item)) for column in columns] for item in items]
             return _table([[column.title for column in columns], *rows], [column.right for column in columns])
         case Format.JSON | Format.YAML:
             plain = {"items": [item.model_dump(mode="json") for item in items], "next_cursor": next_cursor, **more}
@@ -97,7 +96,7 @@ def show_one(item: T, view: View[T], form: Format) -> Rendered:
     """A single thing as text that ends with a line break: its fields below each other, or its data."""
     match form:
         case Format.TABLE | Format.WIDE:
-            lines = ((column.title.lower(), clean(local_sentence(column.value(item)))) for column in view.columns)
+            lines = ((column.title.lower(), clean(column.value(item))) for column in view.columns)
             return _table([[*line] for line in lines if line[1] or form is Format.WIDE], [False, False], down=True)
         case Format.JSON | Format.YAML:
             return _data(item.model_dump(mode="json"), form)

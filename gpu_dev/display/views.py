@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpu_dev.display.local_times import local_time
+from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, memory
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.model import JobStatus
@@ -79,7 +79,7 @@ JOB_DETAILS: "View[Job]" = View(
         Column("USER", lambda job: job.user),
         Column("PROJECT", lambda job: job.project or ""),
         Column("STATUS", lambda job: job.status.value),
-        Column("REASON", lambda job: f"{job.reason.code.value}: {job.reason.detail}"),
+        Column("REASON", lambda job: f"{job.reason.code.value}: {local_sentence(job.reason.detail)}"),
         Column("GPUS", lambda job: wanted_gpus(job.gpus, job.gpu_type, job.nodes)),
         Column("FOR", lambda job: format_duration(job.duration)),
         Column("PRIORITY", lambda job: str(job.priority)),
@@ -139,7 +139,7 @@ NODE: "View[NodeOut]" = View(
         Column("TYPES", lambda node: ",".join(node.gpu_types)),
         Column("GPUS", lambda node: str(node.gpus), right=True),
         Column("FREE", lambda node: str(node.free), right=True),
-        Column("DETAIL", lambda node: node.detail or ""),
+        Column("DETAIL", lambda node: local_sentence(node.detail or "")),
         Column("NAMED", lambda node: node.logical_name or "", wide=True),
         Column("ZONE", lambda node: node.zone or "", wide=True),
         Column("TAINTS", lambda node: ",".join(node.taints), wide=True),
@@ -167,7 +167,7 @@ UNKNOWN_POD: "View[UnknownPodOut]" = View(
         Column("GPUS", lambda pod: ",".join(map(str, pod.gpu_indices or ()))),
         Column("SINCE", lambda pod: local_time(pod.first_seen_at)),
         Column("ENDED BY", lambda pod: pod.end_requested_by or ""),
-        Column("WHY", lambda pod: pod.detail),
+        Column("WHY", lambda pod: local_sentence(pod.detail)),
     ),
     empty="No unknown pods: the ledger accounts for all of them.",
 )
@@ -186,7 +186,7 @@ QUEUE: "View[QueueEntry]" = View(
         Column("PRIORITY", lambda entry: str(entry.priority), wide=True, right=True),
         Column("PROJECT", lambda entry: entry.project or "", wide=True),
         Column("WAITING SINCE", lambda entry: local_time(entry.created_at), wide=True),
-        Column("DETAIL", lambda entry: entry.reason.detail, wide=True),
+        Column("DETAIL", lambda entry: local_sentence(entry.reason.detail), wide=True),
     ),
     empty="No job of yours is waiting.",
 )
@@ -267,7 +267,7 @@ EVENT: "View[JobEvent]" = View(
         Column("BY", lambda event: event.actor),
         Column("BEFORE", lambda event: event.before or ""),
         Column("AFTER", lambda event: event.after or ""),
-        Column("REASON", lambda event: event.reason.detail if event.reason else ""),
+        Column("REASON", lambda event: local_sentence(event.reason.detail) if event.reason else ""),
         Column("DATA", lambda event: str(event.data) if event.data else "", wide=True),
     ),
     empty="No events yet.",

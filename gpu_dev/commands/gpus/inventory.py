@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gpu_dev.display.gpu_types import summarise
+from gpu_dev.display.local_times import local_sentence
 from gpu_dev.display.output import Format, show_list
 from gpu_dev.display.views import GPU, GPU_TYPE, NODE
 from gpu_dev.inputs.asking import confirmed
@@ -96,4 +97,4 @@ def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A cor
     """Remove a cordon (administrators)."""
     with client_for(ctx) as client:
         freed = client.uncordon_node(node)
-    put(f"{freed.name} is not cordoned{f': {freed.detail}' if freed.detail else ''}\n")
+    put(f"{freed.name} is not cordoned{f': {local_sentence(freed.detail)}' if freed.detail else ''}\n")

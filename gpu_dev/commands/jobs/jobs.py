@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.display.local_times import local_time
+from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS
-from gpu_dev.errors import ClientError
+from gpu_dev.errors import ApiError, ClientError
 from gpu_dev.following import has_ended, waiting_line
 from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.options import JobId, JobIds, Output, Watch
@@ -97,7 +97,8 @@ def cancel(
                 job = client.cancel(whole_id(client, wanted))
             except ClientError as error:
                 if len(job_ids) > 1:
-                    say(f"{wanted}: not cancelled: {error.detail}")
+                    detail = local_sentence(error.detail) if isinstance(error, ApiError) else error.detail
+                    say(f"{wanted}: not cancelled: {detail}")
                 first = first or error
                 continue
             cancelled.append(job)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from gpu_dev.display.local_times import local_time
+from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
@@ -39,7 +39,7 @@ _EVENT = View[EventOut](
         Column("WHAT", lambda event: event.kind),
         Column("ABOUT", lambda event: event.subject or ""),
         Column("BECAME", _became),
-        Column("WHY", lambda event: event.reason or ""),
+        Column("WHY", lambda event: local_sentence(event.reason or "")),
         Column("MORE", lambda event: json.dumps(event.data, ensure_ascii=False) if event.data else "", wide=True),
     ),
     empty="No event matches.",

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from gpu_dev.display.local_times import local_sentence, local_time, minute, slot_words
-from gpu_dev.terminal import say
+from gpu_dev.errors import ApiError, NoSuchObjectError
+from gpu_dev.main import report
+from reservation_core.contracts.base import Problem
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +40,16 @@ def test_a_slot_says_what_both_share_once(start: tuple[int, ...], end: tuple[int
     assert slot_words(*(datetime(2026, *at, tzinfo=UTC) for at in (start, end))) == words  # type: ignore[misc]
 
 
-def test_the_servers_sentences_are_read_out_and_what_is_to_be_typed_stays(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_servers_sentences_are_read_out_and_what_is_to_be_typed_stays() -> None:
     said = "Free until 2026-11-26T13:20:00Z. Write it such as 2030-01-31T09:00:00Z or 2026-03-29T03:00+02:00."
     assert local_sentence(said) == (
         "Free until Thu 26 Nov 2026 14:20 CET. Write it such as 2030-01-31T09:00:00Z or 2026-03-29T03:00+02:00."
     )
-    say(said)
+
+
+def test_a_refusal_is_read_out_and_what_a_person_typed_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    detail = "Free until 2026-11-26T13:20:00Z."
+    report(ApiError(Problem(type="urn:gpu-dev:problem:refused", title="Refused", status=422, detail=detail)))
     assert "until Thu 26 Nov 2026 14:20 CET." in capsys.readouterr().err
+    report(NoSuchObjectError("No job is named eval-2026-01-01T00:00Z."))
+    assert "named eval-2026-01-01T00:00Z." in capsys.readouterr().err

@@ -35,6 +35,16 @@ def test_a_table_has_local_times_and_short_durations() -> None:
     assert (weekday, day, month, year, clock, zone) == ("Sun", "1", "Mar", "2026", "22:00:00", "JST")
 
 
+@pytest.mark.usefixtures("in_tokyo")
+def test_times_in_a_name_stay_and_those_of_the_servers_sentence_are_local() -> None:
+    detail = "2 h100 are free at 2026-03-01T13:00:00Z."
+    one = a_job(name="eval-2026-01-01T00:00Z", reason={"code": "waiting_for_gpus", "detail": detail})
+    assert "eval-2026-01-01T00:00Z" in show_list([one], JOB, Format.TABLE)
+    shown = show_one(one, JOB_DETAILS, Format.TABLE)
+    assert "eval-2026-01-01T00:00Z" in shown
+    assert "free at Sun 1 Mar 2026 22:00 JST." in shown
+
+
 def test_wide_has_more_columns() -> None:
     header = show_list([a_job()], JOB, Format.WIDE).splitlines()[0]
     assert header.split()[-6:] == ["WHERE", "REASON", "EXIT", "PRIORITY", "PROJECT", "CREATED"]
