@@ -132,7 +132,7 @@ export function joinEvents(shown, pairs, pixels) {
     if (ids.some((id) => gone.get(id)?.has(row))) continue;
     const items = ids.map((id) => byId.get(id)).map((event) => ({ event, start: millisecondsOf(event.start), end: millisecondsOf(event.end), mine: isMine(event) }));
     const { event, start, end } = together(row, ids.join(" "), items);
-    joined.push({ ...event, resourceIds: [row], start: wall(start), end: wall(Math.max(end, start + TARGET / pixels)) });
+    joined.push({ ...event, resourceIds: [row], start: wallAt(start), end: wallAt(Math.max(end, start + TARGET / pixels)) });
     for (const id of ids) gone.set(id, (gone.get(id) ?? new Set()).add(row));
   }
   const left = shown.map((event) => ({ ...event, resourceIds: event.resourceIds.filter((row) => !gone.get(event.id)?.has(row)) }));
