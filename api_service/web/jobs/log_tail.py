@@ -32,12 +32,16 @@ WriteTime = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class ReadyLines:
-    """Lines, the number of the first, how many of them have a number, and the time of each, if known."""
+    """Lines, the number of the first, how many of them have a number, and the time of each, if known.
+
+    `dropped`: lines between these and those before were not kept.
+    """
 
     texts: Sequence[str]
     first: int
     numbered: int
     times: Sequence[str]
+    dropped: bool
 
 
 class LogLines:
@@ -52,6 +56,7 @@ class LogLines:
         self._ready: deque[tuple[str, str]] = deque()
         self._letters = 0
         self._seen = 0
+        self._given = 0
         self._numbered: int | None = None if numbered else 0
         self._rest = b""
         self._is_partial_new = False
@@ -77,7 +82,8 @@ class LogLines:
         self._letters, self._is_partial_new = 0, False
         first = self._seen - len(found) + 1
         numbered = len(found) if self._numbered is None else max(0, min(len(found), self._numbered - first + 1))
-        return ReadyLines([text for text, _ in found], first, numbered, [at for _, at in found])
+        dropped, self._given = first > self._given + 1, self._seen
+        return ReadyLines([text for text, _ in found], first, numbered, [at for _, at in found], dropped)
 
     def take(self, chunk: bytes) -> None:
         if isinstance(chunk, OmittedOutput) and self._numbered is None:
@@ -219,6 +225,7 @@ async def _event(lines: LogLines, terminal: TerminalLines, *, anew: bool) -> byt
     ready = lines.all_ready()
     drawn = await draw(ready.texts, terminal)
     rest = terminal.unfinished(lines.partial)
-    fields = {"lines": drawn, "first": ready.first, "numbered": ready.numbered, "anew": anew, "rest": rest}
+    fields = {"lines": drawn, "first": ready.first, "numbered": ready.numbered, "rest": rest}
+    fields["anew"] = anew or ready.dropped
     fields["times"] = ready.times
     return f"event: lines\ndata: {json.dumps(fields)}\n\n".encode()

@@ -54,6 +54,29 @@ async def test_of_a_long_log_the_end_is_told_and_how_much_is_not() -> None:
     assert len(event["lines"]) == KEPT_LINES
 
 
+async def test_a_burst_between_two_events_begins_anew() -> None:
+    """Lines that were dropped are not between those of two events: a page would number the later ones wrongly."""
+    burst, last = asyncio.Event(), asyncio.Event()
+
+    async def log() -> AsyncGenerator[bytes]:
+        yield b"one\n"
+        await burst.wait()
+        yield b"x\n" * (KEPT_LINES + 5)
+        await last.wait()
+        yield b"end\n"
+
+    events: list[dict[str, Any]] = []
+    async for event in stream_lines(log()):
+        if event.startswith(b"event: lines"):
+            events.append(json.loads(event.split(b"data: ")[1]))
+            (last if burst.is_set() else burst).set()
+    assert [(event["first"], event["anew"]) for event in events if event["lines"]] == [
+        (1, True),
+        (7, True),
+        (KEPT_LINES + 7, False),
+    ]
+
+
 async def test_of_long_lines_fewer_are_kept() -> None:
     [event] = await told(chunks(*[b"<" * LONGEST_LINE + b"\n"] * 200))
     assert event["first"] - 1 == 200 - KEPT_LETTERS // LONGEST_LINE
