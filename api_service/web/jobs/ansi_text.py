@@ -1,16 +1,18 @@
 """Terminal output as HTML: text, with CSS classes for its looks (styles/terminal.css)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
 LONGEST_LINE = 16_384
 MOST_CHANGES = 500
 """Changes of looks in a line that are followed: a log of nothing else would take many seconds to draw."""
-# Titles and links, other sequences. No two parts can begin alike, so matching takes linear time.
-_SEQUENCE = r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[(-/].|[^\x1b[(-/])?"
+# Titles and links, other sequences, all within a line. No two parts can begin alike, so matching takes linear time.
+_SEQUENCE = r"\x1b(?:\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[(-/][^\n]|[^\x1b[(-/\n])?"
 _TOKEN = re.compile(rf"(?P<sequence>{_SEQUENCE})|(?P<back>[\r\b])|[^\x1b\r\b]+", re.DOTALL)
+_HIDDEN = re.compile(rf"{_SEQUENCE}|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_OVERWRITES = re.compile(r"[\r\b]|\x1b\[[01]?G")
 _LOOKS = re.compile(r"\x1b\[[0-9;:]{0,100}m")
 _TO_LINE_START = re.compile(r"\x1b\[[01]?G")
 _INVISIBLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
@@ -153,6 +155,15 @@ class TerminalLines:
                     text = runs.pop()[1] + text
                 runs.append((self._looks, text))
         return runs
+
+
+def plain_texts(lines: Sequence[str]) -> str:
+    """Lines as `TerminalLines.text` has them, joined by line ends. Looks are not followed, which makes this fast."""
+    return _HIDDEN.sub("", "\n".join(TerminalLines().text(line) if _is_special(line) else line for line in lines))
+
+
+def _is_special(line: str) -> bool:
+    return len(line) > LONGEST_LINE or _OVERWRITES.search(line) is not None
 
 
 def plain_html(line: str) -> str:

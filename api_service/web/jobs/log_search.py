@@ -5,10 +5,10 @@ Both end where output was not kept: the lines after that have no number.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from api_service.web.jobs.ansi_text import TerminalLines
+from api_service.web.jobs.ansi_text import TerminalLines, plain_texts
 from api_service.web.jobs.log_tail import KEPT_LETTERS, LogLines, Tail, WriteTime, draw
 from reservation_core.ports.cluster import OmittedOutput
 
@@ -16,6 +16,8 @@ BEFORE = 200
 AFTER = 300
 MOST_FOUND = 5_000
 _ALL = 2**62
+_AT_ONCE = 2**14
+"""So many bytes are searched before other requests are served: a few milliseconds, even of progress bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +77,35 @@ async def read_part(chunks: AsyncIterator[bytes], line: int, write_time: WriteTi
     return LogPart(Tail(drawn, seen - len(part) + 1, len(part), times=[at for _, at in part]), seen)
 
 
-async def find_lines(chunks: AsyncIterator[bytes], wanted: str) -> FoundLines:
-    """The lines that show the text, in upper or lower case."""
+async def find_lines(
+    chunks: AsyncIterator[bytes], wanted: str, is_given_up: Callable[[], Awaitable[bool]] | None = None
+) -> FoundLines:
+    """The lines that show the text, in upper or lower case. Reading stops once the search is given up."""
     lowered = wanted.lower()
-    found, lines, terminal = FoundLines(), LogLines(_ALL), TerminalLines()
+    found, lines = FoundLines(), LogLines(_ALL)
     async for chunk in _before_omission(chunks):
-        lines.take(chunk)
-        _look(found, lines, lowered, terminal)
+        for at in range(0, len(chunk), _AT_ONCE):
+            lines.take(chunk[at : at + _AT_ONCE])
+            _look(found, lines, lowered)
+            await asyncio.sleep(0)
+        if is_given_up is not None and await is_given_up():
+            break
     lines.end()
-    _look(found, lines, lowered, terminal)
+    _look(found, lines, lowered)
     return found
 
 
-def _look(found: FoundLines, lines: LogLines, lowered: str, terminal: TerminalLines) -> None:
+def _look(found: FoundLines, lines: LogLines, lowered: str) -> None:
     ready = lines.all_ready()
     found.last += len(ready.texts)
-    if not _may_hold(ready.texts, lowered):
+    shown = plain_texts(ready.texts).lower()
+    if lowered not in shown:  # as in nearly all of a long log
         return
-    for number, text in enumerate(ready.texts, ready.first):
-        if lowered in terminal.text(text).lower():
+    for number, text in enumerate(shown.split("\n"), ready.first):
+        if lowered in text:
             found.count += 1
             if found.count <= MOST_FOUND:
                 found.numbers.append(number)
-
-
-def _may_hold(texts: Sequence[str], lowered: str) -> bool:
-    """Whether to look at each line: nearly all lines of long logs are not those looked for."""
-    joined = "\n".join(texts)
-    return lowered in joined.lower() or "\x1b" in joined or "\r" in joined or "\b" in joined
 
 
 async def _before_omission(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

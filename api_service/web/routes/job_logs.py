@@ -86,7 +86,8 @@ async def log_matches(visit: Visit) -> Response:
     if not 0 < len(wanted) <= _LONGEST_TEXT or not _is_numbered(view):
         raise ProblemError(422, "invalid_request", f"Look for a text of 1 to {_LONGEST_TEXT} letters.")
     async with _whole_log(visit, view) as chunks:
-        found = await find_lines(chunks, wanted)
+        # A page gives up a search when its reader types on.
+        found = await find_lines(chunks, wanted, visit.request.is_disconnected)
     return json_data(visit.request, {"lines": found.numbers, "count": found.count, "last": found.last})
 
 

@@ -33,7 +33,7 @@ export class LogFinder {
   #elsewhere = null; // what the server has found for the text
   #here = null;
   #timer = 0;
-  #asked = 0;
+  #asked = null; // the question that is under way
 
   constructor(view) {
     this.view = view;
@@ -67,14 +67,17 @@ export class LogFinder {
 
   #ask() {
     clearTimeout(this.#timer);
-    this.#asked += 1;
+    this.#asked?.abort(); // the server stops reading the log for it
     if (this.#wanted === "" || !this.view.isNumbered || !this.view.isCut) return;
-    const asked = this.#asked;
+    const asked = new AbortController();
+    this.#asked = asked;
     this.#timer = setTimeout(async () => {
       try {
-        const answer = await fetch(`${this.view.log.dataset.job}/log/matches?${new URLSearchParams({ text: this.#field.value })}`, { cache: "no-store", headers: { Accept: "application/problem+json" }, redirect: "error" });
-        if (!answer.ok || asked !== this.#asked) return;
-        this.#elsewhere = await answer.json();
+        const answer = await fetch(`${this.view.log.dataset.job}/log/matches?${new URLSearchParams({ text: this.#field.value })}`, { cache: "no-store", headers: { Accept: "application/problem+json" }, redirect: "error", signal: asked.signal });
+        if (!answer.ok) return;
+        const elsewhere = await answer.json();
+        if (asked.signal.aborted) return;
+        this.#elsewhere = elsewhere;
         this.#show();
       } catch {
         // The lines that are shown are searched all the same, and the words say that these are all.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api_service.web.jobs.ansi_text import LONGEST_LINE
+from api_service.web.jobs.ansi_text import LONGEST_LINE, TerminalLines, plain_texts
 from api_service.web.jobs.log_search import AFTER, BEFORE, MOST_FOUND, find_lines, read_part
 from api_service.web.jobs.log_tail import KEPT_LETTERS, read_tail
 from reservation_core.ports.cluster import OmittedOutput
@@ -75,6 +75,27 @@ async def test_a_text_is_found_in_any_case_and_whatever_its_looks() -> None:
     log = "Ärger\n\x1b[31mER\x1b[0mROR\nerror 1\rdone\nnothing\n…ERROR".encode()
     assert (await find_lines(chunks(*split(log, 3)), "error")).numbers == [2, 5]
     assert (await find_lines(chunks(log), "ärger")).numbers == [1]
+
+
+@given(st.lists(st.text("ab\x1b[1mGK]()\r\b\x07\x00\tΣ/\\", max_size=14), min_size=1, max_size=4))
+def test_plain_texts_are_what_a_terminal_shows(lines: list[str]) -> None:
+    assert plain_texts(lines).split("\n") == [TerminalLines().text(line) for line in lines]
+
+
+async def test_a_search_that_is_given_up_reads_no_further() -> None:
+    read = 0
+
+    async def log() -> AsyncGenerator[bytes]:
+        nonlocal read
+        while True:
+            read += 1
+            yield b"match\n"
+
+    async def is_given_up() -> bool:
+        return read == 3
+
+    assert (await find_lines(log(), "match", is_given_up)).last == 3
+    assert read == 3
 
 
 async def test_of_very_many_lines_the_first_are_named_and_all_are_counted() -> None:
