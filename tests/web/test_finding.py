@@ -91,6 +91,35 @@ async def test_a_late_answer_to_less_text_changes_nothing(people: People) -> Non
     await expect(field_of(page)).to_have_attribute("aria-expanded", "false")
 
 
+async def test_enter_goes_nowhere_once_its_question_is_given_up(people: People) -> None:
+    """By more letters, or by Escape: what is in the list then answers an earlier question."""
+    page = (await people("alice")).page
+    held: list[Route] = []
+
+    async def hold(route: Route) -> None:
+        held.append(route)
+
+    await page.route("**/search?q=cal", hold)
+    here = page.url
+    for way_out in ("xyz", "Escape"):
+        held.clear()
+        await page.keyboard.press("/")
+        await expect_chosen(page, "Now")
+        await page.keyboard.type("cal")
+        await eventually(lambda: len(held) == 1)
+        await page.keyboard.press("Enter")
+        if way_out == "Escape":
+            await page.keyboard.press("Escape")
+        else:
+            await page.keyboard.type(way_out)
+            await expect(page.get_by_text("Nothing matches “calxyz”.")).to_be_visible()
+            await page.keyboard.press("Enter")
+            await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+        await page.evaluate("fetch('/session', {headers: {'HX-Request': 'true'}}).then((answer) => answer.text())")
+        assert page.url == here
+
+
 async def test_a_session_that_ended_is_renewed_within_the_palette(people: People, system: WebSystem) -> None:
     alice = await people("alice")
     alice.expect_problem("answer: 401 GET .*/(search|session)")

@@ -42,6 +42,7 @@ class Finder {
     this.list = attributes(element("div", "found"), { id: "found", role: "listbox", "aria-label": "Found" });
     this.state = attributes(element("p", "quiet"), { role: "status" });
     this.asked = null; // the question that is under way
+    this.shown = null; // the text whose answer is in the list
     this.answered = Promise.resolve();
     this.field.addEventListener("input", () => this.ask(PAUSE_MS));
     this.field.addEventListener("keydown", (event) => this.press(event));
@@ -74,6 +75,7 @@ class Finder {
   }
 
   show(groups, text, trouble = `Nothing matches “${text}”.`) {
+    this.shown = text;
     this.list.replaceChildren(...groups.map(group));
     const count = this.options.length;
     this.field.setAttribute("aria-expanded", String(count > 0));
@@ -100,8 +102,8 @@ class Finder {
       this.choose(options[(at + options.length) % options.length] ?? null);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      // What was typed last decides, even if its answer is still to come.
-      void this.answered.then(() => this.chosen?.click());
+      // What was typed last decides, even if its answer is still to come. A question that was given up is answered, too.
+      void this.answered.then(() => this.field.isConnected && this.shown === this.field.value.trim() && this.chosen?.click());
     }
   }
 }
