@@ -244,6 +244,32 @@ async def test_the_memory_of_a_page_is_bounded_and_its_search_is_not(people: Peo
     assert await page.locator("#log > div").count() <= 5000
 
 
+async def test_the_reader_stays_at_a_line_while_lines_before_it_are_dropped(
+    people: People, system: WebSystem, tmp_path: Path
+) -> None:
+    """Lines that come push the first ones out of the page, and a stream that begins again replaces them all."""
+    more = 'for part in 1 2 3 4 5 6 7 8; do seq -f "more $part.%g" 1 500; sleep 0.5; done; '
+    job = printing(system, f"seq 1 2000; {WAITS.format(go=tmp_path / 'go')} {more} sleep 300")
+    page = (await people("alice")).page
+    await page.goto(f"/jobs/{job}")
+    await expect(page.locator("#L2000")).to_be_visible()
+    await page.get_by_label("Follow").uncheck()
+    below = """(line) => document.getElementById(line).getBoundingClientRect().top
+      - document.getElementById("log").getBoundingClientRect().top"""
+    await page.evaluate("document.getElementById('L1500').scrollIntoView({block: 'start'})")
+    at = await page.evaluate(below, "L1500")
+    (tmp_path / "go").touch()
+    await expect(page.locator("#L6000")).to_have_text("more 8.500")
+    await expect(page.locator("#L1000")).to_have_count(0)
+    await expect(page.get_by_text("1000 lines before these are not shown")).to_be_visible()
+    assert abs(await page.evaluate(below, "L1500") - at) < 2
+    await page.evaluate("document.getElementById('L5000').scrollIntoView({block: 'start'})")
+    at = await page.evaluate(below, "L5000")
+    await page.evaluate("document.dispatchEvent(new Event('signed-in'))")
+    await expect(page.locator("#L4000")).to_have_count(0)
+    assert abs(await page.evaluate(below, "L5000") - at) < 2
+
+
 async def test_times_of_lines_are_shown_in_the_pages_zone(
     people: People, system: WebSystem, screenshot: Screenshot, tmp_path: Path
 ) -> None:

@@ -81,7 +81,7 @@ function start(log) {
   const finder = new LogFinder(view);
   const stream = new LogStream(log, view, document.getElementById("log-state"), (anew) => {
     finder.seeNews(anew);
-    links.seeNews(anew);
+    links.seeNews();
   });
   view.partShown = () => {
     stream.silence();

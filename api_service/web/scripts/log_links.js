@@ -46,13 +46,13 @@ export class LogLinks {
     }
   }
 
-  /** Lines have come; `anew`: in place of all others. */
-  seeNews(anew) {
+  /** Lines have come. */
+  seeNews() {
     if (this.#chosen === null) return;
     this.#mark();
     const isThere = this.view.lineAt(this.#chosen[0]) !== null;
-    if (isThere && (this.#waits || (anew && !this.view.isFollowed))) this.#scroll();
     if (isThere && this.#waits) {
+      this.#scroll();
       this.#waits = false;
       this.view.say("");
     }

@@ -66,12 +66,8 @@ export class LogView {
     return number < this.first || number > this.last ? null : this.log.children[number - this.first];
   }
 
-  numberOf(line) {
-    return this.first + [...this.log.children].indexOf(line);
-  }
-
   append({ lines, times, first, numbered, anew, rest }) {
-    const at = this.log.scrollTop;
+    const place = this.#follow.checked ? null : this.#place();
     this.#rest?.remove();
     this.#rest = null;
     if (anew) this.log.replaceChildren();
@@ -85,9 +81,30 @@ export class LogView {
     }
     const missing = this.first - 1;
     this.#leftOut.hidden = missing === 0;
-    this.#leftOut.textContent = `${missing} lines before these are not shown: ${this.isNumbered ? "go to one by its number, or download the output" : "download the output to see them"}.`;
+    this.#leftOut.textContent = `${missing === 1 ? "1 line before these is" : `${missing} lines before these are`} not shown: ${this.isNumbered ? "go to one by its number, or download the output" : "download the output to see them"}.`;
     if (this.#follow.checked) this.log.scrollTop = this.log.scrollHeight;
-    else if (anew) this.log.scrollTop = at; // who reads further up goes on there
+    else this.#scrollBack(place);
+  }
+
+  /** The first line that the reader sees, as [number, pixels below the top]; null without lines. */
+  #place() {
+    const { top } = this.log.getBoundingClientRect();
+    let [low, high] = [0, this.log.childElementCount];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.log.children[middle].getBoundingClientRect().bottom > top) high = middle;
+      else low = middle + 1;
+    }
+    const line = this.log.children[low];
+    return line === undefined ? null : [this.first + low, line.getBoundingClientRect().top - top];
+  }
+
+  /** Show a place where it was, or the line nearest to it that is left. */
+  #scrollBack(place) {
+    if (place === null || this.isEmpty) return;
+    const [number, below] = place;
+    const line = this.log.children[Math.min(Math.max(0, number - this.first), this.log.childElementCount - 1)];
+    this.log.scrollTop += line.getBoundingClientRect().top - this.log.getBoundingClientRect().top - (number < this.first ? 0 : below);
   }
 
   /** Show the lines around one. Returns why it can't be shown, or nothing. */
