@@ -30,7 +30,8 @@ _MOST_ENTRIES = 400
 class WaitingPicture:
     """What has the GPUs in [`start`, `end`), which are ints as in `reservation_core.domain.calendar`.
 
-    `slot` is the time of the job's own slot; its length includes what starting takes. `left_out` GPUs have no row.
+    `slot` is the time of the job's own slot; its length includes what starting takes. `estimate` is when the planner
+    expects a job without a slot to run. `left_out` GPUs have no row.
     """
 
     start: int
@@ -40,6 +41,12 @@ class WaitingPicture:
     ticks: Sequence[Tick]
     left_out: int
     slot: Range | None
+    estimate: Range | None
+
+    @property
+    def expected(self) -> Range | None:
+        """When the job is to run, as far as is known."""
+        return self.slot or self.estimate
 
     def x(self, at: int) -> str:
         """Where a time is, in percent of the width."""
@@ -96,7 +103,7 @@ async def read_why_waiting(visit: Visit, job: Job) -> WhyWaiting | None:
         next((length for length in lengths if _seconds(length) == visit.query("duration")), lengths[-1]),
     )
     is_smaller = chosen != SmallerRequest(sizes[-1], lengths[-1])
-    what_if = await _ask(visit, job, chosen, picture.slot) if is_smaller else None
+    what_if = await _ask(visit, job, chosen, picture.expected) if is_smaller else None
     return WhyWaiting(job, picture, sizes, lengths, chosen, what_if)
 
 
@@ -108,8 +115,9 @@ async def _read_picture(visit: Visit, job: Job) -> WaitingPicture:
         _, held = await uow.planning.changed([job.id], timedelta(0), {job.id})
         slots = {row.gpu_id: (to_micros(row.start), to_micros(row.end)) for row in held}
         slot = next(iter(slots.values()), None)
+        estimate = None if slot is not None else _estimated(job)
         start, length = to_micros(now), length_micros(job.duration)
-        end = end_of_axis(start, slot or _expected(job), length)
+        end = end_of_axis(start, slot or estimate, length)
         cards = [
             card
             for card in bookable(await uow.bookings.cards(now, to_moment(end), without=[job.id]), now)
@@ -122,21 +130,19 @@ async def _read_picture(visit: Visit, job: Job) -> WaitingPicture:
         others = [entry for entry in entries if entry.id != job.id]
         seen = see_entries(others, chosen.rows, sight, window, now)
         rows = [draw_row(row, chosen.by, seen, slots, start, end) for row in chosen.rows]
-        return WaitingPicture(
-            start, end, chosen.by, rows, ticks(start, end, visit.zone), chosen.left_out, slot or _expected(job)
-        )
+        axis = ticks(start, end, visit.zone)
+        return WaitingPicture(start, end, chosen.by, rows, axis, chosen.left_out, slot, estimate)
 
     return await visit.services.reads(read)
 
 
-def _expected(job: Job) -> Range | None:
-    """The estimated time of a job without a slot."""
+def _estimated(job: Job) -> Range | None:
     if job.estimated_start_at is None:
         return None
     return to_micros(job.estimated_start_at), to_micros(job.estimated_start_at + job.duration)
 
 
-async def _ask(visit: Visit, job: Job, chosen: SmallerRequest, slot: Range | None) -> WhatIf:
+async def _ask(visit: Visit, job: Job, chosen: SmallerRequest, expected: Range | None) -> WhatIf:
     body = {
         "gpus": chosen.size.gpus,
         "nodes": chosen.size.nodes,
@@ -151,7 +157,7 @@ async def _ask(visit: Visit, job: Job, chosen: SmallerRequest, slot: Range | Non
     begins = None if found.answer is None else found.answer.starts_at
     if begins is None:
         return WhatIf(chosen, found.answer, found.problem, None, None, None)
-    sooner = None if slot is None else to_moment(slot[0]) - begins
+    sooner = None if expected is None else to_moment(expected[0]) - begins
     ends = to_micros(begins + chosen.length)
     return WhatIf(chosen, found.answer, found.problem, to_micros(begins), ends, sooner)
 
