@@ -12,7 +12,7 @@ from api_service.problems import ProblemError
 from api_service.web.rendering import json_data
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions import csrf
-from api_service.web.sessions.cookies import drop_zone, keep_zone
+from api_service.web.sessions.cookies import browser_zone, drop_zone, keep_zone
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
@@ -119,11 +119,13 @@ async def sign_out(visit: Visit) -> Response:
 
 
 async def choose_zone(visit: Visit) -> Response:
-    """Store the time zone in which times are shown; an empty name is the browser's."""
+    """Store the time zone in which times are shown; an empty name is the browser's, or UTC without scripts."""
     name = visit.form.get("zone")
     back = safe_return(visit.form.get("next"))
     if name is None:
-        response = visit.go(back, "Times are shown for your browser's time zone.")
+        known = browser_zone(visit.request.cookies) is not None
+        utc = "Times are shown in UTC: without scripts, your browser's time zone is not known."
+        response = visit.go(back, "Times are shown for your browser's time zone." if known else utc)
         drop_zone(response, secure=visit.cookies.secure)
         return response
     try:

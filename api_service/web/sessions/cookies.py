@@ -114,12 +114,20 @@ class PageZone:
 
     @classmethod
     def of(cls, cookies: Mapping[str, str]) -> "PageZone":
-        for name in (_ZONE, _BROWSER_ZONE):
-            try:
-                return cls(zone_called(unquote(cookies.get(name, ""))), name == _ZONE)
-            except WallTimeError:
-                continue
-        return cls(ZoneInfo("UTC"), chosen=False)
+        chosen = _zone_in(cookies, _ZONE)
+        return cls(chosen or browser_zone(cookies) or ZoneInfo("UTC"), chosen=chosen is not None)
+
+
+def browser_zone(cookies: Mapping[str, str]) -> ZoneInfo | None:
+    """The browser's own time zone; None if no script of ours has run there."""
+    return _zone_in(cookies, _BROWSER_ZONE)
+
+
+def _zone_in(cookies: Mapping[str, str], name: str) -> ZoneInfo | None:
+    try:
+        return zone_called(unquote(cookies.get(name, "")))
+    except WallTimeError:
+        return None
 
 
 def keep_zone(response: Response, name: str, *, secure: bool) -> None:
