@@ -71,7 +71,9 @@ async def book(visit: Visit) -> Response:
         return await _again(visit, BookingPreview(typed, problem=problem), problem.status)
     if typed.is_series:
         made = BookingSeries.model_validate_json(answer.body)
-        skipped = f" {len(made.skipped)} not free and left out." if made.skipped else ""
+        count = len(made.skipped)
+        left_out = "1 was not free and is" if count == 1 else f"{count} were not free and are"
+        skipped = f" {left_out} left out." if count else ""
         dates = "1 date is" if len(made.items) == 1 else f"{len(made.items)} dates are"
         return visit.go(f"/bookings/{made.items[0].id}", f"{dates} booked.{skipped}")
     booking = BookingOut.model_validate_json(answer.body)

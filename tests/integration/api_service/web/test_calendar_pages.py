@@ -577,6 +577,16 @@ async def test_nobody_is_led_elsewhere_by_a_form(browsing: SignedIn, alice: http
 
 
 @pytest.mark.usefixtures("lab")
+async def test_dates_of_a_series_that_are_not_free_are_counted(browsing: SignedIn, bob: httpx.AsyncClient) -> None:
+    for days in (1, 2):
+        await booked(bob, at(3) + timedelta(days=days), gpus=4, gpu_type="h100")
+    browser = await browsing("alice")
+    for count, left_out in (("2", "1 was not free and is left out."), ("3", "2 were not free and are left out.")):
+        done = await sent(browser, repeats="daily", count=count, skip="yes", key=count)
+        assert f"1 date is booked. {left_out}" in words(await browser.get(done.headers["location"]))
+
+
+@pytest.mark.usefixtures("lab")
 async def test_a_series_is_booked_shown_with_its_dates_and_cancelled_from_one_on(
     browsing: SignedIn, alice: httpx.AsyncClient
 ) -> None:

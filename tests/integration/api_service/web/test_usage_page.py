@@ -41,7 +41,7 @@ async def test_costs_are_shown_where_gpu_hours_have_a_price(
     await put(root, "gpu_type:h100", cost_per_gpu_hour="620.125 EUR")
     shown = words(await browser.get("/usage"))
     assert shown.count("1,240.25 EUR") == 2
-    assert "at the prices of now" in shown
+    assert "at current prices" in shown
     asked = {"gpus": "2", "gpu_type": "h100", "duration": "2h", "command": "true"}
     verdict = await browser.send("/submit/verdict", **asked)
     assert "about 2,480.50 EUR" in words(verdict.text)
