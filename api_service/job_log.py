@@ -4,8 +4,9 @@ Where a cluster deletes a log with its pod, the stored last lines replace it.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
+from datetime import datetime
 
 import structlog
 
@@ -18,6 +19,8 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.backoff import Backoff
 
 _LONGEST_LINE = 64 * 1024
+_STRETCH = 4 * 1024  # times make at most 26 times as many bytes of it, if its lines are empty
+_LONGEST_PART = 64 * 1024  # so many, and one stretch
 _AHEAD = 64
 _OVERLAP = 4096
 _FIRST_S = 30.0
@@ -34,7 +37,7 @@ class _PodLog:
         self._services = services
         self._cluster = services.runtime.cluster
         self._name = name
-        self._timed = timed
+        self.timed = timed
         self._passed = 0
         self._last = b""
         self._begins_line = True
@@ -53,32 +56,35 @@ class _PodLog:
                 self._passed = position
                 fresh = _end_of(chunk, count)
                 self._last = (self._last + fresh)[-_OVERLAP:]
-                yield self._with_times(fresh, chunk) if self._timed else fresh
+                if not self.timed:
+                    yield fresh
+                    continue
+                for part in await asyncio.to_thread(self._with_times, fresh, chunk):
+                    yield part
         finally:
             await _close(chunks)
         if position == 0 and not follow and self._cluster.forgets_logs:
             kept = await self._kept()
             if kept:
-                yield self._with_times(kept, kept) if self._timed else kept
+                for part in self._with_times(kept, kept) if self.timed else (kept,):
+                    yield part
 
-    def _with_times(self, fresh: bytes, chunk: bytes) -> bytes:
-        """The end of a chunk with a time before each line, or a dash where it is not known."""
+    def _with_times(self, fresh: bytes, chunk: bytes) -> Iterator[bytes]:
+        """The end of a chunk, in parts, with a time before each line, or a dash where it is not known. Blocks."""
         if isinstance(fresh, OmittedOutput):
             begins, self._begins_line = self._begins_line, True
-            return OmittedOutput(fresh.left_out, begins_line=begins, prefix="- ")
-        skipped = len(chunk) - len(fresh)
-        known = chunk.line_times() if isinstance(chunk, TimedOutput) else ()
-        times = {offset - skipped: rfc3339(moment) for offset, moment in known}
-        parts: list[bytes] = []
-        at = 0
-        while at < len(fresh):
-            if self._begins_line:
-                parts.append(f"{times.get(at, '-')} ".encode())
-            end = fresh.find(b"\n", at) + 1
-            self._begins_line = end > 0
-            parts.append(fresh[at : end or None])
-            at = end or len(fresh)
-        return b"".join(parts)
+            return iter([OmittedOutput(fresh.left_out, begins_line=begins, prefix="- ")])
+        parts = [bytearray()]
+        for begin, end, at in _stretches(chunk, len(chunk) - len(fresh)):
+            stamp = b"- " if at is None else f"{rfc3339(at)} ".encode()
+            for start in range(begin, end, _STRETCH):
+                output = chunk[start : min(end, start + _STRETCH)]
+                if len(parts[-1]) > _LONGEST_PART:
+                    parts.append(bytearray())
+                parts[-1] += stamp if self._begins_line else b""
+                parts[-1] += output[:-1].replace(b"\n", b"\n" + stamp) + output[-1:]
+                self._begins_line = output.endswith(b"\n")
+        return map(bytes, parts)
 
     async def _kept(self) -> bytes:
         """The part of a deleted pod's stored lines that was not passed on yet. Raises ClusterUnavailableError."""
@@ -220,17 +226,30 @@ async def _merged(pods: list[_PodLog]) -> AsyncGenerator[bytes]:
 async def _lines(pod: _PodLog, rank: int, *, follow: bool) -> AsyncGenerator[bytes]:
     """A pod's log with `[rank] ` before each line; a very long line is cut."""
     mark = f"[{rank}] ".encode()
-    partial = b""
+    begin, partial = mark, b""
     async with aclosing(pod.read(follow=follow)) as chunks:
         async for chunk in chunks:
             *whole, partial = (partial + chunk).split(b"\n")
             if whole:
-                yield b"".join(mark + line + b"\n" for line in whole)
+                yield begin + (b"\n" + mark).join(whole) + b"\n"
+                begin = mark
             if len(partial) > _LONGEST_LINE:
-                yield mark + partial + b"\n"
-                partial = b""
+                yield begin + partial + b"\n"
+                begin, partial = mark, b""
     if partial:
-        yield mark + partial + b"\n"
+        yield begin + partial + b"\n"
+
+
+def _stretches(chunk: bytes, skipped: int) -> Iterator[tuple[int, int, datetime | None]]:
+    """Begin, end and time of the stretches of a chunk that were printed at one time, without `skipped` bytes."""
+    begin, at = skipped, None
+    for offset, later in chunk.find_times() if isinstance(chunk, TimedOutput) else ():
+        if begin < offset:
+            yield begin, offset, at
+            begin = offset
+        at = later
+    if begin < len(chunk):
+        yield begin, len(chunk), at
 
 
 def _end_of(chunk: bytes, count: int) -> bytes:

@@ -52,15 +52,15 @@ class OmittedOutput(bytes):
 class TimedOutput(bytes):
     """Output of which is known when it was printed.
 
-    `line_times` returns the offset and the time of each line that begins in it and whose time is known. Unless it is
-    called, times cost nothing.
+    `find_times` returns rising offsets, and the time of the output from there to the next one, None where it is not
+    known; before the first one it is not. It blocks. Unless it is called, times cost nothing.
     """
 
-    line_times: Callable[[], Sequence[tuple[int, datetime]]]
+    find_times: Callable[[], Sequence[tuple[int, datetime | None]]]
 
-    def __new__(cls, output: bytes, line_times: Callable[[], Sequence[tuple[int, datetime]]]) -> Self:
+    def __new__(cls, output: bytes, find_times: Callable[[], Sequence[tuple[int, datetime | None]]]) -> Self:
         timed = super().__new__(cls, output)
-        timed.line_times = line_times
+        timed.find_times = find_times
         return timed
 
 

@@ -167,6 +167,7 @@ class LocalCluster:
         """Stream a pod's output in chunks of at most 64 KiB; with `follow` until the pod has ended."""
         known = is_pod_name(name)
         log = self._pods.log(name) if known else self._pods.logs
+        times = log_reading.LogTimes(log)
         offset = 0 if tail_lines is None or not known else await self._call(log_reading.last_lines, log, tail_lines)
         ends_line = True
         while known:
@@ -177,9 +178,8 @@ class LocalCluster:
                     offset += chunk.left_out
                     yield chunk
                 else:
-                    times = partial(log_reading.line_times, log, offset, chunk, begins_line=ends_line)
-                    offset += len(chunk)
-                    yield TimedOutput(chunk, times)
+                    begin, offset = offset, offset + len(chunk)
+                    yield TimedOutput(chunk, partial(times.between, begin, offset))
                 ends_line = chunk.endswith(b"\n")
             if over:
                 return

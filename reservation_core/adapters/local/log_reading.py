@@ -5,9 +5,10 @@ A log is `NAME.log`, its segments `NAME.log.d/START`, and `NAME.log.times`. All 
 
 import contextlib
 import os
-import re
 import shutil
-from bisect import bisect_right
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,6 @@ from reservation_core.adapters.local.output_times import RECORD, times_path
 from reservation_core.ports.cluster import OmittedOutput
 
 _RETRIES = 20
-_LINE_END = re.compile(rb"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +55,37 @@ def read_from(log: Path, place: int, ends_line: bool) -> bytes:
     return b""
 
 
-def line_times(log: Path, place: int, chunk: bytes, *, begins_line: bool) -> list[tuple[int, datetime]]:
-    """The lines that begin in a chunk read from `place`: their offsets, and when they were printed, as far as known."""
-    content = b""
-    with contextlib.suppress(OSError):
-        content = Path(times_path(str(log))).read_bytes()
-    starts = range(0, len(content) - RECORD + 1, RECORD)
-    positions = [int.from_bytes(content[at : at + 8], "big") for at in starts]
-    offsets = [0] if begins_line else []
-    offsets += [found.end() for found in _LINE_END.finditer(chunk) if found.end() < len(chunk)]
-    found: list[tuple[int, datetime]] = []
-    for offset in offsets:
-        number = bisect_right(positions, place + offset) - 1
-        if number >= 0:
-            time_ms = int.from_bytes(content[number * RECORD + 8 : (number + 1) * RECORD], "big")
-            found.append((offset, datetime.fromtimestamp(time_ms / 1000, UTC)))
-    return found
+class LogTimes:
+    """When the output of one log was printed; the records are read again only after they have changed."""
+
+    def __init__(self, log: Path) -> None:
+        self._path = Path(times_path(str(log)))
+        self._state = (0, 0)
+        self._positions = array("Q")
+        self._times_ms = array("Q")
+
+    def between(self, begin: int, end: int) -> list[tuple[int, datetime]]:
+        """Offsets after `begin`, and the time of the output from there to the next one, or to `end`."""
+        self._refresh()
+        first = max(0, bisect_right(self._positions, begin) - 1)
+        return [
+            (max(0, self._positions[number] - begin), datetime.fromtimestamp(self._times_ms[number] / 1000, UTC))
+            for number in range(first, bisect_left(self._positions, end))
+        ]
+
+    def _refresh(self) -> None:
+        content, state = b"", (0, 0)
+        with contextlib.suppress(OSError):
+            found = self._path.stat()
+            state = (found.st_ino, found.st_size)
+            if state == self._state:
+                return
+            content = self._path.read_bytes()
+        self._state = state
+        numbers = array("Q", content[: len(content) // RECORD * RECORD])
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        self._positions, self._times_ms = numbers[::2], numbers[1::2]
 
 
 def last_lines(log: Path, lines: int) -> int:

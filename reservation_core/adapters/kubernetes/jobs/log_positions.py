@@ -44,7 +44,7 @@ class LogPosition:
         """The new part of a chunk, without timestamps but with the times of its lines."""
         new: list[bytes] = []
         length = 0
-        stamps: list[tuple[int, bytes]] = []
+        stamps = [(0, self._line_stamp)] if self._inside else []
         lines = chunk.split(b"\n")
         for number, piece in enumerate(lines):
             ends = number < len(lines) - 1
@@ -54,7 +54,7 @@ class LogPosition:
                 if begun is None:
                     continue
                 text = begun
-                if self._stamped and self._drop == 0:
+                if self._drop is not None:
                     stamps.append((length, self._line_stamp))
             new.append(self._skip_returned(text + b"\n" if ends else text))
             length += len(new[-1])
@@ -108,9 +108,12 @@ class LogPosition:
         return text
 
 
-def _times(stamps: Sequence[tuple[int, bytes]]) -> list[tuple[int, datetime]]:
+def _times(stamps: Sequence[tuple[int, bytes]]) -> list[tuple[int, datetime | None]]:
     found = [(offset, _moment(stamp)) for offset, stamp in stamps]
-    return [(offset, moment[0] + timedelta(microseconds=moment[1] // 1000)) for offset, moment in found if moment]
+    return [
+        (offset, None if moment is None else moment[0] + timedelta(microseconds=moment[1] // 1000))
+        for offset, moment in found
+    ]
 
 
 def _moment(stamp: bytes) -> _Moment | None:

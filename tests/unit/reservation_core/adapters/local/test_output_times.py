@@ -31,8 +31,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 def times_of(log: Path, place: int = 0) -> list[tuple[int, float]]:
     """The offsets of lines, and seconds since the begin."""
     chunk = log_reading.read_from(log, place, True)
-    found = log_reading.line_times(log, place, chunk, begins_line=True)
-    return [(offset, (at - BEGIN).total_seconds()) for offset, at in found]
+    found = log_reading.LogTimes(log).between(place, place + len(chunk))
+    begins = [0, *(offset for offset in range(1, len(chunk)) if chunk[offset - 1 : offset] == b"\n")]
+    known = [(begin, [at for offset, at in found if offset <= begin]) for begin in begins]
+    return [(begin, (times[-1] - BEGIN).total_seconds()) for begin, times in known if times]
 
 
 def test_each_line_has_the_time_of_its_first_byte(tmp_path: Path, clock: FakeTime) -> None:
@@ -76,6 +78,31 @@ def test_a_year_of_output_takes_bounded_space(tmp_path: Path, clock: FakeTime) -
     path.write_bytes(b"123456789\n" * 40_000)
     found = times_of(path)
     assert all(0 <= offset / 10 - at <= 4 for offset, at in found)
+
+
+def test_times_are_read_again_only_after_new_ones(
+    tmp_path: Path, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Path] = []
+    read_bytes = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        reads.append(path)
+        return read_bytes(path)
+
+    path = tmp_path / "x.log"
+    times, known = OutputTimes(str(path)), log_reading.LogTimes(path)
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    times.note(0)
+    assert [known.between(at, at + 10) for at in range(3)] == [[(0, BEGIN)]] * 3
+    assert len(reads) == 1
+    clock.pass_on(1)
+    times.note(5)
+    assert known.between(3, 10) == [(0, BEGIN), (2, BEGIN + timedelta(seconds=1))]
+    assert len(reads) == 2
+    log_reading.remove(path)
+    assert known.between(0, 10) == []
+    times.close()
 
 
 def test_a_log_without_times_or_with_half_a_record_is_read_all_the_same(tmp_path: Path) -> None:
