@@ -235,7 +235,7 @@ async def _lines(pod: _PodLog, rank: int, *, follow: bool) -> AsyncGenerator[byt
                 begin = mark
             if len(partial) > _LONGEST_LINE:
                 yield begin + partial + b"\n"
-                begin, partial = mark, b""
+                begin, partial = mark + b"- " if pod.timed else mark, b""
     if partial:
         yield begin + partial + b"\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api_service import job_log
-from api_service.job_log import _merged, _PodLog
+from api_service.job_log import _lines, _merged, _PodLog
 from reservation_core.contracts.base import rfc3339
 from reservation_core.domain.model import PodName
 from reservation_core.ports.cluster import TimedOutput
@@ -93,3 +93,15 @@ async def test_only_the_lines_that_begin_in_a_chunk_get_times_and_what_was_passe
     log = pod_log(*chunks)
     log._passed = 2
     assert b"".join([part async for part in log.read(follow=False)]) == STAMP + b"e\n" + expected[29:]
+
+
+async def test_the_pieces_of_a_gangs_long_line_have_a_time_or_a_dash() -> None:
+    long = [TimedOutput(b"x" * 65_536, lambda: [(0, AT)])] * 4
+    log = pod_log(*long, TimedOutput(b"\nnext\n", lambda: [(0, AT)]))
+    lines = b"".join([part async for part in _lines(log, 3, follow=False)]).splitlines()
+    begins = [line[: len(STAMP) + 4] for line in lines]
+    assert begins[0] == b"[3] " + STAMP
+    assert begins[-1] == b"[3] " + STAMP
+    assert len(lines) > 2
+    assert all(line.startswith(b"[3] - ") for line in lines[1:-1])
+    assert sum(line.count(b"x") for line in lines[:-1]) == 4 * 65_536
