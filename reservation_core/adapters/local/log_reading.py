@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reservation_core.adapters.local.bounded_log import BUFFER
-from reservation_core.adapters.local.output_times import RECORD, times_path
+from reservation_core.adapters.local.output_times import RECORD, new_times_path, times_path
 from reservation_core.ports.cluster import OmittedOutput
 
 _RETRIES = 20
@@ -109,11 +109,9 @@ def last_lines(log: Path, lines: int) -> int:
 
 
 def size_and_time(log: Path) -> tuple[int, float]:
-    """The bytes of a log on the disk, and its last change in seconds since the epoch."""
+    """The bytes of a log on the disk without its times, and its last change in seconds since the epoch."""
     head = log.stat()
     size, written_at = head.st_size, head.st_mtime
-    with contextlib.suppress(FileNotFoundError):
-        size += Path(times_path(str(log))).stat().st_size
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(_segments(log)):
             with contextlib.suppress(FileNotFoundError):
@@ -122,9 +120,18 @@ def size_and_time(log: Path) -> tuple[int, float]:
     return size, written_at
 
 
+def times_size(log: Path) -> int:
+    """The bytes of a log's times on the disk."""
+    with contextlib.suppress(FileNotFoundError):
+        return Path(times_path(str(log))).stat().st_size
+    return 0
+
+
 def remove(log: Path) -> None:
     shutil.rmtree(_segments(log), ignore_errors=True)
-    Path(times_path(str(log))).unlink(missing_ok=True)
+    times = times_path(str(log))
+    for path in (new_times_path(times), times):
+        Path(path).unlink(missing_ok=True)
     log.unlink(missing_ok=True)
 
 

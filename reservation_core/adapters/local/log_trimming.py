@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from reservation_core.adapters.local import log_reading
+from reservation_core.adapters.local.bounded_log import SMALLEST_LIMIT
+from reservation_core.adapters.local.output_times import MOST_RECORDS, RECORD
 from reservation_core.adapters.local.pod_directories import PodDirectories
 from reservation_core.adapters.local.pod_files import write_atomically
 from reservation_core.ports.cluster import TrimmedLogs
@@ -14,12 +16,17 @@ from reservation_core.ports.cluster import TrimmedLogs
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """One pod's log, its size in bytes and its last change."""
+    """One pod's log, the bytes of its output and of its times, and its last change."""
 
     path: Path
-    size: int
+    output: int
+    times: int
     written_at: datetime
     running: bool
+
+    @property
+    def size(self) -> int:
+        return self.output + self.times
 
 
 def trim_logs(pods: PodDirectories, written_before: datetime | None, most_bytes: int | None) -> TrimmedLogs:
@@ -37,9 +44,11 @@ def trim_logs(pods: PodDirectories, written_before: datetime | None, most_bytes:
     left = [log for log in logs if log not in removed]
     if most_bytes is not None and total > most_bytes:
         # Only logs of running pods are left.
-        limit = max(1, fair_limit([log.size for log in left], most_bytes))
+        # Times can't be cut, and grow: with room for twice as many, limits are lowered a few times in a pod's life.
+        for_times = sum(min(1 << log.times.bit_length(), MOST_RECORDS * RECORD) for log in left)
+        limit = max(SMALLEST_LIMIT, fair_limit([log.output for log in left], most_bytes - for_times))
         for log in left:
-            if log.size > limit:
+            if log.output > limit:
                 with contextlib.suppress(FileNotFoundError):  # the pod has just ended
                     write_atomically(str(pods.pods / log.path.stem / "log_limit"), str(limit).encode())
     return TrimmedLogs(
@@ -71,5 +80,6 @@ def _logs(pods: PodDirectories) -> list[_Log]:
         path = Path(entry.path)
         with contextlib.suppress(FileNotFoundError):
             size, written_at = log_reading.size_and_time(path)
-            logs.append(_Log(path, size, datetime.fromtimestamp(written_at, UTC), path.stem in running))
+            times = log_reading.times_size(path)
+            logs.append(_Log(path, size, times, datetime.fromtimestamp(written_at, UTC), path.stem in running))
     return logs

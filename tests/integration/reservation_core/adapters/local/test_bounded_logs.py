@@ -9,6 +9,7 @@ import pytest
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local import log_reading
+from reservation_core.adapters.local.bounded_log import SMALLEST_LIMIT
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.domain.model import PodPhase, PodSpec
 from reservation_core.ports.cluster import OmittedOutput
@@ -29,7 +30,13 @@ async def bounded(home: Path, cluster: LocalCluster) -> AsyncIterator[LocalClust
 
 
 def on_disk(home: Path, spec: PodSpec) -> int:
+    """The bytes of a pod's output that are kept."""
     return log_reading.size_and_time(home / "logs" / f"{spec.name}.log")[0]
+
+
+def with_times(home: Path, *specs: PodSpec) -> int:
+    """The bytes that are kept of pods, with the times of their output."""
+    return sum(on_disk(home, spec) + log_reading.times_size(home / "logs" / f"{spec.name}.log") for spec in specs)
 
 
 async def test_a_burst_stays_within_its_bound_all_the_time(
@@ -78,23 +85,47 @@ async def test_the_oldest_logs_go_first_and_those_of_running_pods_are_cut(
     await eventually(reaches(bounded, running, PodPhase.RUNNING))
     await eventually(lambda: on_disk(home, running) == 600_000)
 
+    oldest, kept = with_times(home, ended[0]), with_times(home, *ended[1:], running)
     trimmed = await bounded.trim_logs(written_before=None, most_bytes=850_000)
-    assert (trimmed.removed, trimmed.removed_bytes, trimmed.kept_bytes) == (1, 100_000, 800_000)
+    assert (trimmed.removed, trimmed.removed_bytes, trimmed.kept_bytes) == (1, oldest, kept)
     assert await log_of(bounded, ended[0]) == ""
     assert len(await log_of(bounded, ended[1])) == 100_000
 
     trimmed = await bounded.trim_logs(written_before=None, most_bytes=100_000)
-    assert (trimmed.removed, trimmed.kept_bytes) == (2, 600_000)
+    assert (trimmed.removed, trimmed.kept_bytes) == (2, with_times(home, running))
     gate.touch()
     await eventually(lambda: on_disk(home, running) <= 100_000)
     text = ""
     async for chunk in bounded.pod_logs(str(running.name), follow=True):
         text += chunk.decode()
-    assert on_disk(home, running) <= 100_000
+    assert with_times(home, running) <= 100_000
     assert text.startswith("y\ny\n")
     assert text.endswith("no\nno\n")
     assert text.count("gpu-dev: ") == 1
     assert {pod.exit_code for pod in (await bounded.list_pods()).pods} == {0}
+
+
+async def test_the_times_of_a_running_pod_take_room_from_its_output_once(
+    home: Path, bounded: LocalCluster, make_spec: SpecMaker, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    script = 'yes | head -c 600000; while [ ! -e "$0" ]; do sleep 0.01; done; yes | head -c 600000'
+    running = make_spec("sh", "-c", script, str(gate))
+    await bounded.create_pod(running)
+    await eventually(lambda: on_disk(home, running) == 600_000)
+    record = (1).to_bytes(8, "big") + (1).to_bytes(8, "big")
+    (home / "logs" / f"{running.name}.log.times").write_bytes(record * 12_000)
+    limit = home / "pods" / str(running.name) / "log_limit"
+    await bounded.trim_logs(written_before=None, most_bytes=300_000)
+    assert int(limit.read_text()) == 300_000 - 262_144
+    await bounded.trim_logs(written_before=None, most_bytes=200_000)
+    assert int(limit.read_text()) == SMALLEST_LIMIT
+    gate.touch()
+    await eventually(lambda: on_disk(home, running) <= SMALLEST_LIMIT)
+    limit.unlink()
+    trimmed = await bounded.trim_logs(written_before=None, most_bytes=200_000)
+    assert trimmed.kept_bytes > 200_000
+    assert not limit.exists()
 
 
 async def test_logs_go_when_they_are_old_but_not_those_of_pods_that_exist(
