@@ -7,7 +7,7 @@ ASGI: a middleware class of the framework's would cost as much again as the whol
 import re
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from secrets import token_hex
 from typing import Protocol
@@ -60,6 +60,14 @@ class Pages(Protocol):
         ...
 
 
+def _installed_version() -> bytes | None:
+    """The server's version; None where its source runs without being installed."""
+    try:
+        return version("gpu-dev-server").encode()
+    except PackageNotFoundError:
+        return None
+
+
 class Gate:
     """Wraps the whole application. `pages` shows the problems of pages."""
 
@@ -70,7 +78,7 @@ class Gate:
         # Ids of requests: a prefix that is unique to the process, and a cheap number.
         self._prefix = token_hex(6)
         self._numbers = count(1)
-        self._version = version("gpu-dev-server").encode()
+        self._version = _installed_version()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; anything but HTTP goes on untouched."""
@@ -88,7 +96,7 @@ class Gate:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-                if "principal" in scope:  # not for strangers
+                if "principal" in scope and self._version is not None:  # not for strangers
                     message["headers"].append((b"gpu-dev-version", self._version))
             await send(message)
 

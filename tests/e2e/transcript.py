@@ -154,9 +154,9 @@ def _shape(example: str) -> str:
     """A pattern of all that an example could stand for."""
     if example.startswith("gpudev_"):
         return r"gpudev_[\w-]+"
-    if re.search(r"\d{4}-\d\d-\d\d", example) is None:
+    if re.search(r" \d{4}\b", example) is None:
         return f"{example.partition('-')[0]}-[0-9a-z]+"
-    return re.sub(r"[A-Z][a-z]{2}", "[A-Z][a-z]{2}", re.sub(r"\d", r"\\d", example))
+    return re.sub(r"[A-Z][a-z]{2}", "[A-Z][a-z]{2}", re.sub(r"\d+", r"\\d+", example))
 
 
 def _literal(text: str) -> str:

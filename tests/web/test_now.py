@@ -33,7 +33,7 @@ async def test_what_one_does_is_seen_by_the_other_without_a_reload(
     await expect(bob.page.get_by_text("No job waits.")).to_be_visible()
     waits = system.submit("bob", "sleep", "3000", duration=3600, gpus=2, gpu_type="h100", name="patient")
     await expect(bob.page.get_by_role("link", name="patient")).to_be_visible()
-    await expect(bob.page.locator("#queue")).to_contain_text("is number 1 in line")
+    await expect(bob.page.locator("#queue")).to_contain_text("is number 1 in the queue")
     await assert_accessible(bob.page)
     await screenshot(bob.page, "queue")
 

@@ -27,7 +27,7 @@ _BLOCK = re.compile(
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _EXAMPLE = re.compile(
     r"\b(?:job|bkg|ser|mnt|ntg|tok)-[0-9a-z]{8}\b|\bgpudev_[\w-]{20,}"
-    rf"|\b(?:{_DAY} )?\d{{4}}-\d\d-\d\d(?: \d\d:\d\d:\d\d)?"
+    rf"|\b{_DAY} \d{{1,2}} [A-Z][a-z]{{2}} \d{{4}}(?: \d\d:\d\d:\d\d)?"
 )
 _LOOKS = re.compile(
     r"gpu-dev(?: (?:list|show|explain|logs|gpus|nodes|usage|audit|book list)\b(?! (?:un)?cordon).*)?|kubectl get .*"

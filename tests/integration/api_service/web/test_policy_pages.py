@@ -54,7 +54,7 @@ async def test_a_rule_is_tried_said_changed_and_dropped(
     assert "It says: GPUs at once: no limit." in words(asked)
     gone = await root.send("/admin/policy/default/drop", etag=etag(asked))
     assert gone.headers["location"] == "/admin/policy"
-    assert "Nothing is said for everybody any more." in words(await root.get("/admin/policy"))
+    assert "There are no rules for everybody any more." in words(await root.get("/admin/policy"))
     assert (await root.client.get("/admin/policy/default/drop")).status_code == 303
 
 
@@ -121,7 +121,7 @@ async def test_a_project_is_made_given_members_and_ended(browsing: SignedIn, roo
     made = await admin.send("/admin/projects", name="vision", title="<script>Seeing</script>", key="k")
     assert made.headers["location"] == "/admin/projects/vision"
     page = await admin.get("/admin/projects/vision")
-    assert "Nobody is in it yet" in words(page)
+    assert "It has no members yet" in words(page)
     assert "&lt;script&gt;Seeing" in page
     assert "<script>Seeing" not in await admin.get("/admin/projects")
     for _ in range(2):  # twice is once

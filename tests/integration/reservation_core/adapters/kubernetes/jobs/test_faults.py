@@ -77,7 +77,7 @@ async def test_silence_that_lasts_is_told_and_never_taken_for_an_answer(
     impatient: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker, call: str, harm: Harm
 ) -> None:
     fault_proxy.inject(harm)
-    with pytest.raises(ClusterUnavailableError, match="try again"):
+    with pytest.raises(ClusterUnavailableError, match="Try again"):
         await CALLS[call](impatient, make_spec)
 
 
