@@ -236,6 +236,7 @@ async def test_free_counts_are_exact_at_every_zoom(
     """Against the ledger, minute by minute: a short booking leaves the rest of its day free."""
     chance = random.Random(view)
     await execute(runtime, RUNNING)
+    await booked(alice, at(1), gpu_type="a100", duration="PT20M")  # at any time of day, something is on the first day
     for _ in range(12):
         start = at(chance.randint(0, 40), minutes=chance.randrange(60))
         body = asked(start, gpus=chance.randint(1, 3), duration=f"PT{chance.choice([7, 20, 60, 600])}M")
