@@ -334,11 +334,13 @@ class Timeline {
   #dialogs() {
     const form = document.getElementById("book-form");
     this.#book.addEventListener("close", () => {
+      this.#card.hide();
       document.getElementById("book-place").append(form);
       this.#calendar.unselect();
       this.#catchUp();
     });
     this.#change.addEventListener("close", () => {
+      this.#card.hide(); // the entry that has the focus again would cover its neighbours
       this.#revert?.();
       this.#revert = null;
       this.#catchUp();
