@@ -102,10 +102,6 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
 
 def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
     day = timedelta(days=1)
-    booked: dict[str, Any] = {
-        "after_start": None, "after_id": None, "from": now, "to": None, "user_id": None, "only_own": False,
-        "user": None, "statuses": None, "every_status": EVERY_STATUS, "limit": 100,
-    }  # fmt: skip
     entries: dict[str, Any] = {
         "start": now, "end": now + 7 * day, "gpu_ids": list(range(1, min(gpus, 200) + 1)), "only_of": None,
         "limit": None,
@@ -126,24 +122,7 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
             {"start": now, "end": now + 7 * day, "without": without} for without in ([], ["job-w00000001"])
         ],
         "booking_views": [{"ids": ["bkg-l00000000", "bkg-h000000005"]}],
-        "list_bookings": [
-            booked,
-            {**booked, "to": now + 7 * day},
-            {**booked, "from": now - 200 * day},
-            {**booked, "from": now - 200 * day, "after_start": now - 199 * day, "after_id": ""},
-            {**booked, "user_id": 2},
-            {**booked, "user_id": 2, "only_own": True},
-            {**booked, "user_id": 2, "only_own": True, "from": now - 365 * day},
-            {**booked, "user": "person-3"},
-            {**booked, "user": "person-3", "from": now - 365 * day},
-            {**booked, "user": "nobody", "from": now - 365 * day},
-            {**booked, "statuses": ["active"]},
-            {**booked, "statuses": ["waiting"], "from": now - 365 * day},
-            {**booked, "statuses": ["released"], "from": now - 365 * day},
-            {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-3"},
-            {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-2"},
-            {**booked, "statuses": ["active", "released"], "user_id": 2, "only_own": True, "from": now - 365 * day},
-        ],
+        "list_bookings": _lists_of_bookings(now),
         "calendar_entries": [
             entries,
             {**entries, "limit": 400},
@@ -170,6 +149,32 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
         "needed_cards": [{"nodes": ["node-00001", "node-00002"], "lead": timedelta(minutes=10)}],
         "remembered_pods": [{}],
     }
+
+
+def _lists_of_bookings(now: datetime) -> list[Values]:
+    day = timedelta(days=1)
+    booked: dict[str, Any] = {
+        "after_start": None, "after_id": None, "from": now, "to": None, "user_id": None, "only_own": False,
+        "user": None, "statuses": None, "every_status": EVERY_STATUS, "limit": 100,
+    }  # fmt: skip
+    return [
+        booked,
+        {**booked, "to": now + 7 * day},
+        {**booked, "from": now - 200 * day},
+        {**booked, "from": now - 200 * day, "after_start": now - 199 * day, "after_id": ""},
+        {**booked, "user_id": 2},
+        {**booked, "user_id": 2, "only_own": True},
+        {**booked, "user_id": 2, "only_own": True, "from": now - 365 * day},
+        {**booked, "user": "person-3"},
+        {**booked, "user": "person-3", "from": now - 365 * day},
+        {**booked, "user": "nobody", "from": now - 365 * day},
+        {**booked, "statuses": ["active"]},
+        {**booked, "statuses": ["waiting"], "from": now - 365 * day},
+        {**booked, "statuses": ["released"], "from": now - 365 * day},
+        {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-3"},
+        {**booked, "statuses": ["released"], "from": now - 365 * day, "user": "person-2"},
+        {**booked, "statuses": ["active", "released"], "user_id": 2, "only_own": True, "from": now - 365 * day},
+    ]
 
 
 def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:

@@ -83,3 +83,20 @@ def _complaints(error: ValidationError, options: Mapping[str, str] = _OPTIONS) -
             f"{option} {text}" if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
         )
     return "; ".join(dict.fromkeys(said)) + "."
+
+
+def workload_fields(
+    command: list[str] | None, env: list[str] | None, image: str | None, working_dir: str | None
+) -> dict[str, Any] | None:
+    """What a booking runs, as its field has it; None without a command. Raises UsageError."""
+    if not command:
+        if env or image or working_dir:
+            raise UsageError("--env, --image and --working-dir need a command after `--`.")
+        return None
+    fields = {
+        "command": command,
+        "env": read_env(env, os.environ) if env else None,
+        "image": image,
+        "working_dir": read_working_dir(working_dir),
+    }
+    return {name: value for name, value in fields.items() if value}

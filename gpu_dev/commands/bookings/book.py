@@ -1,6 +1,5 @@
 """`book create|list|show|extend|shorten|move|cancel|slots|waitlist|accept|decline|feed`."""
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
@@ -15,7 +14,7 @@ from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import format_duration, parse_duration
-from gpu_dev.inputs.requests import checked, read_env, read_working_dir
+from gpu_dev.inputs.requests import checked, workload_fields
 from gpu_dev.inputs.slots import slot_fields
 from gpu_dev.inputs.times import local_now, parse_instant, parse_time, zone_name
 from gpu_dev.options import Output
@@ -98,7 +97,7 @@ def create(
         "node": node,
         "title": title,
         "project": project,
-        "workload": _workload(command, env, image, working_dir),
+        "workload": workload_fields(command, env, image, working_dir),
         "recurrence": None if rrule is None else {"rrule": rrule, "on_conflict": "skip" if skip else "fail"},
         "wait": wait or None,
         "auto_accept": auto_accept or None,
@@ -353,22 +352,6 @@ def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format
         # What the end is counted from must still be so: a second try after a lost answer must not extend twice.
         act = client.bookings.would_change if dry_run else client.bookings.change
         _show_booking(act(whole, BookingChange(duration=length), if_match=tag), output)
-
-
-def _workload(
-    command: list[str] | None, env: list[str] | None, image: str | None, working_dir: str | None
-) -> dict[str, Any] | None:
-    if not command:
-        if env or image or working_dir:
-            raise UsageError("--env, --image and --working-dir need a command after `--`.")
-        return None
-    fields = {
-        "command": command,
-        "env": read_env(env, os.environ) if env else None,
-        "image": image,
-        "working_dir": read_working_dir(working_dir),
-    }
-    return {name: value for name, value in fields.items() if value}
 
 
 def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -> None:

@@ -1,6 +1,6 @@
 """Accepting jobs: from a request to a row and its message, in one transaction for many."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
@@ -38,20 +38,9 @@ def prepare(
     never allow, or the first of the refusals that were `found` before; with all others in its words. Whether its
     booking and its project are to be used is found out when it is stored.
     """
-    refusals = list(found)
-    if request.duration > longest:
-        refusals.append(
-            LimitExceededError(
-                f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
-                "allowed. Ask for less and extend the job while it runs."
-            )
-        )
     project = None if foreign else request.project
     ceiling = None if policy.is_empty else policy.limits(principal.user, project, request.gpu_type).priority
-    if request.priority > 0 and not principal.is_admin and ceiling is None:
-        refusals.append(
-            ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
-        )
+    refusals = [*found, *_beyond_bounds(request, longest, may_raise=principal.is_admin or ceiling is not None)]
     reservation = Reservation(
         id=ids.new_id("job"),
         seq=0,
@@ -85,6 +74,17 @@ def prepare(
     if refusals:
         raise merge_refusals(refusals)
     return NewReservation(reservation, actor=principal.user)
+
+
+def _beyond_bounds(request: JobSubmit, longest: timedelta, *, may_raise: bool) -> Iterator[DomainError]:
+    """What refuses a job's duration and priority; `may_raise`: the policy or an administrator decides on priorities."""
+    if request.duration > longest:
+        yield LimitExceededError(
+            f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
+            "allowed. Ask for less and extend the job while it runs."
+        )
+    if request.priority > 0 and not may_raise:
+        yield ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
 
 
 async def project_within(uow_factory: UnitOfWorkFactory, principal: Principal, booking_id: str) -> str | None:
