@@ -326,11 +326,12 @@ def _searches() -> dict[str, list[Values]]:
     jobs: dict[str, Any] = {"open": OPEN_JOBS, "last_seq": 2**63 - 1, "scanned": ENDED_JOBS, "limit": 8}
     bookings: dict[str, Any] = {"scanned": BOOKINGS_OF_A_STATUS, "limit": 8}
     asked = [{"text": text, "user_id": user} for text in ("h000000004", "train", "no such name") for user in (None, 2)]
+    letters = {"capitals": "Ü", "smalls": "ü"}
     return {
-        "find_jobs": [{**jobs, **values, "start": f"job-{values['text']}"} for values in asked],
-        "find_bookings": [{**bookings, **values, "start": f"bkg-{values['text']}"} for values in asked],
-        "find_nodes": [{"text": "node-00001", "limit": 8}],
-        "find_users": [{"text": "person-3", "limit": 8}],
+        "find_jobs": [{**jobs, **letters, **values, "start": f"job-{values['text']}"} for values in asked],
+        "find_bookings": [{**bookings, **letters, **values, "start": f"bkg-{values['text']}"} for values in asked],
+        "find_nodes": [{**letters, "text": "node-00001", "limit": 8}],
+        "find_users": [{**letters, "text": "person-3", "limit": 8}],
     }
 
 
