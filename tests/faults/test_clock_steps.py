@@ -133,11 +133,10 @@ async def test_the_databases_clock_steps_under_load(system: System, time: Shifte
         begun = asyncio.get_running_loop().time()
         await time.step_database(by)
         await runs_to_its_end(system, long, short)
-        counted = timedelta(seconds=asyncio.get_running_loop().time() - begun)
     assert await system.rows(_STEPS) == [("true",)]
-    assert (
-        abs(system.runtime.clock.now() - before - counted) < timedelta(seconds=5) + counted / 100
-    )  # a step is of 300 s
+    # Both at one moment: ending the processors takes time on a busy machine.
+    counted = timedelta(seconds=asyncio.get_running_loop().time() - begun)
+    assert abs(system.runtime.clock.now() - before - counted) < timedelta(seconds=1) + counted / 100
 
 
 async def test_the_databases_clock_is_set_to_and_fro_under_load(system: System, time: ShiftedTime) -> None:

@@ -54,7 +54,7 @@ async def page(request: pytest.FixtureRequest, people: People) -> AsyncIterator[
     width, height = request.param
     root = await people("root", viewport={"width": width, "height": height})
     await root.context.add_init_script(_OBSERVE)
-    root.expect_problem("^answer: (404|409|422) GET")  # what can't be done is a page, too
+    root.expect_problem("^answer: (404|409) GET")  # what can't be done is a page, too
     yield root.page
     await root.page.goto("/jobs/job-nobody")
 
