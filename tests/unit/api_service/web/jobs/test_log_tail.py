@@ -15,6 +15,16 @@ async def chunks(*parts: bytes) -> AsyncGenerator[bytes]:
         yield part
 
 
+async def told_in_turn(log: AsyncGenerator[bytes], first: asyncio.Event, second: asyncio.Event) -> list[dict[str, Any]]:
+    """The events of lines; the first one lets the log go on to `first`, the later ones to `second`."""
+    events: list[dict[str, Any]] = []
+    async for event in stream_lines(log):
+        if event.startswith(b"event: lines"):
+            events.append(json.loads(event.split(b"data: ")[1]))
+            (second if first.is_set() else first).set()
+    return events
+
+
 async def test_the_end_of_a_log() -> None:
     tail = await read_tail(chunks(b"a\nb", b"b\nc\r\n", b"d"), lines=3, at_most=1000)
     assert (tail.lines, tail.left_out, tail.goes_on) == (["bb", "c", "d"], 1, False)
@@ -38,11 +48,7 @@ async def test_everything_that_is_printed_is_told_once_and_in_order() -> None:
         await second.wait()
         yield b"four"
 
-    events: list[dict[str, Any]] = []
-    async for event in stream_lines(log()):
-        if event.startswith(b"event: lines"):
-            events.append(json.loads(event.split(b"data: ")[1]))
-            (second if first.is_set() else first).set()
+    events = await told_in_turn(log(), first, second)
     assert [line for event in events for line in event["lines"]] == ["one", "two", "three", "four"]
     assert [event["anew"] for event in events][:2] == [True, False]
 
@@ -65,11 +71,7 @@ async def test_a_burst_between_two_events_begins_anew() -> None:
         await last.wait()
         yield b"end\n"
 
-    events: list[dict[str, Any]] = []
-    async for event in stream_lines(log()):
-        if event.startswith(b"event: lines"):
-            events.append(json.loads(event.split(b"data: ")[1]))
-            (last if burst.is_set() else burst).set()
+    events = await told_in_turn(log(), burst, last)
     assert [(event["first"], event["anew"]) for event in events if event["lines"]] == [
         (1, True),
         (7, True),
