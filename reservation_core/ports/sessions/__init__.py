@@ -1,0 +1,1 @@
+"""Ports of sessions: programs, terminals and TCP connections inside pods."""
