@@ -150,8 +150,5 @@ class PodStreams(Protocol):
         Raises PortClosedError, PodNotReachableError and ClusterUnavailableError.
         """
 
-    async def write_to_terminals(self, pod: PodName, text: str) -> None:
-        """Show a message on every terminal of the pod that is connected or kept. Unknown pods are ignored."""
-
     async def close(self) -> None:
         """Close all streams of this process, as `close` with `keep` does."""
