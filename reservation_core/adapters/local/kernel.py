@@ -70,3 +70,8 @@ def signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def exit_code_of(status: int) -> int:
+    """The exit code as in a shell: 128 + n for signal n."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

@@ -12,6 +12,7 @@ pod's directory:
 - `delete`    the deletion request: seconds of grace. After its end the pod's directory is moved to its tombstone.
 - `state.json`, `exit.json` what runs, and how it ended; replaced atomically. The room for exit.json is reserved before
   the start, so that a workload that fills the disk does not hide its end.
+- `entrance`  the socket for programs and terminals of sessions, see `sessions`.
 - `output`    the pipe for the workload's output. The supervisor copies it to the log, which keeps at most LOG_LIMIT
   bytes (see `bounded_log`) or those in the file `log_limit`. Output that a full disk does not take is dropped; the
   workload is not affected.
@@ -38,7 +39,7 @@ sys.path.append(os.path.abspath(__file__ + "/../../../.."))  # `-I -S` leaves th
 
 from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.local.bounded_log import BoundedLog
-from reservation_core.adapters.local.kernel import PR_SET_CHILD_SUBREAPER, boot_id, prctl
+from reservation_core.adapters.local.kernel import PR_SET_CHILD_SUBREAPER, boot_id, exit_code_of, prctl
 from reservation_core.adapters.local.output_times import OutputTimes
 from reservation_core.adapters.local.pod_files import (
     as_json,
@@ -145,11 +146,6 @@ def supervise(pod: PodProcess, ending: EndRequest, umask: int, ready: int) -> No
         reason = "killed_by_signal"
         detail = "The pod was ended from outside, as at a shutdown of the machine. Submit the job again."
     finish(pod, None if pod.status is None else exit_code_of(pod.status), reason, detail)
-
-
-def exit_code_of(status: int) -> int:
-    """The exit code as in a shell: 128 + n for signal n."""
-    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def detach(pod_dir: str) -> None:

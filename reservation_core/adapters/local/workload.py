@@ -5,6 +5,7 @@
 
 import os
 import select
+import sys
 import time
 
 try:
@@ -24,6 +25,7 @@ from reservation_core.adapters.local.kernel import (
     start_ticks,
 )
 from reservation_core.adapters.local.pod_files import OUTPUT, Spec, as_json, read_seconds, write_atomically
+from reservation_core.adapters.local.sessions.entrance import Entrance
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -52,6 +54,7 @@ class PodProcess:
         self.spec = spec
         self.wake = wake
         self.contained = contained
+        self.entrance: Entrance | None = None
         self.pid = 0
         self.status: int | None = None
         self.childless = True
@@ -78,6 +81,7 @@ class PodProcess:
 
     def start(self, umask: int) -> tuple[int, str] | None:
         """Start the workload. Returns None when it runs, or (exit code, why it can't)."""
+        self._open_entrance(umask)
         if not self.spec.command:
             self.note_start()
             self.write_state()
@@ -106,6 +110,17 @@ class PodProcess:
         self.write_state()
         return None
 
+    @property
+    def directory(self) -> str:
+        """Where the pod's programs start."""
+        return self.spec.working_dir or self.dir + "/scratch"
+
+    def _open_entrance(self, umask: int) -> None:
+        try:
+            self.entrance = Entrance(self.dir, self.spec.env, self.directory, umask)
+        except OSError as problem:
+            print(f"nobody can enter the pod: {problem}", file=sys.stderr)  # noqa: T201
+
     def _open_output(self) -> int:
         """Open the named pipe for output, whose name identifies orphans; return the end to write to."""
         path = f"{self.dir}/{OUTPUT}"
@@ -131,7 +146,7 @@ class PodProcess:
             os.umask(umask)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            directory = self.spec.working_dir or self.dir + "/scratch"
+            directory = self.directory
             what = f"its working directory {directory} can't be entered"
             os.chdir(directory)
             what = f"the command {self.spec.command[0]} can't be run"
@@ -156,6 +171,8 @@ class PodProcess:
                 return
             if pid == self.pid:
                 self.status = status
+            elif self.entrance is not None:
+                self.entrance.forget(pid)
 
     def has_ended(self) -> bool:
         """Whether the command's own process has ended; its descendants may still run."""
@@ -164,12 +181,15 @@ class PodProcess:
     def sleep(self, seconds: float) -> None:
         """Sleep until a signal, at most `seconds`, while copying output to the log."""
         until = time.monotonic() + seconds
-        watched = [self.wake] if self.output is None else [self.wake, self.output]
+        watched = [source for source in (self.wake, self.output, self.entrance) if source is not None]
         while True:
             ready = select.select(watched, [], [], max(0.0, until - time.monotonic()))[0]
             if self.wake in ready:
                 os.read(self.wake, 4096)
                 return
+            if self.entrance is not None and self.entrance in ready and self.entrance.admit():
+                self.childless = False
+                continue
             if not ready or not self._copy_output() or time.monotonic() >= until:
                 return
 
@@ -214,8 +234,14 @@ class PodProcess:
         # The pod of an older control plane.
         return (read_seconds(self.dir + "/deadline") or float("inf")) - time.time()
 
+    def close_entrance(self) -> None:
+        if self.entrance is not None:
+            self.entrance.close()
+            self.entrance = None
+
     def terminate(self, grace_s: float) -> None:
         """SIGTERM to the workload's group and wait for its end, at most `grace_s`."""
+        self.close_entrance()
         if not self.pid or self.has_ended():
             return
         signal_group(self.pid, signal.SIGTERM)
@@ -233,6 +259,7 @@ class PodProcess:
 
     def kill_everything(self) -> None:
         """SIGKILL until no descendant is left, however long it takes: until then the pod's GPUs are in use."""
+        self.close_entrance()
         if self.pid and not self.contained:
             signal_group(self.pid, signal.SIGKILL)
         pause = 0.01

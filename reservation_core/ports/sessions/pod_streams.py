@@ -79,7 +79,7 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended. `exit_code` is 128 + n for signal n, and None if it is not known, with `detail` saying why."""
+    """How a program ended. `exit_code` is 128 + n for signal n, or None if it is not known; `detail` says why."""
 
     exit_code: int | None
     detail: str = ""

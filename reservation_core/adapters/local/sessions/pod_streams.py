@@ -1,0 +1,194 @@
+"""The ways into local pods: through the socket of their supervisors, and to ports on which their processes listen."""
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from reservation_core.adapters.local.sessions.listening_ports import listening_addresses
+from reservation_core.adapters.local.sessions.programs import (
+    MinderConnection,
+    PipedProgram,
+    TerminalProgram,
+    read_pipe,
+    write_pipe,
+)
+from reservation_core.adapters.local.sessions.unix_sockets import address_in
+from reservation_core.adapters.local.sessions.wire import ENTRANCE, SIZE, TERMINALS, Request, size_content
+from reservation_core.domain.model import PodName
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.sessions.pod_streams import (
+    CHUNK_BYTES,
+    InputClosedError,
+    NoTerminalError,
+    Outlet,
+    PodNotReachableError,
+    PortClosedError,
+    Program,
+    TerminalSize,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_PATIENCE_S = 10.0
+_PATIENCE = struct.pack("ll", int(_PATIENCE_S), 0)
+
+
+class LocalPodStreams:
+    """The ways into the pods below `home` (GPU_DEV_HOME)."""
+
+    def __init__(self, home: Path) -> None:
+        self._pods = home.absolute() / "pods"
+
+    async def run(self, pod: PodName, program: Program) -> PipedProgram | TerminalProgram:
+        """Start a program; a terminal is kept by the pod's side, and outlives this process."""
+        terminal = program.terminal
+        request = Request(
+            [*program.command],
+            dict(program.variables),
+            None if terminal is None else (terminal.size.columns, terminal.size.rows, terminal.kind),
+        )
+        try:
+            encoded = request.encode()
+        except ValueError as problem:
+            raise PodNotReachableError(f"The command can't be passed on: it has {problem}. Shorten it.") from problem
+        if terminal is not None:
+            return TerminalProgram(await self._enter(pod, encoded, ()))
+        # Each pair: the program's end, and ours.
+        (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = os.pipe(), os.pipe(), os.pipe()
+        ours = [our_stdin, our_stdout, our_stderr]
+        try:
+            minder = await self._enter(pod, encoded, (stdin, stdout, stderr))
+        except BaseException:
+            for fd in ours:
+                os.close(fd)
+            raise
+        finally:
+            for fd in (stdin, stdout, stderr):
+                os.close(fd)
+        outputs = {Outlet.STDOUT: await read_pipe(our_stdout), Outlet.STDERR: await read_pipe(our_stderr)}
+        return PipedProgram(minder, await write_pipe(our_stdin), outputs)
+
+    async def attach(self, pod: PodName, size: TerminalSize) -> TerminalProgram:
+        """Join the newest terminal."""
+        folder = self._pods / str(pod) / TERMINALS
+        names = await self._call(_names_in, folder)
+        for name in reversed(names):
+            with suppress(ConnectionRefusedError, FileNotFoundError):
+                opened = await self._call(_connect, folder, name, b"", ())
+                minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
+                with suppress(InputClosedError):
+                    await minder.send(SIZE, size_content(size.columns, size.rows))
+                return TerminalProgram(minder)
+        raise NoTerminalError(f"No terminal is open in {pod.reservation_id}. Open one with `gpu-dev shell`.")
+
+    async def connect(self, pod: PodName, port: int) -> "LocalPodConnection":
+        """Connect to a port of this machine on which a process of the pod listens, and to no other."""
+        directory = self._pods / str(pod)
+        addresses = await self._call(_listening, directory, port)
+        for address in addresses:
+            with suppress(OSError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    return LocalPodConnection(*await asyncio.open_connection(address, port, limit=CHUNK_BYTES))
+        raise PortClosedError(
+            f"No process of {pod.reservation_id} accepts connections at port {port}. Start the server, then try again."
+        )
+
+    async def close(self) -> None:
+        """Nothing is shared between streams."""
+
+    async def _enter(self, pod: PodName, request: bytes, pipes: tuple[int, ...]) -> MinderConnection:
+        directory = self._pods / str(pod)
+        try:
+            opened = await self._call(_connect, directory, ENTRANCE, request, pipes)
+        except FileNotFoundError as problem:
+            raise _not_reachable(pod, directory) from problem
+        except ConnectionError as problem:
+            raise PodNotReachableError(f"{pod.reservation_id} is ending: nobody enters it any more.") from problem
+        return MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await asyncio.to_thread(function, *args, **kwargs)
+        except (FileNotFoundError, ConnectionError):
+            raise
+        except OSError as problem:
+            raise ClusterUnavailableError(f"The pod could not be entered: {problem}. Try again.") from problem
+
+
+class LocalPodConnection:
+    """A TCP connection to a process of a pod."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reader.read(CHUNK_BYTES)
+        except OSError:
+            return b""
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except OSError as problem:
+            raise InputClosedError from problem
+
+    async def close_input(self) -> None:
+        with suppress(OSError):
+            self._writer.write_eof()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+
+def _connect(folder: Path, name: str, request: bytes, pipes: tuple[int, ...]) -> socket.socket:
+    """Connect to a socket in a folder, and send a request with descriptors."""
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Not settimeout: with it, connecting fails at once while others wait to be accepted.
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _PATIENCE)
+        with address_in(str(folder), name) as address:
+            opened.connect(address)
+        if request:
+            sent = socket.send_fds(opened, [request], pipes)
+            opened.sendall(request[sent:])
+        opened.setblocking(False)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def _listening(directory: Path, port: int) -> list[str]:
+    try:
+        supervisor = json.loads((directory / "state.json").read_bytes())["supervisor_pid"]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return listening_addresses(supervisor, port)
+
+
+def _not_reachable(pod: PodName, directory: Path) -> PodNotReachableError:
+    if (directory / "state.json").exists():
+        return PodNotReachableError(
+            f"{pod.reservation_id} was started by an earlier version of the server, or its machine allows no sockets:"
+            " it can't be entered. Start it again."
+        )
+    return PodNotReachableError(f"{pod.reservation_id} is not running.")

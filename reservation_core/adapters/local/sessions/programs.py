@@ -1,0 +1,230 @@
+"""Running programs of local pods, as the control plane sees them: with pipes of their own, or in a kept terminal."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from reservation_core.adapters.local.sessions.wire import (
+    END_OF_INPUT,
+    EXIT,
+    HANG_UP,
+    INPUT,
+    MOST_FRAME_BYTES,
+    OUTPUT,
+    REFUSED,
+    SIGNAL,
+    SIGNALS,
+    SIZE,
+    frame,
+    read_frame,
+    size_content,
+)
+from reservation_core.ports.sessions.pod_streams import (
+    CHUNK_BYTES,
+    InputClosedError,
+    Outlet,
+    Output,
+    ProgramEnd,
+    SignalRefusedError,
+    TerminalSize,
+)
+
+_BROKEN_OFF = "The job ended, and the program with it."
+
+
+class MinderConnection:
+    """The frames to and from a program's minder."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._buffer = bytearray()
+        self.end: ProgramEnd | None = None
+
+    async def next_output(self) -> bytes:
+        """The next output of a terminal; none when the program has ended, and then `end` says how."""
+        while True:
+            try:
+                received = read_frame(self._buffer)
+            except ValueError:
+                received = None
+                self._writer.close()
+            if received is None:
+                data = b"" if self._writer.is_closing() else await self._read()
+                if not data:
+                    self.end = ProgramEnd(None, _BROKEN_OFF)
+                    return b""
+                self._buffer += data
+                continue
+            kind, content = received
+            if kind == OUTPUT:
+                return content
+            if kind == EXIT:
+                self.end = ProgramEnd(int(content))
+                return b""
+            if kind == REFUSED:
+                self.end = ProgramEnd(None, f"The program was not started: {content.decode('utf-8', 'replace')}.")
+                return b""
+
+    async def send(self, kind: bytes, content: bytes = b"") -> None:
+        """Send a frame, and wait while the minder does not read. Raises InputClosedError."""
+        if self._writer.is_closing():
+            raise InputClosedError
+        try:
+            self._writer.write(frame(kind, content))
+            await self._writer.drain()
+        except OSError as problem:
+            raise InputClosedError from problem
+
+    async def send_signal(self, name: str) -> None:
+        """Raises SignalRefusedError."""
+        if name not in SIGNALS:
+            raise SignalRefusedError(f"There is no signal {name!r}. Known are {', '.join(sorted(SIGNALS))}.")
+        with suppress(InputClosedError):
+            await self.send(SIGNAL, name.encode())
+
+    async def close(self, *, hang_up: bool) -> None:
+        if hang_up:
+            with suppress(InputClosedError):
+                await self.send(HANG_UP)
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._reader.read(CHUNK_BYTES)
+        except OSError:
+            return b""
+
+
+class TerminalProgram:
+    """A program in a kept terminal, or a further connection to it."""
+
+    def __init__(self, minder: MinderConnection) -> None:
+        self._minder = minder
+
+    async def output(self) -> AsyncIterator[Output]:
+        while data := await self._minder.next_output():
+            yield Output(Outlet.STDOUT, data)
+
+    async def write(self, data: bytes) -> None:
+        for begin in range(0, len(data), MOST_FRAME_BYTES):
+            await self._minder.send(INPUT, data[begin : begin + MOST_FRAME_BYTES])
+
+    async def close_input(self) -> None:
+        with suppress(InputClosedError):
+            await self._minder.send(END_OF_INPUT)
+
+    async def resize(self, size: TerminalSize) -> None:
+        with suppress(InputClosedError):
+            await self._minder.send(SIZE, size_content(size.columns, size.rows))
+
+    async def send_signal(self, name: str) -> None:
+        await self._minder.send_signal(name)
+
+    async def wait(self) -> ProgramEnd:
+        while self._minder.end is None:
+            await self._minder.next_output()
+        return self._minder.end
+
+    async def close(self, *, keep: bool = False) -> None:
+        await self._minder.close(hang_up=not keep)
+
+
+class PipedProgram:
+    """A program whose input and outputs are pipes of this process."""
+
+    def __init__(
+        self,
+        minder: MinderConnection,
+        stdin: "PipeWriter",
+        outputs: dict[Outlet, tuple[asyncio.StreamReader, asyncio.ReadTransport]],
+    ) -> None:
+        self._minder = minder
+        self._stdin = stdin
+        self._outputs = outputs
+
+    async def output(self) -> AsyncIterator[Output]:
+        reads = {asyncio.ensure_future(self._outputs[outlet][0].read(CHUNK_BYTES)): outlet for outlet in self._outputs}
+        try:
+            while reads:
+                done, _ = await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+                for read in done:
+                    outlet = reads.pop(read)
+                    if data := read.result():
+                        yield Output(outlet, data)
+                        reads[asyncio.ensure_future(self._outputs[outlet][0].read(CHUNK_BYTES))] = outlet
+        finally:
+            for read in reads:
+                read.cancel()
+
+    async def write(self, data: bytes) -> None:
+        if self._stdin.is_closing():
+            raise InputClosedError
+        try:
+            self._stdin.write(data)
+            await self._stdin.drain()
+        except OSError as problem:
+            raise InputClosedError from problem
+
+    async def close_input(self) -> None:
+        self._stdin.close()  # once what was written is taken
+
+    async def resize(self, size: TerminalSize) -> None:
+        """It has no terminal."""
+
+    async def send_signal(self, name: str) -> None:
+        await self._minder.send_signal(name)
+
+    async def wait(self) -> ProgramEnd:
+        while self._minder.end is None:
+            await self._minder.next_output()
+        return self._minder.end
+
+    async def close(self, *, keep: bool = False) -> None:  # noqa: ARG002 - pipes can't be joined again
+        await self._minder.close(hang_up=True)
+        for _, transport in self._outputs.values():
+            transport.close()
+        if not self._stdin.is_over:
+            self._stdin.transport.abort()
+
+
+async def read_pipe(fd: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """Read from a pipe, at most some chunks ahead of who reads."""
+    reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", buffering=0)
+    )
+    return reader, transport
+
+
+class _PipeProtocol(asyncio.streams.FlowControlMixin):
+    """Back-pressure of a pipe, and whether it has been closed, after which asyncio's transport can't be aborted."""
+
+    is_over = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_over = True
+        super().connection_lost(exc)
+
+
+class PipeWriter(asyncio.StreamWriter):
+    """Writes to a pipe; `drain` waits while nobody reads."""
+
+    def __init__(self, transport: Any, protocol: _PipeProtocol, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(transport, protocol, None, loop)
+        self._protocol_of_pipe = protocol
+
+    @property
+    def is_over(self) -> bool:
+        return self._protocol_of_pipe.is_over
+
+
+async def write_pipe(fd: int) -> PipeWriter:
+    """Write to a pipe that was made for this."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(_PipeProtocol, os.fdopen(fd, "wb", buffering=0))
+    return PipeWriter(transport, protocol, loop)
