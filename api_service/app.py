@@ -21,6 +21,7 @@ from api_service.routes.nodes import inventory, maintenance, nodes
 from api_service.routes.people import login, notifications, tokens, users
 from api_service.routes.pods import schedulability, unknown_pods
 from api_service.routes.policy import policy, projects, usage
+from api_service.routes.sessions import connections, ports, programs
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.runtime.reading.reading import Reads
@@ -34,6 +35,9 @@ _ROUTERS = (
     job_events.router,
     job_logs.router,
     job_specs.router,
+    programs.router,
+    ports.router,
+    connections.router,
     inventory.router,
     nodes.router,
     # Before the routes that take a booking's id, which these paths are not.

@@ -69,6 +69,7 @@ _EXPLAINED: Mapping[int, str] = {
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The request breaks rules; `broken_rules` lists them.",
+    426: "The address takes WebSockets only.",
     429: "Too many requests in a short time, or too many open streams; Retry-After says when to try again.",
     503: "The database, the cluster or the server is not available at this moment.",
 }

@@ -36,7 +36,7 @@ FEED = "/v1/bookings.ics"
 LOGIN = "/v1/login"
 """A sign-in has no token yet: its body is the credential, which the route checks."""
 _WITHOUT_TOKEN = frozenset({FEED, LOGIN})
-REPEATABLE = frozenset({"kind", "status"})
+REPEATABLE = frozenset({"command", "kind", "status"})
 SELECTION = "/jobs/cancel"
 """The page whose address repeats `job` for each selected job."""
 FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"})
@@ -44,6 +44,12 @@ FOR_SERVICES = frozenset({"/v1/schedulability", "/v1/schedulability/admissions"}
 _REFUSED = frozenset({401, 403})
 """Statuses that the gate answers before any route is found."""
 _MAX_PARAMETERS = 50
+_MAX_WORDS = 1100
+"""The parameters of a command to run, which has one for each word."""
+_BEGINNINGS = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
+_SWITCHING = 101
+_FAILED = 1011
+"""The close code of a WebSocket that failed in the server."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = structlog.get_logger(__name__)
 
@@ -81,20 +87,25 @@ class Gate:
         self._version = _installed_version()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; anything but HTTP goes on untouched."""
-        if scope["type"] != "http":
+        """Serve one request; anything but HTTP and WebSockets goes on untouched."""
+        if scope["type"] == "websocket":
+            scope["method"] = "GET"
+        elif scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        accepted_after = None
         given = headers.first(scope, b"x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
         scope["request_id"] = request_id
         status = 0
 
         async def send_marked(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            nonlocal status, accepted_after
+            if message["type"] in _BEGINNINGS:
+                status = message.get("status", _SWITCHING)
+                if status == _SWITCHING:
+                    accepted_after = time.perf_counter() - began
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
                 if "principal" in scope and self._version is not None:  # not for strangers
                     message["headers"].append((b"gpu-dev-version", self._version))
@@ -107,18 +118,22 @@ class Gate:
                 _refuse_services_elsewhere(principal, scope["path"])
                 token_reach.require(principal, scope["method"], scope["path"])
             if scope["query_string"] and scope["path"] != SELECTION:
-                _refuse_repeated_parameters(scope["query_string"])
+                most = _MAX_WORDS if scope["type"] == "websocket" else _MAX_PARAMETERS
+                _refuse_repeated_parameters(scope["query_string"], most)
             await self._app(scope, receive, send_marked)
         except Exception as error:  # noqa: BLE001 - nothing is above the gate: every error is logged and answered here
             if status:
                 # The answer has begun: only an incomplete one tells the client that it is wrong.
                 _log.warning("answer_broken_off", request_id=request_id, error=type(error).__name__, exc_info=error)
+                if status == _SWITCHING:
+                    await send({"type": "websocket.close", "code": _FAILED})
             else:
-                await self._answer(error, Request(scope, receive), request_id, send_marked)
+                response = self._answer(error, Request({**scope, "type": "http"}, receive), request_id)
+                await response(scope, receive, send_marked)
         finally:
-            self._note(scope, request_id, status, time.perf_counter() - began)
+            self._note(scope, request_id, status, time.perf_counter() - began, accepted_after)
 
-    async def _answer(self, error: Exception, request: Request, request_id: str, send: Send) -> None:
+    def _answer(self, error: Exception, request: Request, request_id: str) -> Response:
         response = of_exception(error, request)
         if response is None:
             match error:
@@ -142,13 +157,16 @@ class Gate:
                 response = respond(500, "internal_error", detail, request_id=request_id)
         if self._pages is not None and self._pages.draws(request):
             response = self._pages.problem_page(request, response)
-        await response(request.scope, request.receive, send)
+        return response
 
-    def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    def _note(
+        self, scope: Scope, request_id: str, status: int, seconds: float, accepted_after: float | None = None
+    ) -> None:
         route = scope.get("route") or (_route_asked_for(scope) if status in _REFUSED else None)
         template = getattr(route, "path", None) or "unmatched"
         method = scope["method"] if route is not None else "other"
-        self._services.metrics.http.count_request(method, template, status, seconds)
+        # Of a WebSocket the handshake's time is measured; the access log has how long it was open.
+        self._services.metrics.http.count_request(method, template, status, accepted_after or seconds)
         self._services.access_log.note(scope, template, status, seconds)
         if 100 <= status < 400:
             return
@@ -200,12 +218,12 @@ def _refuse_services_elsewhere(principal: Principal, path: str) -> None:
         )
 
 
-def _refuse_repeated_parameters(query: bytes) -> None:
+def _refuse_repeated_parameters(query: bytes, most: int) -> None:
     """Refuse a name given twice: this server would take the last value, and a proxy perhaps the first."""
     try:
-        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=most)
     except ValueError as error:
-        detail = f"Give at most {_MAX_PARAMETERS} parameters in the address."
+        detail = f"Give at most {most} parameters in the address."
         raise ProblemError(422, "too_many_parameters", detail) from error
     names = [name for name, _ in pairs if name not in REPEATABLE]
     if len(set(names)) != len(names):

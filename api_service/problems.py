@@ -28,6 +28,8 @@ _INNER = re.compile(r"(function-\w+|literal|constrained-\w+|lax-or-strict|json-o
 
 STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotFoundError: 404,
+    errors.JobNotRunningError: 409,
+    errors.TooManyConnectionsError: 429,
     errors.AlreadyFinalError: 409,
     errors.NotExtendableError: 409,
     errors.CalendarConflictError: 409,

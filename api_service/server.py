@@ -56,6 +56,7 @@ async def serve(
         lifespan="on",
         backlog=_BACKLOG,
         timeout_keep_alive=IDLE_S,
+        websockets=True,
         **certificate.shown() if certificate is not None else {},
     )
 

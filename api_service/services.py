@@ -24,6 +24,7 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.reading.reading import PrimaryReads, Reads, units_for_reads, units_for_requests
 from reservation_core.runtime.reading.sign_in import SignInSetup, open_sign_in
+from reservation_core.runtime.sessions.connections import Connections
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.waitlist import Waitlist
@@ -58,6 +59,7 @@ class Services:
     streams: OpenStreams
     page_streams: OpenStreams
     access_log: AccessLog
+    connections: Connections
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -93,6 +95,7 @@ class Services:
             streams=OpenStreams(settings.streams_per_user),
             page_streams=OpenStreams(settings.web.streams_per_user),
             access_log=AccessLog(settings, runtime.clock),
+            connections=Connections(runtime.uow, runtime.clock, settings.connections_per_user),
         )
 
     @asynccontextmanager
@@ -108,6 +111,7 @@ class Services:
             asyncio.create_task(token_uses),
             asyncio.create_task(loops["access_log"].repeat(self.access_log.write, rest_s=EVERY_S, rests_first=True)),
             asyncio.create_task(self.policy.run(loops["policy"])),
+            asyncio.create_task(self.connections.run(loops["connections"])),
         ]
         try:
             yield

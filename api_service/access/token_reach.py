@@ -1,11 +1,14 @@
 """The scopes that a request needs: decided by method and path, so that no route can forget it."""
 
+import re
+
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.people.token_scopes import EVERYTHING, PERSONAL, TokenScope, in_order
 from reservation_core.ports.people.identities import Principal
 
 _NOTHING: frozenset[TokenScope] = frozenset()
 _READS = frozenset({TokenScope.READ})
+_ENTERING = frozenset({TokenScope.SESSIONS})
 _ADMINISTERS = frozenset({TokenScope.ADMIN})
 _ANSWERS_ONLY = frozenset({"/v1/policy/explain"})
 """Paths whose POST changes nothing."""
@@ -25,8 +28,14 @@ _BY_ADDRESS = {
 }
 
 
+_ENTERS = re.compile(r"/v1/(jobs/[^/]+/(exec|forward/[^/]+)|ssh)")
+"""WebSockets into jobs."""
+
+
 def needed_scopes(method: str, path: str) -> frozenset[TokenScope]:
     """All scopes that a request under /v1 needs. Changes of a subject that is not listed are for administrators."""
+    if _ENTERS.fullmatch(path):
+        return _ENTERING
     if method in ("GET", "HEAD") or path in _ANSWERS_ONLY:
         return _READS
     by_address = _BY_ADDRESS.get((method, path))

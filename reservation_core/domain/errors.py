@@ -176,3 +176,11 @@ class ProofRefusedError(DomainError, code="proof_refused"):
 
 class SignInRefusedError(DomainError, code="not_let_in"):
     """The identity is proved, but no rule maps it to a user, or that user may not sign in this way."""
+
+
+class JobNotRunningError(DomainError, code="job_not_running"):
+    """The job has not started or is over, so nobody can enter it."""
+
+
+class TooManyConnectionsError(DomainError, code="too_many_connections"):
+    """The user has as many connections to jobs as a user may have."""

@@ -36,6 +36,7 @@ class JobEventKind(StrEnum):
     CANCELLED = "cancelled"
     EXPIRED = "expired"
     LOG_NOT_KEPT = "log_not_kept"
+    ENTERED = "entered"
 
 
 class BookingEventKind(StrEnum):

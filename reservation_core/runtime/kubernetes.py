@@ -12,12 +12,18 @@ from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
 from reservation_core.ports.clock import Clock
+from reservation_core.ports.sessions.pod_streams import PodStreams
 from reservation_core.runtime.settings.components import CommonSettings
 
 
 def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster:
     """The cluster of the settings, without a request to it. Raises KubeconfigError and BadPodDefaultsError."""
     return KubernetesCluster(open_transport(settings), cluster_rules(settings), clock)
+
+
+def open_pod_streams(settings: CommonSettings) -> PodStreams:
+    """The ways into the pods of the settings' cluster, without a request to it. Raises KubeconfigError."""
+    raise NotImplementedError(settings.cluster)
 
 
 def open_transport(settings: CommonSettings) -> Transport:

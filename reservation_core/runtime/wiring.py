@@ -12,6 +12,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import BadGpusSettingError
+from reservation_core.adapters.local.sessions.pod_streams import LocalPodStreams
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.migrating import require_migrated
 from reservation_core.adapters.postgres.connection.queues import open_client
@@ -21,6 +22,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.sessions.pod_streams import PodStreams
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.database_urls import database_url_of
@@ -42,6 +44,7 @@ class Runtime:
     clock: Clock
     ids: IdSource
     cluster: Cluster
+    pod_streams: PodStreams
     loops: Loops = field(default_factory=Loops)
     steps: SharedClock | None = None
 
@@ -70,6 +73,19 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
                 raise SettingsError(str(error)) from error
         case ClusterKind.KUBERNETES:
             return _open_kubernetes(settings, clock)
+        case _:
+            assert_never(settings.cluster)
+
+
+def open_pod_streams(settings: CommonSettings) -> PodStreams:
+    """The ways into the pods of the settings' cluster. Raises SettingsError."""
+    match settings.cluster:
+        case ClusterKind.LOCAL:
+            return LocalPodStreams(settings.home)
+        case ClusterKind.KUBERNETES:
+            from reservation_core.runtime import kubernetes  # noqa: PLC0415 - see _open_kubernetes
+
+            return kubernetes.open_pod_streams(settings)
         case _:
             assert_never(settings.cluster)
 
@@ -115,6 +131,8 @@ async def open_runtime(
         # The cluster first: errors in its settings must show even while the database is away.
         cluster = open_cluster(settings, clock)
         closing.push_async_callback(cluster.close)
+        pod_streams = open_pod_streams(settings)
+        closing.push_async_callback(pod_streams.close)
         if wait_s is None:
             # Without a database nothing can be due.
             with suppress(DatabaseUnavailableError):
@@ -131,4 +149,4 @@ async def open_runtime(
         await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)
         uow = UnitOfWorkFactory(engine, client, wakeups, clock, sealing)
-        yield Runtime(uow, wakeups, clock, RandomIds(), cluster, loops, steps=clock)
+        yield Runtime(uow, wakeups, clock, RandomIds(), cluster, pod_streams, loops, steps=clock)

@@ -49,6 +49,7 @@ from reservation_core.adapters.postgres.policy.projects import Projects
 from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.search.search import Search
+from reservation_core.adapters.postgres.sessions.connections import Connections
 from reservation_core.domain.network.replica_lag import ServerProgress
 from reservation_core.ports.wakeups import Channel
 
@@ -101,6 +102,10 @@ class UnitOfWork:
     @cached_property
     def search(self) -> Search:
         return Search(self._connection)
+
+    @cached_property
+    def connections(self) -> Connections:
+        return Connections(self._connection)
 
     @cached_property
     def unknown_pods(self) -> UnknownPods:

@@ -8,6 +8,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import httptools
@@ -15,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reservation_core.domain.network.connection_slots import ConnectionSlots
 from reservation_core.domain.network.http_limits import HttpLimits, Refusal
+from reservation_core.runtime.http.bounded_websocket import BoundedWebSocket, notice_dead_peers
 from reservation_core.runtime.http.refusals import Refusals, answers
 
 _PIECE = 16 * 1024
@@ -71,6 +73,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.connecting: asyncio.Task[None] | None = None
         self._connected = False
         self._stage = _BETWEEN
+        self._upgrades = False  # to a WebSocket
         self._moved = False  # the current piece began or ended a message
         self._begun = False  # the current head began in the current piece
         self._refused = Refusal.MALFORMED
@@ -93,7 +96,7 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         if cycle is not None and not cycle.response_complete:
             return not cycle.disconnected
-        return self._stage is _BODY
+        return self._stage is _BODY or self._upgrades
 
     def displace(self) -> None:
         """Close the connection in favour of another one."""
@@ -158,6 +161,14 @@ class BoundedProtocol(HttpToolsProtocol):
         super().timeout_keep_alive_handler()
         self._await_reader()
 
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over, which keeps its slot."""
+        notice_dead_peers(self.transport)
+        super().handle_websocket_upgrade()
+        protocol = self.transport.get_protocol()
+        if isinstance(protocol, BoundedWebSocket):
+            protocol.leave = partial(self.bounds.slots.leave, self)
+
     # --- Called by the parser.
 
     def on_message_begin(self) -> None:
@@ -182,8 +193,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_inside(Refusal.TOO_MANY_PIPELINED)
         self._unframed_bytes = self._body_bytes = 0
         self._discard_bytes = _LINGER_BYTES
+        self._upgrades = self.parser.should_upgrade() and self._should_upgrade()
+        before: Any = self.cycle
+        if self._upgrades and before is not None and not before.response_complete:
+            self._refuse_inside(Refusal.TOO_MANY_PIPELINED)
         self._head_came()
         super().on_headers_complete()
+        if self._upgrades:
+            return
         self._stage = _BODY  # last, as the parser may refuse this head, and `cycle` is the previous request
         self.headers = []  # the application has its list; trailers must not be added to it
 
@@ -198,6 +215,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unframed_bytes = 0
         if self._late is not None:
             self._stop_waiting()
+        if self._upgrades:
+            return
         super().on_message_complete()
         if self.cycle.response_complete and self.timeout_keep_alive_task is None and not self.transport.is_closing():
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -222,9 +241,12 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            # Upgrades are not supported. The parser reads nothing more, so the response is the last one.
+            # The parser reads nothing more: what follows is a WebSocket's, or else the response is the last one.
             self._stage = _OVER
-            self.cycle.keep_alive = False
+            if self._upgrades:
+                self.handle_websocket_upgrade()
+            else:
+                self.cycle.keep_alive = False
             return False
         except httptools.HttpParserError:
             refused, self._refused = self._refused, Refusal.MALFORMED

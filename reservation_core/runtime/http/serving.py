@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from reservation_core.domain.network.client_addresses import Network
 from reservation_core.runtime.http.bounded_listener import BoundedListener
 from reservation_core.runtime.http.bounded_protocol import BoundedProtocol, ServerBounds
+from reservation_core.runtime.http.bounded_websocket import OPTIONS, BoundedWebSocket
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.settings.http import HttpSettings
 
@@ -25,21 +26,22 @@ class ListenError(SettingsError):
     """A server can't listen on the address; the text says why and what to do."""
 
 
-def quiet_config(app: Any, *, stop_patience_s: int, **more: Any) -> uvicorn.Config:
+def quiet_config(app: Any, *, stop_patience_s: int, websockets: bool = False, **more: Any) -> uvicorn.Config:
     """The configuration of all our servers: own logs, no server header, no trust in proxy headers.
 
     `more` are further settings of uvicorn.
     """
+    if websockets:
+        more |= {"ws": BoundedWebSocket, **OPTIONS}
     return uvicorn.Config(
         app,
         http="httptools",
-        ws="none",
+        **{"ws": "none", **more},
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=stop_patience_s,
-        **more,
     )
 
 

@@ -269,6 +269,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
     # The number of jobs that a user's programs may follow at once (`gpu-dev run`, `logs --follow`), per API process.
     streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 200
+    # The number of connections to jobs that a user may have at once: terminals, programs and ports.
+    connections_per_user: Annotated[int, Field(ge=1, le=100_000)] = 500
     # everyone: all users; members: members of a project with the holder; self: the holder alone.
     holders: Holders = Holders.EVERYONE
     auth: AuthSettings = Field(default_factory=AuthSettings)

@@ -1,0 +1,1 @@
+"""Programs and ports inside jobs, over WebSockets."""

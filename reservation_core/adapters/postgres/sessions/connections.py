@@ -1,0 +1,79 @@
+"""Connections to running jobs, in PostgreSQL."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.model import JobStatus
+from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.ports.sessions.connections import JobToEnter, NewConnection, OpenConnection
+
+_ALIVE = timedelta(seconds=60)
+"""A connection that was not refreshed for so long belonged to a process that has ended."""
+
+
+class Connections(StatementRunner):
+    """Who may enter which job, and who is inside."""
+
+    async def jobs_to_enter(self, reference: str, user_id: int) -> list[JobToEnter]:
+        """The jobs with this id or, while they run, this name, that a user may enter."""
+        rows = await self._run("jobs_to_enter", reference=reference, user_id=user_id)
+        return [JobToEnter(r.id, r.name, JobStatus(r.status), r.attempt, r.nodes, _utc(r.ends_at)) for r in rows]
+
+    async def open(self, new: NewConnection, most: int, now: datetime) -> tuple[int, bool] | None:
+        """Store a connection; returns its id, and whether the user had none like it. None if the user has `most`."""
+        row = (
+            await self._run(
+                "open_connection",
+                job_id=new.job_id,
+                user_id=new.user_id,
+                credential=new.credential,
+                way=new.way.value,
+                address=new.address,
+                now=now,
+                alive_since=now - _ALIVE,
+                most=most,
+            )
+        ).one_or_none()
+        return None if row is None else (row.id, row.first)
+
+    async def refresh(
+        self, last_bytes: Mapping[int, tuple[int, datetime]], now: datetime
+    ) -> dict[int, datetime | None]:
+        """Note open connections, each with its job's attempt and the time of its last byte.
+
+        Returns those that may go on, with the end of their job.
+        """
+        rows = await self._run(
+            "refresh_connections",
+            ids=[*last_bytes],
+            attempts=[attempt for attempt, _ in last_bytes.values()],
+            last_bytes=[at for _, at in last_bytes.values()],
+            now=now,
+        )
+        return {row.id: _utc(row.ends_at) for row in rows}
+
+    async def close(self, ids: list[int]) -> None:
+        await self._run("close_connections", ids=ids)
+
+    async def forget_abandoned(self, now: datetime) -> None:
+        """Delete some connections of processes that were killed."""
+        await self._run("forget_connections", alive_since=now - _ALIVE)
+
+    async def of_job(self, job_id: str, limit: int, now: datetime) -> list[OpenConnection]:
+        """A job's open connections, oldest first."""
+        rows = await self._run("connections_of_job", job_id=job_id, limit=limit, alive_since=now - _ALIVE)
+        return [
+            OpenConnection(
+                row.user_name,
+                Way(row.way),
+                row.address,
+                row.opened_at.astimezone(UTC),
+                row.last_byte_at.astimezone(UTC),
+            )
+            for row in rows
+        ]
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return None if at is None else at.astimezone(UTC)

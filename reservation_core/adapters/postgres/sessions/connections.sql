@@ -1,0 +1,56 @@
+-- name: jobs_to_enter
+-- The job of an id, and running jobs of a name, as far as a user may enter them: the owner, and users it is shared with.
+SELECT r.id, r.name, r.status, r.attempt, r.nodes, r.ends_at FROM (
+    SELECT * FROM reservations WHERE id = :reference
+    UNION ALL
+    SELECT * FROM reservations WHERE status IN ('starting', 'running') AND name = :reference
+) r
+WHERE r.kind = 'job' AND (
+    r.user_id = :user_id
+    OR EXISTS (SELECT 1 FROM job_shares s WHERE s.reservation_id = r.id AND s.user_id = :user_id)
+)
+ORDER BY r.seq LIMIT 20;
+
+-- name: open_connection
+-- Store a connection; no row if the user has :most already. `first`: the user has no other one to this job in this way.
+INSERT INTO connections (reservation_id, user_id, token_id, way, address, opened_at, last_byte_at, refreshed_at)
+SELECT :job_id, :user_id, :credential, :way, :address, :now, :now, :now
+WHERE (SELECT count(*) FROM connections WHERE user_id = :user_id AND refreshed_at > :alive_since) < :most
+RETURNING id, NOT EXISTS (
+    SELECT 1 FROM connections c
+    WHERE c.reservation_id = :job_id AND c.user_id = :user_id AND c.way = :way AND c.refreshed_at > :alive_since
+) AS first;
+
+-- name: refresh_connections
+-- Note that connections are open; returns those that may go on, with the end of their job. One ends with its job's
+-- attempt, and when its user is disabled, its credential is revoked, or the share is withdrawn.
+UPDATE connections c
+SET refreshed_at = :now, last_byte_at = greatest(c.last_byte_at, given.last_byte_at)
+FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS integer[]), CAST(:last_bytes AS timestamptz[]))
+     AS given (id, attempt, last_byte_at), reservations r, users u
+WHERE c.id = given.id AND r.id = c.reservation_id AND u.id = c.user_id
+  AND r.status = 'running' AND r.attempt = given.attempt AND u.disabled_at IS NULL
+  AND (r.user_id = c.user_id
+       OR EXISTS (SELECT 1 FROM job_shares s WHERE s.reservation_id = r.id AND s.user_id = c.user_id))
+  AND (c.token_id IS NULL
+       OR EXISTS (SELECT 1 FROM tokens t WHERE t.id = c.token_id AND t.revoked_at IS NULL
+                  AND (t.expires_at IS NULL OR t.expires_at > :now))
+       OR EXISTS (SELECT 1 FROM ssh_keys k WHERE k.id = c.token_id))
+RETURNING c.id, r.ends_at;
+
+-- name: close_connections
+-- Delete connections that were closed.
+DELETE FROM connections WHERE id = ANY(CAST(:ids AS bigint[]));
+
+-- name: forget_connections
+-- Delete some connections of processes that ended without doing it.
+DELETE FROM connections WHERE id IN (
+    SELECT id FROM connections WHERE refreshed_at < :alive_since ORDER BY refreshed_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+);
+
+-- name: connections_of_job
+-- The open connections of a job, oldest first.
+SELECT u.name AS user_name, c.way, c.address, c.opened_at, c.last_byte_at
+FROM connections c JOIN users u ON u.id = c.user_id
+WHERE c.reservation_id = :job_id AND c.refreshed_at > :alive_since
+ORDER BY c.opened_at, c.id LIMIT :limit;

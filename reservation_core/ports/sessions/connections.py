@@ -1,0 +1,41 @@
+"""Jobs that a user may enter, and the open connections to jobs."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from reservation_core.domain.model import JobStatus
+from reservation_core.domain.sessions.ways_in import Way
+
+
+@dataclass(frozen=True, slots=True)
+class JobToEnter:
+    """A job of a user's, or one that is shared with the user."""
+
+    id: str
+    name: str | None
+    status: JobStatus
+    attempt: int
+    nodes: int
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewConnection:
+    """A connection before it is stored. `credential`: the id of the token or key that opened it."""
+
+    job_id: str
+    user_id: int
+    credential: str | None
+    way: Way
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenConnection:
+    """A connection as others see it."""
+
+    user: str
+    way: Way
+    address: str | None
+    opened_at: datetime
+    last_byte_at: datetime

@@ -1,0 +1,50 @@
+"""WebSockets on bounded connections: they keep their HTTP connection's slot, and live as long as their peer answers.
+
+uvicorn's protocol would end a connection whose answer to a ping waits behind data that the application does not read
+yet, as back-pressure makes it. Here TCP itself finds dead peers, and pings only keep proxies from closing.
+"""
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+MOST_MESSAGE_BYTES = 1024 * 1024
+PING_EVERY_S = 20.0
+_DEAD_AFTER_S = 60
+
+OPTIONS: dict[str, Any] = {
+    "ws_max_size": MOST_MESSAGE_BYTES,
+    "ws_per_message_deflate": False,  # terminals and binary data: it costs 300 KiB a connection
+    "ws_ping_interval": PING_EVERY_S,
+    "ws_ping_timeout": None,
+}
+"""What a server's configuration needs besides the class."""
+
+
+class BoundedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket; `leave` is called once, when its connection is lost."""
+
+    leave: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the connection's slot back."""
+        if self.leave is not None:
+            self.leave()
+        super().connection_lost(exc)
+
+
+def notice_dead_peers(transport: Any) -> None:
+    """Let TCP end a connection whose peer answers nothing for a minute."""
+    opened = transport.get_extra_info("socket")
+    if opened is None:
+        return
+    with suppress(OSError):
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_AFTER_S * 1000)

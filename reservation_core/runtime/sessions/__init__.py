@@ -1,0 +1,1 @@
+"""What a process that lets users into jobs keeps of them."""

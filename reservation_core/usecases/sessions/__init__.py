@@ -1,0 +1,1 @@
+"""Entering running jobs."""

@@ -1,0 +1,79 @@
+"""Enter a running job: only its owner does, and those whom the owner shares it with."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.errors import JobNotRunningError, NotFoundError, TooManyConnectionsError
+from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName
+from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.ports.sessions.connections import JobToEnter, NewConnection
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A user who enters jobs. `credential`: the id of the token or key; `address`: where the user comes from."""
+
+    user_id: int
+    user: str
+    credential: str | None
+    address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A job that was entered: the pod, the end, and the id of the connection."""
+
+    connection_id: int
+    pod: PodName
+    opened_at: datetime
+    ends_at: datetime | None
+
+
+async def enter(
+    uow: UnitOfWork, visitor: Visitor, reference: str, rank: int, way: Way, most: int, now: datetime
+) -> Entered:
+    """Note a new connection of a visitor to the job with an id or a name, to its pod of a rank.
+
+    Raises NotFoundError, JobNotRunningError, and TooManyConnectionsError if the user has `most` already.
+    """
+    job = _one(await uow.connections.jobs_to_enter(reference, visitor.user_id), reference)
+    _require_running(job)
+    if not 0 <= rank < job.nodes:
+        raise NotFoundError(f"{job.id} has no rank {rank}. Its ranks are 0 to {job.nodes - 1}.")
+    new = NewConnection(job.id, visitor.user_id, visitor.credential, way, visitor.address)
+    opened = await uow.connections.open(new, most, now)
+    if opened is None:
+        raise TooManyConnectionsError(
+            f"You have {most} connections to jobs, which is as many as one user may have. Close some of them first."
+        )
+    connection_id, first = opened
+    if first:
+        await uow.events.append(
+            actor=f"user:{visitor.user}", kind=JobEventKind.ENTERED, at=now, subject=job.id, data={"way": way.value}
+        )
+    return Entered(connection_id, PodName(job.id, job.attempt, rank), now, job.ends_at)
+
+
+def _one(jobs: list[JobToEnter], reference: str) -> JobToEnter:
+    if not jobs:
+        raise NotFoundError(
+            f"You have no job {reference} that you could enter. `gpu-dev list` shows your jobs; others are entered "
+            "once their owners share them."
+        )
+    by_id = [job for job in jobs if job.id == reference]
+    if by_id:
+        return by_id[0]
+    if len(jobs) > 1:
+        ids = ", ".join(job.id for job in jobs)
+        raise NotFoundError(f"Several running jobs are named {reference}: {ids}. Use one of these ids.")
+    return jobs[0]
+
+
+def _require_running(job: JobToEnter) -> None:
+    if job.status is JobStatus.RUNNING:
+        return
+    if job.status in FINAL_STATUSES or job.status is JobStatus.ENDING:
+        raise JobNotRunningError(f"{job.id} is over ({job.status.value}). `gpu-dev again {job.id}` submits it again.")
+    raise JobNotRunningError(f"{job.id} is {job.status.value}. `gpu-dev show {job.id}` says when it starts.")
