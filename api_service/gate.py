@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 import structlog
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -102,6 +103,8 @@ class Gate:
 
         async def send_marked(message: Message) -> None:
             nonlocal status, accepted_after
+            if message["type"] == "websocket.close" and not status:
+                raise HTTPException(404)  # the router found no route
             if message["type"] in _BEGINNINGS:
                 status = message.get("status", _SWITCHING)
                 if status == _SWITCHING:

@@ -4,6 +4,7 @@ uvicorn's protocol would end a connection whose answer to a ping waits behind da
 yet, as back-pressure makes it. Here TCP itself finds dead peers, and pings only keep proxies from closing.
 """
 
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,10 +25,20 @@ OPTIONS: dict[str, Any] = {
 """What a server's configuration needs besides the class."""
 
 
+_QUIET = logging.getLogger(__name__)
+_QUIET.setLevel(logging.CRITICAL + 1)
+"""uvicorn logs addresses with their queries, which hold commands, and takes every refusal for a mistake. The application
+logs its own errors."""
+
+
 class BoundedWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket; `leave` is called once, when its connection is lost."""
 
     leave: Callable[[], None] | None = None
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.logger = _QUIET
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the connection's slot back."""
