@@ -115,14 +115,7 @@ class Gate:
             await send(message)
 
         try:
-            if scope["path"].startswith(PROTECTED) and scope["path"] not in _WITHOUT_TOKEN:
-                principal = await self._services.token_pace.principal(scope, _authorization(scope))
-                scope["principal"] = principal
-                _refuse_services_elsewhere(principal, scope["path"])
-                token_reach.require(principal, scope["method"], scope["path"])
-            if scope["query_string"] and scope["path"] != SELECTION:
-                most = _MAX_WORDS if scope["type"] == "websocket" else _MAX_PARAMETERS
-                _refuse_repeated_parameters(scope["query_string"], most)
+            await self._admit(scope)
             await self._app(scope, receive, send_marked)
         except Exception as error:  # noqa: BLE001 - nothing is above the gate: every error is logged and answered here
             if status:
@@ -135,6 +128,17 @@ class Gate:
                 await response(scope, receive, send_marked)
         finally:
             self._note(scope, request_id, status, time.perf_counter() - began, accepted_after)
+
+    async def _admit(self, scope: Scope) -> None:
+        """Find the caller. Raises ProblemError and ForbiddenError for requests that no route has to see."""
+        if scope["path"].startswith(PROTECTED) and scope["path"] not in _WITHOUT_TOKEN:
+            principal = await self._services.token_pace.principal(scope, _authorization(scope))
+            scope["principal"] = principal
+            _refuse_services_elsewhere(principal, scope["path"])
+            token_reach.require(principal, scope["method"], scope["path"])
+        if scope["query_string"] and scope["path"] != SELECTION:
+            most = _MAX_WORDS if scope["type"] == "websocket" else _MAX_PARAMETERS
+            _refuse_repeated_parameters(scope["query_string"], most)
 
     def _answer(self, error: Exception, request: Request, request_id: str) -> Response:
         response = of_exception(error, request)

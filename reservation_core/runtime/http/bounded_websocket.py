@@ -27,8 +27,8 @@ OPTIONS: dict[str, Any] = {
 
 _QUIET = logging.getLogger(__name__)
 _QUIET.setLevel(logging.CRITICAL + 1)
-"""uvicorn logs addresses with their queries, which hold commands, and takes every refusal for a mistake. The application
-logs its own errors."""
+"""uvicorn logs addresses with their queries, which hold commands, and takes refusals for mistakes. The application logs
+its own errors."""
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
