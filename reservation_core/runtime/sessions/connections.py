@@ -65,6 +65,10 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self._closed: list[int] = []
 
+    @property
+    def open(self) -> list[Connection]:
+        return [*self._open.values()]
+
     @asynccontextmanager
     async def enter(self, visitor: Visitor, reference: str, rank: int, way: Way) -> AsyncIterator[Connection]:
         """Be connected to the job with this id or name during the block.

@@ -21,6 +21,7 @@ from reservation_core.adapters.local.sessions.wire import (
     REFUSED,
     SIGNAL,
     SIGNALS,
+    STARTED,
     Request,
     decode_request,
     frame,
@@ -71,6 +72,7 @@ def mind(fd: int, supervisor: int, pod_dir: str, environment: dict[str, str], di
             _become(request, environment, directory, umask)
         for pipe in pipes:
             os.close(pipe)
+        _tell(connection, frame(STARTED))
         _wait(pid, connection)
     os._exit(0)
 

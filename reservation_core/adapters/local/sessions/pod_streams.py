@@ -111,7 +111,13 @@ class LocalPodStreams:
             raise _not_reachable(pod, directory) from problem
         except ConnectionError as problem:
             raise PodNotReachableError(f"{pod.reservation_id} is ending: nobody enters it any more.") from problem
-        return MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
+        minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
+        try:
+            await minder.begun()
+        except BaseException:
+            await minder.close(hang_up=True)
+            raise
+        return minder
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:

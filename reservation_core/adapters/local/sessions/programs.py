@@ -17,6 +17,7 @@ from reservation_core.adapters.local.sessions.wire import (
     SIGNAL,
     SIGNALS,
     SIZE,
+    STARTED,
     frame,
     read_frame,
     size_content,
@@ -26,6 +27,7 @@ from reservation_core.ports.sessions.pod_streams import (
     InputClosedError,
     Outlet,
     Output,
+    PodNotReachableError,
     ProgramEnd,
     SignalRefusedError,
     TerminalSize,
@@ -45,28 +47,23 @@ class MinderConnection:
 
     async def next_output(self) -> bytes:
         """The next output of a terminal; none when the program has ended, and then `end` says how."""
-        while True:
-            try:
-                received = read_frame(self._buffer)
-            except ValueError:
-                received = None
-                self._writer.close()
-            if received is None:
-                data = b"" if self._writer.is_closing() else await self._read()
-                if not data:
-                    self.end = ProgramEnd(None, _BROKEN_OFF)
-                    return b""
-                self._buffer += data
-                continue
+        while (received := await self._next_frame()) is not None:
             kind, content = received
             if kind == OUTPUT:
                 return content
             if kind == EXIT:
                 self.end = ProgramEnd(int(content))
                 return b""
-            if kind == REFUSED:
-                self.end = ProgramEnd(None, f"The program was not started: {content.decode('utf-8', 'replace')}.")
-                return b""
+        self.end = ProgramEnd(None, _BROKEN_OFF)
+        return b""
+
+    async def begun(self) -> None:
+        """Wait until the program is started. Raises PodNotReachableError if it is not."""
+        while (received := await self._next_frame()) is not None and received[0] != STARTED:
+            if received[0] == REFUSED:
+                raise PodNotReachableError(f"The program was not started: {received[1].decode('utf-8', 'replace')}.")
+        if received is None:
+            raise PodNotReachableError("The job is ending: nobody enters it any more.")
 
     async def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a frame, and wait while the minder does not read. Raises InputClosedError."""
@@ -93,11 +90,19 @@ class MinderConnection:
         with suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _read(self) -> bytes:
-        try:
-            return await self._reader.read(CHUNK_BYTES)
-        except OSError:
-            return b""
+    async def _next_frame(self) -> tuple[bytes, bytes] | None:
+        """The next frame; None when the minder has gone."""
+        while True:
+            try:
+                received = read_frame(self._buffer)
+                if received is not None:
+                    return received
+                data = await self._reader.read(CHUNK_BYTES)
+            except (OSError, ValueError):
+                return None
+            if not data:
+                return None
+            self._buffer += data
 
 
 class TerminalProgram:
@@ -140,7 +145,7 @@ class PipedProgram:
     def __init__(
         self,
         minder: MinderConnection,
-        stdin: "PipeWriter",
+        stdin: asyncio.StreamWriter,
         outputs: dict[Outlet, tuple[asyncio.StreamReader, asyncio.ReadTransport]],
     ) -> None:
         self._minder = minder
@@ -188,7 +193,7 @@ class PipedProgram:
         await self._minder.close(hang_up=True)
         for _, transport in self._outputs.values():
             transport.close()
-        if not self._stdin.is_over:
+        if not self._stdin.is_closing():  # asyncio's pipes can't be aborted twice
             self._stdin.transport.abort()
 
 
@@ -201,30 +206,11 @@ async def read_pipe(fd: int) -> tuple[asyncio.StreamReader, asyncio.ReadTranspor
     return reader, transport
 
 
-class _PipeProtocol(asyncio.streams.FlowControlMixin):
-    """Back-pressure of a pipe, and whether it has been closed, after which asyncio's transport can't be aborted."""
-
-    is_over = False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_over = True
-        super().connection_lost(exc)
-
-
-class PipeWriter(asyncio.StreamWriter):
-    """Writes to a pipe; `drain` waits while nobody reads."""
-
-    def __init__(self, transport: Any, protocol: _PipeProtocol, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(transport, protocol, None, loop)
-        self._protocol_of_pipe = protocol
-
-    @property
-    def is_over(self) -> bool:
-        return self._protocol_of_pipe.is_over
-
-
-async def write_pipe(fd: int) -> PipeWriter:
-    """Write to a pipe that was made for this."""
+async def write_pipe(fd: int) -> asyncio.StreamWriter:
+    """Write to a pipe that was made for this; `drain` waits while nobody reads."""
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.connect_write_pipe(_PipeProtocol, os.fdopen(fd, "wb", buffering=0))
-    return PipeWriter(transport, protocol, loop)
+    transport: Any
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(fd, "wb", buffering=0)
+    )
+    return asyncio.StreamWriter(transport, protocol, None, loop)

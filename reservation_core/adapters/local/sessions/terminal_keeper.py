@@ -26,6 +26,7 @@ from reservation_core.adapters.local.sessions.wire import (
     SIGNAL,
     SIGNALS,
     SIZE,
+    STARTED,
     TERMINALS,
     frame,
     read_frame,
@@ -82,6 +83,7 @@ class TerminalKeeper:
         """Serve connections until the program has ended or is hung up."""
         os.close(self.slave)
         self._open_door()
+        self._viewers[0].unsent += frame(STARTED)
         ended, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

@@ -24,6 +24,7 @@ SIZE = b"W"
 SIGNAL = b"S"
 HANG_UP = b"H"
 # From the minder.
+STARTED = b"B"
 OUTPUT = b"O"
 EXIT = b"E"
 REFUSED = b"R"

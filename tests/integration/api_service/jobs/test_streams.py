@@ -9,10 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
-from api_service.app import create_app
-from api_service.server import serve
 from reservation_core.domain.changes import CancelRequested, PodsFinished, PodsGone, PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
@@ -20,29 +17,15 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People, submitted
+from tests.integration.api_service.served import Served, serving
 from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 
-class Served:
-    """The API on a port of its own."""
-
-    def __init__(self, base_url: str, app: FastAPI, stop: asyncio.Event, serving: "asyncio.Task[None]") -> None:
-        self.base_url = base_url
-        self.app = app
-        self.stop = stop
-        self.serving = serving
-
-
 @pytest.fixture
 async def served(runtime: Runtime, settings: ApiSettings) -> AsyncIterator[Served]:
-    app = create_app(runtime, settings)
-    stop = asyncio.Event()
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve(app, "127.0.0.1:0", stop=stop, ready=ready.set_result))
-    yield Served(await asyncio.wait_for(ready, PATIENCE_S), app, stop, serving)
-    stop.set()
-    await asyncio.wait_for(serving, PATIENCE_S)
+    async with serving(runtime, settings) as api:
+        yield api
 
 
 @pytest.fixture
