@@ -67,6 +67,7 @@ _EXPLAINED: Mapping[int, str] = {
     409: "Not possible in the present state, or the Idempotency-Key was used with another request.",
     412: "The object has changed since the version in If-Match.",
     413: "The body is too large.",
+    414: "The address is too long.",
     415: "The body is not JSON.",
     422: "The request breaks rules; `broken_rules` lists them.",
     426: "The address takes WebSockets only.",

@@ -22,6 +22,7 @@ from reservation_core.contracts.base import (
     with_example,
 )
 from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.sessions.ways_in import Way
 
 _GPU_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"})
 _GANG_ENV = frozenset({"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"})
@@ -188,3 +189,13 @@ class JobSpec(Wire):
     priority: int
     booking_id: str | None
     project: str | None
+
+
+class JobConnection(Wire):
+    """An open connection to a job. `last_byte_at` is right within some seconds."""
+
+    user: str
+    way: Way
+    address: str | None
+    opened_at: Time
+    last_byte_at: Time

@@ -1,4 +1,4 @@
-"""Who is connected to a job."""
+"""Open connections to a job."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -7,7 +7,7 @@ from api_service.documents import answers, problems
 from api_service.routes.jobs.jobs import JobId
 from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page
-from reservation_core.contracts.sessions import JobConnection
+from reservation_core.contracts.jobs import JobConnection
 from reservation_core.usecases.jobs.visible_jobs import view_owned
 
 router = APIRouter(prefix="/v1/jobs", tags=["sessions"])

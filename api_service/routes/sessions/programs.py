@@ -3,7 +3,7 @@
 from typing import Annotated, NoReturn
 
 from fastapi import APIRouter, Path, Query, WebSocket
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 from api_service.documents import problems
 from api_service.problems import ProblemError
@@ -26,7 +26,6 @@ JobReference = Annotated[
     str, Path(min_length=1, max_length=200, description="A job's id, or the name of one running job.")
 ]
 Rank = Annotated[int, Field(ge=0, le=4095, description="The rank of the pod in a job of several nodes.")]
-_Word = Annotated[str, StringConstraints(max_length=131_072)]
 
 
 class ExecQuery(BaseModel):
@@ -35,7 +34,8 @@ class ExecQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: Annotated[
-        list[_Word], Field(max_length=1024, description="The command, a parameter for each word; none: a login shell.")
+        list[str],
+        Field(description="The command, a parameter for each word; none: a login shell. The address has up to 8 KiB."),
     ] = []
     tty: Annotated[bool, Field(description="Give the program a terminal.")] = False
     rank: Rank = 0
@@ -56,7 +56,7 @@ class ExecQuery(BaseModel):
     summary="Run a program in a job",
     status_code=101,
     response_model=None,
-    responses=problems(400, 404, 409, 426, 429),
+    responses=problems(400, 404, 409, 414, 426, 429),
 )
 async def describe_exec(caller: Caller, job_id: JobReference, query: Annotated[ExecQuery, Query()]) -> NoReturn:  # noqa: ARG001
     """Upgrade this request to a WebSocket with the subprotocol `v5.channel.k8s.io`, as Kubernetes' `exec` has it.

@@ -1,1 +1,1 @@
-"""Who enters a running job, how, and for how long."""
+"""Ways into running jobs."""

@@ -38,6 +38,7 @@ class Entrance:
         self._socket = Socket(AF_UNIX, SOCK_STREAM)
         with address_in(pod_dir, ENTRANCE) as address:
             self._socket.bind(address)
+            os.chmod(address, 0o600)  # noqa: PTH101
         self._socket.listen(_BACKLOG)
         self._socket.setblocking(False)
 

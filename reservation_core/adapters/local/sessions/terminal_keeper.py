@@ -102,6 +102,7 @@ class TerminalKeeper:
         folder, _, name = self._name.rpartition("/")
         with address_in(folder, name) as address:
             self._door.bind(address)
+            os.chmod(address, 0o600)  # noqa: PTH101
         self._door.listen(8)
         self._door.setblocking(False)
 

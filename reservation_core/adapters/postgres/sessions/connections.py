@@ -13,7 +13,7 @@ _ALIVE = timedelta(seconds=60)
 
 
 class Connections(StatementRunner):
-    """Who may enter which job, and who is inside."""
+    """Jobs that users may enter, and open connections."""
 
     async def jobs_to_enter(self, reference: str, user_id: int) -> list[JobToEnter]:
         """The jobs with this id or, while they run, this name, that a user may enter."""
