@@ -48,6 +48,8 @@ BY_KEY = frozenset(
     begin_retention lock_ended_reservations claim_usage keep_usage remove_allocations remove_allocations_of
     remove_promises_of unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
+    principal_of_token server_key add_server_key lock_user_of_keys ssh_key_by_fingerprint add_ssh_key remove_ssh_key
+    owners_of_ssh_key touch_ssh_key
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     """.split()  # noqa: SIM905 - names, one after the other
 )
@@ -306,6 +308,8 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
         "users_by_name": [{"after": "", "limit": 100}],
         "tokens_of_user": [{"user_id": 2, "after": "", "limit": 100}],
         "tokens_of_everybody": [{"after": "", "limit": 100}],
+        "ssh_keys_of_user": [{"user_id": 2, "after": "", "limit": 100}],
+        "ssh_keys_of_everybody": [{"after": "", "limit": 100}],
         "notice_targets_of_user": [{"user_id": 2, "after": "", "limit": 100}],
         "notice_targets_of_everybody": [{"after": "", "limit": 100}],
         "projects_by_name": [{"after": "", "user_id": user, "limit": 100} for user in (None, 2)],

@@ -50,6 +50,8 @@ from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.search.search import Search
 from reservation_core.adapters.postgres.sessions.connections import Connections
+from reservation_core.adapters.postgres.sessions.server_keys import ServerKeys
+from reservation_core.adapters.postgres.sessions.ssh_keys import SshKeys
 from reservation_core.domain.network.replica_lag import ServerProgress
 from reservation_core.ports.wakeups import Channel
 
@@ -197,6 +199,14 @@ class UnitOfWork:
     @cached_property
     def used_proofs(self) -> UsedProofs:
         return UsedProofs(self._connection)
+
+    @cached_property
+    def ssh_keys(self) -> SshKeys:
+        return SshKeys(self._connection)
+
+    @cached_property
+    def server_keys(self) -> ServerKeys:
+        return ServerKeys(self._connection, self._sealing)
 
     @cached_property
     def retention(self) -> Retention:

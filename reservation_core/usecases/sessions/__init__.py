@@ -1,1 +1,1 @@
-"""Entering running jobs."""
+"""Entering running jobs, SSH keys and certificates, and sharing."""

@@ -25,23 +25,11 @@ _TOO_MANY = (
 class Identities(StatementRunner):
     async def principal(self, digest: bytes, now: datetime) -> Principal | None:
         """The user of a valid token; None for a disabled user."""
-        row = (await self._run("principal_of_digest", digest=digest, now=now)).one_or_none()
-        if row is None:
-            return None
-        method = None if row.method is None else SignInMethod(row.method)
-        role, scopes = Role(row.role), _scopes(row)
-        return Principal(
-            row.user_id,
-            row.user_name,
-            role,
-            row.token_id,
-            row.expires_at,
-            method,
-            row.session,
-            row.session_from,
-            scopes,
-            row.budget_id,
-        )
+        return await self._first(_principal, "principal_of_digest", digest=digest, now=now)
+
+    async def principal_of_token(self, token_id: str, now: datetime) -> Principal | None:
+        """The same by the token's id."""
+        return await self._first(_principal, "principal_of_token", id=token_id, now=now)
 
     async def create_user(self, name: str, role: Role, now: datetime) -> UserRecord:
         """Store a new user. Raises NameTakenError; the transaction stays usable."""
@@ -162,6 +150,21 @@ class Identities(StatementRunner):
         """Write when tokens (by id) were last used. Times never go back; unknown ids are ignored."""
         if used:
             await self._run("touch_tokens", ids=list(used), times=list(used.values()))
+
+
+def _principal(row: Row[Any]) -> Principal:
+    return Principal(
+        user_id=row.user_id,
+        user=row.user_name,
+        role=Role(row.role),
+        token_id=row.token_id,
+        expires_at=row.expires_at,
+        method=None if row.method is None else SignInMethod(row.method),
+        session=row.session,
+        session_from=row.session_from,
+        scopes=_scopes(row),
+        budget_id=row.budget_id,
+    )
 
 
 def _user(row: Row[Any]) -> UserRecord:

@@ -6,6 +6,14 @@ FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.digest = :digest AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
   AND u.disabled_at IS NULL;
 
+-- name: principal_of_token
+-- The same by the token's id.
+SELECT t.id AS token_id, t.expires_at, t.method, t.session_from, t.session, t.scopes, t.budget_id, u.id AS user_id,
+       u.name AS user_name, u.role
+FROM tokens t JOIN users u ON u.id = t.user_id
+WHERE t.id = :id AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now)
+  AND u.disabled_at IS NULL;
+
 -- name: create_user
 -- Store a new user; no row when the name is taken.
 INSERT INTO users (name, role, created_at) VALUES (:name, :role, :now)

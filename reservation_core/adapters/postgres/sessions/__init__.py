@@ -1,1 +1,1 @@
-"""Connections to running jobs."""
+"""Connections to running jobs, SSH keys, and shares of jobs."""
