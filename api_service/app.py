@@ -21,7 +21,7 @@ from api_service.routes.nodes import inventory, maintenance, nodes
 from api_service.routes.people import login, notifications, tokens, users
 from api_service.routes.pods import schedulability, unknown_pods
 from api_service.routes.policy import policy, projects, usage
-from api_service.routes.sessions import connections, ports, programs
+from api_service.routes.sessions import connections, ports, programs, shares, ssh_keys
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.runtime.reading.reading import Reads
@@ -38,6 +38,7 @@ _ROUTERS = (
     programs.router,
     ports.router,
     connections.router,
+    shares.router,
     inventory.router,
     nodes.router,
     # Before the routes that take a booking's id, which these paths are not.
@@ -47,6 +48,7 @@ _ROUTERS = (
     waitlist.router,
     maintenance.router,
     tokens.router,
+    ssh_keys.router,
     login.router,
     users.router,
     notifications.router,

@@ -22,9 +22,9 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import maintenance as contracts_maintenance
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import notices as contracts_notices
-from reservation_core.contracts import pod_reports as contracts_admissions
 from reservation_core.contracts import policy as contracts_policy
 from reservation_core.contracts import schedulability as contracts_schedulability
+from reservation_core.contracts import sessions as contracts_sessions
 from reservation_core.contracts import sign_in as contracts_sign_in
 from reservation_core.contracts import tokens as contracts_tokens
 from reservation_core.contracts import users as contracts_users
@@ -39,6 +39,8 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_jobs.JobExtend,
     contracts_tokens.TokenCreate,
     contracts_tokens.TokenRenew,
+    contracts_sessions.SshKeyAdd,
+    contracts_sessions.SshCertificateIssue,
     contracts_users.UserCreate,
     contracts_dead_letters.Redrive,
     contracts_nodes.NodeFence,
@@ -53,7 +55,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_policy.ProjectCreate,
     contracts_policy.ExplainRequest,
     contracts_schedulability.SchedulabilityAsk,
-    contracts_admissions.PodsSeen,
+    contracts_schedulability.PodsSeen,
     contracts_schedulability.SeedSchedulabilityAsk,
     contracts_sign_in.SignIn,
 )

@@ -49,6 +49,8 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NodeNotFencedError: 409,
     errors.WrongCodeError: 422,
     errors.UnreachableTargetError: 409,
+    errors.PublicKeyRefusedError: 422,
+    errors.NotShareableError: 409,
     errors.NotOfferedError: 409,
     errors.NotBookableError: 409,
     errors.NotChangeableError: 409,

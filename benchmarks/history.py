@@ -114,6 +114,7 @@ async def add_past(url: str, present: Present, past: Past, now: datetime | None 
             "past_given_back",
             "past_usage_pending",
             "past_tokens",
+            "past_shares",
         ],
         values,
         without_triggers=True,

@@ -247,6 +247,11 @@ WHERE a.released_at IS NOT NULL AND a.booking_id IS NULL;
 INSERT INTO usage_pending (reservation_id)
 SELECT DISTINCT reservation_id FROM allocations WHERE released_at IS NOT NULL AND booking_id IS NULL;
 
+-- name: past_shares
+-- All jobs of user 2 are shared with user 3.
+INSERT INTO job_shares (reservation_id, user_id, created_at)
+SELECT id, 3, created_at FROM reservations WHERE user_id = 2 AND kind = 'job';
+
 -- name: past_tokens
 -- Tokens of sign-ins, and of what was asked lately the keys.
 WITH signed_in AS (

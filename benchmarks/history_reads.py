@@ -6,11 +6,12 @@ whose keys it is given, or none at all, so that no history makes it longer. The 
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reservation_core.adapters.postgres.bookings.bookings import EVERY_STATUS
 from reservation_core.adapters.postgres.history.audit import LOOKED_AT, LOOKED_AT_OF_ONE
+from reservation_core.adapters.postgres.jobs.job_views import SHARES_LOOKED_AT
 from reservation_core.adapters.postgres.policy.usage import report_values
 from reservation_core.adapters.postgres.search.search import BOOKINGS_OF_A_STATUS, ENDED_JOBS, OPEN_JOBS
 
@@ -49,7 +50,8 @@ BY_KEY = frozenset(
     remove_promises_of unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
     principal_of_token server_key add_server_key lock_user_of_keys ssh_key_by_fingerprint add_ssh_key remove_ssh_key
-    owners_of_ssh_key touch_ssh_key
+    owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
+    job_share
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     """.split()  # noqa: SIM905 - names, one after the other
 )
@@ -243,6 +245,7 @@ def _scrapes(now: datetime, newest: int) -> dict[str, list[Values]]:
     }
 
 
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _FINAL = ["succeeded", "failed", "cancelled", "expired"]
 _LIVE = ["queued", "starting", "running", "ending"]
 
@@ -252,7 +255,12 @@ def _jobs() -> dict[str, list[Values]]:
     each: list[list[str] | None] = [None, *([status] for status in _LIVE + _FINAL), _LIVE, ["queued", "failed"]]
     every = [{"before_seq": seq, "statuses": statuses, "limit": 101} for statuses in each for seq in (last, 5000)]
     return {
-        "view_reservation": [{"id": "job-h000000004", "user_id": None}],
+        "view_reservation": [{"id": "job-h000000004", "user_id": user} for user in (None, 1, 2)],
+        "view_shared": [
+            {"user_id": 3, "owner_id": owner, "statuses": statuses, "before_at": _END_OF_TIME,
+             "before_id": "", "scanned": SHARES_LOOKED_AT, "limit": 101}
+            for owner in (None, 2) for statuses in (None, ["running"], ["queued", "failed"])
+        ],
         "view_reservations": [values | {"user_id": user} for user in (None, 2) for values in every],
         "view_waiting": [
             {"user_id": user, "after_priority": -9, "after_seq": 0, "limit": 50} for user in (None, 2)

@@ -15,6 +15,8 @@ _ANSWERS_ONLY = frozenset({"/v1/policy/explain"})
 _BY_SUBJECT = {
     "jobs": frozenset({TokenScope.SUBMIT}),
     "bookings": frozenset({TokenScope.BOOK}),
+    # A key of a person outlives the token that it was added with.
+    "keys": PERSONAL,
     "notifications": PERSONAL,
     "tokens": PERSONAL,
     "schedulability": _NOTHING,  # for services, by their role
@@ -28,8 +30,8 @@ _BY_ADDRESS = {
 }
 
 
-_ENTERS = re.compile(r"/v1/(jobs/[^/]+/(exec|forward/[^/]+)|ssh)")
-"""WebSockets into jobs."""
+_ENTERS = re.compile(r"/v1/(jobs/[^/]+/(exec|forward/[^/]+|shares/[^/]+)|ssh|ssh-certificates)")
+"""WebSockets into jobs, and what lets people in."""
 
 
 def needed_scopes(method: str, path: str) -> frozenset[TokenScope]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reservation_core.contracts.pod_reports import AdmissionOut, AdmissionsOut, PodSeen
+from reservation_core.contracts.schedulability import AdmissionOut, AdmissionsOut, PodSeen
 from reservation_core.domain.pods.pod_reports import Judged, PodReport
 
 

@@ -10,17 +10,21 @@ import binascii
 import json
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api_service.problems import ProblemError
+from reservation_core.domain.calendar import to_moment
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 _MAX_CURSOR = 512
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{1,512}")
 _INT64 = 2**63
+_LATEST = 253_402_300_799_000_000
+"""The last second of the year 9999, in microseconds: no place lies beyond."""
 
 Key = tuple[int | str, ...]
 
@@ -65,6 +69,11 @@ def decode(name: str, cursor: str | None, kinds: Sequence[type[int] | type[str]]
         if isinstance(part, str) and ("\x00" in part or not part.isprintable()):
             raise _bad()
     return key
+
+
+def moment_of(part: int | str) -> datetime:
+    """The time in a key, in microseconds; whatever a client makes of it, it is a time."""
+    return to_moment(min(max(int(part), 0), _LATEST))
 
 
 def _bad() -> ProblemError:

@@ -26,7 +26,7 @@ CREATE TABLE job_shares (
     created_at     timestamptz NOT NULL,
     PRIMARY KEY (reservation_id, user_id)
 );
-CREATE INDEX job_shares_user ON job_shares (user_id, reservation_id);
+CREATE INDEX job_shares_user ON job_shares (user_id, created_at, reservation_id);
 
 -- Open connections, refreshed by the process that holds each; a row that is not refreshed is of a process that ended.
 CREATE TABLE connections (

@@ -22,7 +22,6 @@ from reservation_core.contracts.base import (
     with_example,
 )
 from reservation_core.domain.model import JobStatus, ReasonCode
-from reservation_core.domain.sessions.ways_in import Way
 
 _GPU_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"})
 _GANG_ENV = frozenset({"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"})
@@ -96,7 +95,7 @@ class AllocationOut(Wire):
 
 
 class Job(Wire):
-    """A job as its owner sees it."""
+    """A job as its owner sees it, or a user that it is shared with."""
 
     id: str
     name: str | None
@@ -119,6 +118,9 @@ class Job(Wire):
     allocations: list[AllocationOut]
     booking_id: str | None = None
     project: str | None = None
+    shared_with: Annotated[
+        list[str] | None, Field(description="Users who may enter the job and look at it. Null for these users.")
+    ] = None
 
 
 class QueueEntry(Wire):
@@ -189,13 +191,3 @@ class JobSpec(Wire):
     priority: int
     booking_id: str | None
     project: str | None
-
-
-class JobConnection(Wire):
-    """An open connection to a job. `last_byte_at` is right within some seconds."""
-
-    user: str
-    way: Way
-    address: str | None
-    opened_at: Time
-    last_byte_at: Time

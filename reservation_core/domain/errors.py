@@ -166,6 +166,14 @@ class UnreachableTargetError(DomainError, code="unreachable_target"):
     """This server can't send notifications to that target."""
 
 
+class PublicKeyRefusedError(DomainError, code="public_key_refused"):
+    """The text is no public SSH key, or a key of a kind that is not accepted."""
+
+
+class NotShareableError(DomainError, code="not_shareable"):
+    """The job can't be shared with this user."""
+
+
 class NotOfferedError(DomainError, code="not_offered"):
     """The booking has no open offer to accept or decline."""
 

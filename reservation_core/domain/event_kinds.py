@@ -37,6 +37,8 @@ class JobEventKind(StrEnum):
     EXPIRED = "expired"
     LOG_NOT_KEPT = "log_not_kept"
     ENTERED = "entered"
+    SHARED = "shared"
+    UNSHARED = "unshared"
 
 
 class BookingEventKind(StrEnum):
@@ -98,7 +100,7 @@ class NodeEventKind(StrEnum):
 
 
 class PeopleEventKind(StrEnum):
-    """Events of users, tokens, sessions, projects and notification targets."""
+    """Events of users, tokens, sessions, SSH keys, projects and notification targets."""
 
     USER_CREATED = "user_created"
     USER_DISABLED = "user_disabled"
@@ -111,6 +113,9 @@ class PeopleEventKind(StrEnum):
     TOKENS_REVOKED = "tokens_revoked"
     CALENDAR_FEED_MADE = "calendar_feed_made"
     CALENDAR_FEED_REMOVED = "calendar_feed_removed"
+    SSH_KEY_ADDED = "ssh_key_added"
+    SSH_KEY_REMOVED = "ssh_key_removed"
+    SSH_CERTIFICATE_ISSUED = "ssh_certificate_issued"
     NOTICE_TARGET_CREATED = "notice_target_created"
     NOTICE_TARGET_REMOVED = "notice_target_removed"
     NOTICE_PREFERENCES_CHANGED = "notice_preferences_changed"

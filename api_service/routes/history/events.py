@@ -10,19 +10,17 @@ from api_service.access.sight import sight_of
 from api_service.documents import problems
 from api_service.presenting import jobs_and_nodes
 from api_service.problems import ProblemError
-from api_service.requests.pagination import PageQuery, decode, encode
+from api_service.requests.pagination import PageQuery, decode, encode, moment_of
 from api_service.services import Caller, Served
 from reservation_core.contracts.audit_log import Actor, EventOut, KindText, Subject
 from reservation_core.contracts.base import Instant, Page
-from reservation_core.domain.calendar import to_micros, to_moment
+from reservation_core.domain.calendar import to_micros
 from reservation_core.ports.history.audit import EventFilter, Place
 from reservation_core.usecases.history.audit import read_record
 
 router = APIRouter(prefix="/v1/events", tags=["operators"])
 
 _LIST = "events"
-_LATEST = 253_402_300_799_000_000
-"""The last second of the year 9999, in microseconds: no place lies beyond."""
 
 
 class EventsQuery(PageQuery):
@@ -67,4 +65,4 @@ async def list_events(services: Served, caller: Caller, query: Annotated[EventsQ
 
 def _place(cursor: str | None) -> Place | None:
     key = decode(_LIST, cursor, (int, int))
-    return None if key is None else (to_moment(min(max(int(key[0]), 0), _LATEST)), int(key[1]))
+    return None if key is None else (moment_of(key[0]), int(key[1]))

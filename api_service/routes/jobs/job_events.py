@@ -13,13 +13,13 @@ from api_service.documents import problems, stream
 from api_service.following import RECHECK_S, LiveStream
 from api_service.presenting import jobs_and_nodes
 from api_service.problems import ProblemError
-from api_service.routes.jobs.jobs import JobId
+from api_service.routes.jobs.jobs import JobId, recheck_of
 from api_service.services import Caller, Served, Services
 from reservation_core.domain.model import FINAL_STATUSES
 from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from reservation_core.usecases.jobs.visible_jobs import view_owned, visible_user
+from reservation_core.usecases.jobs.visible_jobs import view_visible, visible_user
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -52,16 +52,15 @@ async def follow_job(request: Request, services: Served, caller: Caller, job_id:
     """
     after = _last_event_id(request)
     async with services.runtime.uow() as uow:
-        view = await view_owned(uow, caller, job_id)
+        view = await view_visible(uow, caller, job_id)
         sight = await sight_of(uow, caller, services.settings.holders)
     place = services.streams.place(caller.user_id)
-    authorization = request.headers.get("authorization")
     return LiveStream(
         _events(services, sight, job_id, after, ended=view.reservation.status in FINAL_STATUSES),
         media_type="text/event-stream",
         place=place,
         wakeups=services.wakeups,
-        recheck=lambda: services.authenticator.principal(authorization),
+        recheck=recheck_of(request, services, caller, view.reservation),
     )
 
 

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from api_service.documents import problems, stream
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, read_log
-from api_service.routes.jobs.jobs import JobId
+from api_service.routes.jobs.jobs import JobId, recheck_of
 from api_service.services import Caller, Served
-from reservation_core.usecases.jobs.visible_jobs import view_owned
+from reservation_core.usecases.jobs.visible_jobs import view_visible
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -42,17 +42,16 @@ async def read_job_log(
 ) -> Response:
     """Standard output and error of the job's newest attempt. If the connection breaks off, the log is incomplete."""
     async with services.runtime.uow() as uow:
-        view = await view_owned(uow, caller, job_id)
+        view = await view_visible(uow, caller, job_id)
     place = services.streams.place(caller.user_id)
     if query.follow:
         chunks = follow_log(services, view.reservation, timed=query.timestamps)
     else:
         chunks = await read_log(services, view.reservation, timed=query.timestamps)
-    authorization = request.headers.get("authorization")
     return LiveStream(
         chunks,
         media_type="text/plain; charset=utf-8",
         place=place,
         wakeups=services.wakeups,
-        recheck=lambda: services.authenticator.principal(authorization),
+        recheck=recheck_of(request, services, caller, view.reservation),
     )

@@ -8,7 +8,7 @@ from api_service.presenting import jobs_and_nodes
 from api_service.routes.jobs.jobs import JobId
 from api_service.services import Caller, Served
 from reservation_core.contracts.jobs import JobSpec
-from reservation_core.usecases.jobs.visible_jobs import view_owned
+from reservation_core.usecases.jobs.visible_jobs import view_visible
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -22,6 +22,6 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 async def get_job_spec(services: Served, caller: Caller, job_id: JobId) -> Response:
     """The request of a job, to submit it again. Only the owner sees the values of its variables."""
     async with services.runtime.uow() as uow:
-        view = await view_owned(uow, caller, job_id)
+        view = await view_visible(uow, caller, job_id)
     shown = jobs_and_nodes.job_spec(view.reservation, caller)
     return Response(shown.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -12,28 +12,31 @@ from starlette.responses import Response
 from api_service.access.sight import may_see_owner
 from api_service.documents import answers, problems, reads
 from api_service.presenting import jobs_and_nodes
+from api_service.problems import ProblemError
 from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
-from api_service.requests.pagination import PageQuery, decode, encode
+from api_service.requests.pagination import PageQuery, decode, encode, moment_of
 from api_service.requests.preconditions import etag, expected_version, version_tag
 from api_service.requests.workloads import refusals_of
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
+from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.errors import CalendarConflictError, DomainError
-from reservation_core.domain.model import JobStatus
-from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation
+from reservation_core.domain.model import JobStatus, Reservation
+from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation, SharedFilter
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
-from reservation_core.usecases.jobs.visible_jobs import view_owned, visible_user
+from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 JobId = Annotated[str, Path(pattern="^job-[0-9a-z]{1,32}$", description="A job's id.", examples=["job-7f3k9q2m"])]
 _LIST = "jobs"
+_SHARED_LIST = "shared jobs"
 
 
 class JobsQuery(PageQuery):
@@ -43,6 +46,9 @@ class JobsQuery(PageQuery):
         list[JobStatus] | None, Field(max_length=16, description="Only these statuses; may be given several times.")
     ] = None
     user: Annotated[UserName | None, Field(description="Only this user's jobs.")] = None
+    shared: Annotated[
+        bool, Field(description="The jobs of others that are shared with you instead, the last shared first.")
+    ] = False
 
 
 @router.post(
@@ -94,6 +100,8 @@ async def submit_job(request: Request) -> Response:
 @router.get("", response_model=Page[Job], summary="List jobs", responses=problems(400))
 async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery, Query()]) -> Response:
     """Your jobs, newest first; for administrators all jobs."""
+    if query.shared:
+        return await _list_shared(services, caller, query)
     after = decode(_LIST, query.cursor, (int,))
     which = JobFilter(
         user_id=visible_user(caller),
@@ -111,6 +119,22 @@ async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery
     return Response(page.model_dump_json(), media_type="application/json")
 
 
+async def _list_shared(services: Services, caller: Principal, query: JobsQuery) -> Response:
+    key = decode(_SHARED_LIST, query.cursor, (int, str))
+    before = None if key is None else (moment_of(key[0]), str(key[1]))
+    which = SharedFilter(None if query.status is None else frozenset(query.status), query.user)
+    found = await services.reads(
+        lambda uow: uow.reservations.shared_views(caller.user_id, which, limit=query.limit + 1, before=before)
+    )
+    shown = found[: query.limit]
+    last = [(to_micros(at), view.reservation.id) for view, at in shown[-1:]]
+    page = Page[Job](
+        items=[jobs_and_nodes.job(view) for view, _ in shown],
+        next_cursor=encode(_SHARED_LIST, last[0]) if len(found) > query.limit else None,
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
 @router.get(
     "/{job_id}",
     response_model=Job,
@@ -120,7 +144,7 @@ async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery
 async def get_job(services: Served, caller: Caller, job_id: JobId) -> Response:
     """One job, with its place in the queue, its estimated start or its GPUs."""
     async with services.runtime.uow() as uow:
-        view = await view_owned(uow, caller, job_id)
+        view = await view_visible(uow, caller, job_id)
     return _answer(view).response()
 
 
@@ -167,6 +191,23 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
         if await may_see_owner(services.runtime.uow, caller, services.settings.holders, error.owner_id):
             raise
         raise CalendarConflictError(error.nameless) from error
+
+
+def recheck_of(
+    request: Request, services: Services, caller: Principal, job: Reservation
+) -> Callable[[], Awaitable[None]]:
+    """The check that a stream of a job repeats: of the caller's token, and of the share where the job is another's."""
+    authorization = request.headers.get("authorization")
+
+    async def recheck() -> None:
+        await services.authenticator.principal(authorization)
+        if job.user_id == caller.user_id or caller.is_admin:
+            return
+        async with services.runtime.uow(one_statement=True) as uow:
+            if not await uow.shares.includes(job.id, caller.user_id):
+                raise ProblemError(404, "not_found", no_such_job(job.id).detail)
+
+    return recheck
 
 
 async def _prepared(body: JobSubmit, caller: Principal, services: Services, now: datetime) -> NewReservation:

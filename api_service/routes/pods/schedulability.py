@@ -9,8 +9,9 @@ from api_service.requests import bodies, headers
 from api_service.requests.idempotency import Answer, once
 from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.contracts.pod_reports import AdmissionsOut, PodsSeen
 from reservation_core.contracts.schedulability import (
+    AdmissionsOut,
+    PodsSeen,
     Schedulability,
     SchedulabilityAsk,
     SeedSchedulability,

@@ -1,1 +1,1 @@
-"""Programs and ports inside jobs, over WebSockets."""
+"""Programs and ports inside jobs, over WebSockets; SSH keys, certificates and shares."""

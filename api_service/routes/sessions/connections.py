@@ -7,8 +7,8 @@ from api_service.documents import answers, problems
 from api_service.routes.jobs.jobs import JobId
 from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page
-from reservation_core.contracts.jobs import JobConnection
-from reservation_core.usecases.jobs.visible_jobs import view_owned
+from reservation_core.contracts.sessions import JobConnection
+from reservation_core.usecases.jobs.visible_jobs import view_visible
 
 router = APIRouter(prefix="/v1/jobs", tags=["sessions"])
 
@@ -25,7 +25,7 @@ async def list_connections(services: Served, caller: Caller, job_id: JobId) -> R
     """Terminals, programs and ports that are open in a job: who, how, from where, since when."""
     now = services.runtime.clock.now()
     async with services.runtime.uow() as uow:
-        await view_owned(uow, caller, job_id)
+        await view_visible(uow, caller, job_id)
         connections = await uow.connections.of_job(job_id, _MOST, now)
     items = [
         JobConnection(

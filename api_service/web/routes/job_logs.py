@@ -19,7 +19,7 @@ from api_service.web.visit import Visit
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.reservations import JobView
-from reservation_core.usecases.jobs.visible_jobs import view_owned
+from reservation_core.usecases.jobs.visible_jobs import view_visible
 
 _LINES = 500
 _BYTES = 4 * 2**20
@@ -165,7 +165,7 @@ def _is_numbered(view: JobView) -> bool:
 
 async def _owned(visit: Visit) -> JobView:
     async with visit.services.runtime.uow() as uow:
-        return await view_owned(uow, visit.principal, visit.path("job_id"))
+        return await view_visible(uow, visit.principal, visit.path("job_id"))
 
 
 ROUTES = (

@@ -19,7 +19,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 from reservation_core.ports.jobs.reservations import JobView
-from reservation_core.usecases.jobs.visible_jobs import view_owned
+from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
 _EVENTS = 500
@@ -132,7 +132,7 @@ async def _state(visit: Visit) -> _JobState:
     job_id = visit.path("job_id")
     job = await visit.rest.get(Job, f"/v1/jobs/{job_id}")
     async with visit.services.runtime.uow() as uow:
-        view = await view_owned(uow, visit.principal, job_id)
+        view = await view_visible(uow, visit.principal, job_id)
         events = await uow.events.of_reservation(job_id, 0, _EVENTS)
     return _JobState(job, view, life_of(events, visit.now))
 

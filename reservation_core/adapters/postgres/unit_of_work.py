@@ -51,6 +51,7 @@ from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.search.search import Search
 from reservation_core.adapters.postgres.sessions.connections import Connections
 from reservation_core.adapters.postgres.sessions.server_keys import ServerKeys
+from reservation_core.adapters.postgres.sessions.shares import Shares
 from reservation_core.adapters.postgres.sessions.ssh_keys import SshKeys
 from reservation_core.domain.network.replica_lag import ServerProgress
 from reservation_core.ports.wakeups import Channel
@@ -199,6 +200,10 @@ class UnitOfWork:
     @cached_property
     def used_proofs(self) -> UsedProofs:
         return UsedProofs(self._connection)
+
+    @cached_property
+    def shares(self) -> Shares:
+        return Shares(self._connection)
 
     @cached_property
     def ssh_keys(self) -> SshKeys:

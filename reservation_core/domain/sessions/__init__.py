@@ -1,1 +1,1 @@
-"""Ways into running jobs."""
+"""Ways into a running job, and SSH keys of people."""

@@ -50,6 +50,7 @@ class JobView:
     """A reservation with its queue position, estimated and promised start, and GPUs.
 
     `promised_start_at` is the first estimate that the ledger guaranteed; it stays after the job has started.
+    `shared_with`: names of users; None where it is not read, and for those users themselves.
     """
 
     reservation: Reservation
@@ -57,6 +58,7 @@ class JobView:
     estimated_start_at: datetime | None
     allocations: tuple[AllocatedGpu, ...]
     promised_start_at: datetime | None = None
+    shared_with: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +68,11 @@ class JobFilter:
     user_id: int | None
     statuses: frozenset[JobStatus] | None = None
     user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFilter:
+    """Which shared jobs to list."""
+
+    statuses: frozenset[JobStatus] | None = None
+    owner: str | None = None

@@ -8,7 +8,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.carry_out import carry_out
-from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_owned
+from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_visible
 
 
 async def cancel(
@@ -23,4 +23,4 @@ async def cancel(
     change = decide(reservation, CancelRequested(principal.user, by_admin), now)
     if change is not None:
         await carry_out(uow, [change])
-    return await view_owned(uow, principal, job_id)
+    return await view_visible(uow, principal, job_id)

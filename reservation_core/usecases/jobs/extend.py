@@ -10,7 +10,7 @@ from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.permit import lock_owner, permit_extension
-from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_owned
+from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_visible
 from reservation_core.usecases.spend_budgets import spend
 
 
@@ -38,4 +38,4 @@ async def extend(
         gpus = 0 if reservation.booking_id is not None else reservation.gpus * reservation.nodes
         duration = change.after.duration
         await spend(uow, principal, [ask_for(job_id, gpus, duration, reservation.duration)], now)
-    return await view_owned(uow, principal, job_id)
+    return await view_visible(uow, principal, job_id)

@@ -1,7 +1,7 @@
-"""Finding a reservation on behalf of somebody: what is not theirs does not exist for them."""
+"""Finding a job on behalf of a user: those that are neither the user's own nor shared do not exist for the user."""
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.errors import NotFoundError, StaleVersionError
+from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
 from reservation_core.domain.model import Reservation
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
@@ -20,11 +20,19 @@ def no_such_job(job_id: str) -> NotFoundError:
 async def lock_owned(uow: UnitOfWork, principal: Principal, job_id: str, expected_version: int | None) -> Reservation:
     """Lock a reservation to change it.
 
-    Raises NotFoundError when it is not the caller's, StaleVersionError when it has changed since it was read.
+    Raises NotFoundError when it is not the caller's, ForbiddenError when it is only shared with the caller, and
+    StaleVersionError when it has changed since it was read.
     """
     reservation = (await uow.reservations.lock([job_id])).get(job_id)
-    if reservation is None or not (principal.is_admin or reservation.user_id == principal.user_id):
+    if reservation is None:
         raise no_such_job(job_id)
+    if not (principal.is_admin or reservation.user_id == principal.user_id):
+        if not await uow.shares.includes(job_id, principal.user_id):
+            raise no_such_job(job_id)
+        raise ForbiddenError(
+            f"{job_id} belongs to {reservation.user}, who shares it with you: you may enter it and look at it. "
+            f"Ask {reservation.user} to change it."
+        )
     if expected_version is not None and expected_version != reservation.version:
         raise StaleVersionError(
             f"{job_id} has changed: it is at version {reservation.version}, not {expected_version}. "
@@ -33,8 +41,8 @@ async def lock_owned(uow: UnitOfWork, principal: Principal, job_id: str, expecte
     return reservation
 
 
-async def view_owned(uow: UnitOfWork, principal: Principal, job_id: str) -> JobView:
-    """Read a job. Raises NotFoundError when it is not the caller's."""
+async def view_visible(uow: UnitOfWork, principal: Principal, job_id: str) -> JobView:
+    """Read a job. Raises NotFoundError when it is neither the caller's nor shared with the caller."""
     view = await uow.reservations.view(job_id, visible_user(principal))
     if view is None:
         raise no_such_job(job_id)

@@ -40,7 +40,7 @@ class StillHeld:
 
 
 async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool) -> UserRecord:
-    """Disable a user with all tokens. Raises ForbiddenError, NotFoundError.
+    """Disable a user with all tokens, and end what is shared with the user. Raises ForbiddenError, NotFoundError.
 
     Callers can't disable themselves, so an administrator is always left. After the commit, `cancel_belongings` ends
     jobs and bookings; `end` goes to the audit log.
@@ -53,6 +53,7 @@ async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool
     user = await uow.identities.disable_user(name, now)
     if user is None:
         raise unknown_user(name)
+    await uow.shares.remove_all(user.id)
     await uow.events.append(
         actor=principal.user, kind=PeopleEventKind.USER_DISABLED, at=now, subject=f"user:{name}", data={"end": end}
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import asyncssh
 import httpx
 import pytest
 from fastapi import FastAPI
@@ -45,6 +46,12 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/jobs/{job_id}/extend"): Call(200, 404, 200, {"by": 60}),
     ("GET", "/v1/jobs/{job_id}/events"): Call(200, 404, 200),
     ("GET", "/v1/jobs/{job_id}/logs"): Call(200, 404, 200),
+    ("PUT", "/v1/jobs/{job_id}/shares/{user}"): Call(409, 404, 403),  # it is alice's own
+    ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): Call(404, 404, 404),
+    ("POST", "/v1/keys"): Call(422, 422, 422, {"public_key": "short"}),
+    ("GET", "/v1/keys"): Call(200, 200, 200),
+    ("DELETE", "/v1/keys/{key_id}"): Call(200, 404, 200),
+    ("POST", "/v1/ssh-certificates"): Call(422, 422, 422, {"public_key": "short"}),
     ("GET", "/v1/gpus"): Call(200, 200, 200),
     ("GET", "/v1/nodes"): Call(200, 200, 200),
     ("POST", "/v1/nodes/{node}/fence"): Call(403, 403, 409),  # it is ready
@@ -152,6 +159,8 @@ async def things_of_nobody(runtime: Runtime, people: People) -> str:
 async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     job = await submitted(alice)
     token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
+    line = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
+    key = (await alice.post("/v1/keys", json={"public_key": line})).json()
     hook = {"channel": "webhook", "address": "https://hooks.example.org/alice"}
     target = (await alice.post("/v1/notifications/targets", json=hook)).json()
     booking = (await alice.post("/v1/bookings", json=asked(at(5), duration=60, wait=True))).json()
@@ -159,6 +168,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
         "job_id": job["id"],
         "booking_id": booking["id"],
         "token_id": token["id"],
+        "key_id": key["id"],
         "project": "vision",
         "scope": "project:vision",
         "user": "alice",
@@ -208,6 +218,8 @@ async def _looks_like_one_that_never_was(
         "job_id": "job-zzzzzzzz",
         "booking_id": "bkg-zzzzzzzz",
         "token_id": "tok-zzzzzzzz",
+        "key_id": "key-zzzzzzzz",
+        "user": "alice",
         "project": "nothing",
         "scope": "project:nothing",
         "target_id": "ntg-zzzzzzzz",
@@ -217,7 +229,7 @@ async def _looks_like_one_that_never_was(
     }
     missing = await client.request(method, path.format(**never) + call.query, json=call.body)
     text = response.text
-    for key in ("job_id", "booking_id", "token_id", "project", "target_id", "name"):
+    for key in ("job_id", "booking_id", "token_id", "key_id", "project", "target_id", "name"):
         text = text.replace(things[key], never[key])
     drop = {"instance"}
     assert {k: v for k, v in missing.json().items() if k not in drop} == {

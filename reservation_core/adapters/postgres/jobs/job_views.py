@@ -6,6 +6,7 @@ one. A job that the planner has not looked at has no estimate and no place.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -16,10 +17,13 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.model import Reason, ReasonCode
-from reservation_core.ports.jobs.reservations import JobFilter, JobView
+from reservation_core.ports.jobs.reservations import JobFilter, JobView, SharedFilter
 
 _FIRST_PRIORITY = -(2**31)
 _LAST_SEQ = 2**63 - 1
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+SHARES_LOOKED_AT = 1000
+"""So many shares of a user are looked at for a page: those with the statuses and of the owner that are asked for."""
 
 _SLOT = "Its GPUs are kept from the estimated start on; it may start sooner."
 
@@ -32,7 +36,7 @@ class JobViews:
         self._sealing = sealing
 
     async def view(self, reservation_id: str, user_id: int | None) -> JobView | None:
-        """One job as its owner (or, with None, an administrator) sees it."""
+        """One job as its owner, a user that it is shared with, or (with None) an administrator sees it."""
         found = await self._connection.execute(
             statement("view_reservation"), {"id": reservation_id, "user_id": user_id}
         )
@@ -48,13 +52,43 @@ class JobViews:
         }
         user_id = which.user_id
         if which.user is not None:
-            named = await self._connection.execute(statement("user_id_of_name"), {"name": which.user})
-            named_id = named.scalar_one_or_none()
+            named_id = await self._user_id(which.user)
             if named_id is None or user_id not in (None, named_id):
                 return []
             user_id = named_id
         found = await self._connection.execute(statement("view_reservations"), {**parameters, "user_id": user_id})
         return await self._views(found.all())
+
+    async def shared_views(
+        self, user_id: int, which: SharedFilter, *, limit: int, before: tuple[datetime, str] | None
+    ) -> list[tuple[JobView, datetime]]:
+        """Jobs that are shared with a user, the last shared first, with when that was.
+
+        `before`: the time and the id of the last seen. Looks at the last SHARES_LOOKED_AT shares.
+        """
+        owner_id = None if which.owner is None else await self._user_id(which.owner)
+        if which.owner is not None and owner_id is None:
+            return []
+        before_at, before_id = (_FOREVER, "") if before is None else before
+        found = await self._connection.execute(
+            statement("view_shared"),
+            {
+                "user_id": user_id,
+                "owner_id": owner_id,
+                "statuses": None if which.statuses is None else [status.value for status in which.statuses],
+                "before_at": before_at,
+                "before_id": before_id,
+                "scanned": SHARES_LOOKED_AT,
+                "limit": limit,
+            },
+        )
+        rows = found.all()
+        return list(zip(await self._views(rows), (row.shared_at for row in rows), strict=True))
+
+    async def _user_id(self, name: str) -> int | None:
+        named = await self._connection.execute(statement("user_id_of_name"), {"name": name})
+        user_id: int | None = named.scalar_one_or_none()
+        return user_id
 
     async def waiting_views(self, user_id: int | None, *, limit: int, after: tuple[int, int] | None) -> list[JobView]:
         """Waiting jobs, in the order of the queue; `after` is the last seen (-priority, seq)."""
@@ -131,5 +165,10 @@ class JobViews:
         # The slot in the ledger is what holds; what was told last may be older.
         estimate = row.estimated_start_at if row.slot_start is None else row.slot_start
         return JobView(
-            reservation, row.position if place is None else place, estimate, allocations, row.promised_start_at
+            reservation,
+            row.position if place is None else place,
+            estimate,
+            allocations,
+            row.promised_start_at,
+            None if row.shared_with is None else tuple(row.shared_with),
         )

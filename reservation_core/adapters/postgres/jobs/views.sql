@@ -1,14 +1,21 @@
 -- name: view_reservation
--- One job with what it is told while it waits; a null user sees everybody's.
+-- One job with what it is told while it waits, and (for its owner) with whom it is shared. Users see their own jobs
+-- and those that are shared with them, a null user everybody's.
 SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
        p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
-       ) AS slot_start
+       ) AS slot_start, CASE WHEN r.user_id = coalesce(CAST(:user_id AS bigint), r.user_id) THEN ARRAY(
+           SELECT w.name FROM job_shares s JOIN users w ON w.id = s.user_id
+           WHERE s.reservation_id = r.id ORDER BY w.name
+       ) END AS shared_with
 FROM reservations r JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
 LEFT JOIN start_promises p ON p.reservation_id = r.id
-WHERE r.id = :id AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id) AND r.kind = 'job';
+WHERE r.id = :id AND r.kind = 'job' AND (
+    CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id
+    OR EXISTS (SELECT FROM job_shares s WHERE s.reservation_id = :id AND s.user_id = CAST(:user_id AS bigint))
+);
 
 -- name: view_reservations
 -- Jobs, newest first: everybody's or (with `user_id`) one user's, of all statuses or of some. Of the four parts one or
@@ -48,13 +55,41 @@ SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code
        p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
-       ) AS slot_start
+       ) AS slot_start, ARRAY(
+           SELECT w.name FROM job_shares s JOIN users w ON w.id = s.user_id
+           WHERE s.reservation_id = r.id ORDER BY w.name
+       ) AS shared_with
 FROM (SELECT id FROM page ORDER BY seq DESC LIMIT :limit) of
 JOIN reservations r ON r.id = of.id
 JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
 LEFT JOIN start_promises p ON p.reservation_id = r.id
 ORDER BY r.seq DESC;
+
+-- name: view_shared
+-- Jobs of others that are shared with a user, of all owners or of one, of all statuses or of some: the last shared first.
+-- So many shares are looked at and no more.
+WITH shares AS MATERIALIZED (
+    SELECT reservation_id, created_at FROM job_shares
+    WHERE user_id = :user_id AND (created_at, reservation_id) < (CAST(:before_at AS timestamptz), :before_id)
+    ORDER BY created_at DESC, reservation_id DESC LIMIT :scanned
+), page AS MATERIALIZED (
+    SELECT s.reservation_id, s.created_at FROM shares s JOIN reservations r ON r.id = s.reservation_id
+    WHERE (CAST(:owner_id AS bigint) IS NULL OR r.user_id = CAST(:owner_id AS bigint))
+      AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
+    ORDER BY s.created_at DESC, s.reservation_id DESC LIMIT :limit
+)
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
+       p.promised_start_at, (
+           SELECT lower(a.during) FROM allocations a
+           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
+       ) AS slot_start, CAST(NULL AS text[]) AS shared_with, of.created_at AS shared_at
+FROM page of
+JOIN reservations r ON r.id = of.reservation_id
+JOIN users u ON u.id = r.user_id
+LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+LEFT JOIN start_promises p ON p.reservation_id = r.id
+ORDER BY of.created_at DESC, of.reservation_id DESC;
 
 -- name: view_waiting
 -- Who waits, in line order; a null user sees everybody. The lines of all types are merged from the beginning of each, so
@@ -79,7 +114,7 @@ SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code
        p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
-       ) AS slot_start
+       ) AS slot_start, CAST(NULL AS text[]) AS shared_with
 FROM first r JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id
 LEFT JOIN start_promises p ON p.reservation_id = r.id

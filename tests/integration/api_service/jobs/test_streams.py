@@ -203,6 +203,25 @@ async def test_a_stream_ends_with_its_token(
         await eventually(lambda: stream.ended)
 
 
+async def test_a_stream_ends_with_its_share(
+    remote: httpx.AsyncClient, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api_service.following.RECHECK_S", 0.05)
+    job_id = (await submitted(remote))["id"]
+    share = f"/v1/jobs/{job_id}/shares/bob"
+    assert (await remote.put(share)).status_code == 200
+    headers = {"Authorization": f"Bearer {people.secrets['bob']}"}
+    async with (
+        streaming(remote, f"/v1/jobs/{job_id}/events") as own,
+        streaming(remote, f"/v1/jobs/{job_id}/events", **headers) as events,
+        streaming(remote, f"/v1/jobs/{job_id}/logs?follow=true", **headers) as log,
+    ):
+        await eventually(lambda: events.events)
+        assert (await remote.delete(share)).status_code == 200
+        await eventually(lambda: events.ended and log.ended)
+        assert not own.ended
+
+
 async def test_a_reader_that_leaves_takes_its_stream_along(served: Served, remote: httpx.AsyncClient) -> None:
     job_id = (await submitted(remote))["id"]
     async with (

@@ -28,6 +28,11 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/jobs"): "submit",
     ("POST", "/v1/jobs/{job_id}/cancel"): "submit",
     ("POST", "/v1/jobs/{job_id}/extend"): "submit",
+    ("PUT", "/v1/jobs/{job_id}/shares/{user}"): "sessions",
+    ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): "sessions",
+    ("POST", "/v1/ssh-certificates"): "sessions",
+    ("POST", "/v1/keys"): PERSONAL,
+    ("DELETE", "/v1/keys/{key_id}"): PERSONAL,
     ("POST", "/v1/bookings"): "book",
     ("PATCH", "/v1/bookings/{booking_id}"): "book",
     ("DELETE", "/v1/bookings/{booking_id}"): "book",
@@ -84,7 +89,13 @@ async def test_a_token_is_good_for_its_scopes_alone(
     secret = (await made(calling(who), scopes=scopes))["token"]
     things = {"job_id": "job-zzzzzzzz", "booking_id": "bkg-zzzzzzzz", "token_id": "tok-zzzzzzzz", "node": "nowhere"}
     things |= {"project": "nothing", "scope": "project:nothing", "user": "nobody", "target_id": "ntg-zzzzzzzz"}
-    things |= {"window_id": "mnt-zzzzzzzz", "name": "nobody", "queue": "gpu_jobs", "pod": "job-nobody-1-0"}
+    things |= {
+        "key_id": "key-zzzzzzzz",
+        "window_id": "mnt-zzzzzzzz",
+        "name": "nobody",
+        "queue": "gpu_jobs",
+        "pod": "job-nobody-1-0",
+    }
     async with client(app, secret) as caller:
         for (method, path), call in CALLS.items():
             answer = await caller.request(method, path.format(**things) + call.query, json=call.body)

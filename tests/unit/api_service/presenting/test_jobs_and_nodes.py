@@ -117,5 +117,5 @@ def test_an_accepted_job_is_shown_as_any_job_is(
     )
     assert (
         jobs_and_nodes.encode_accepted(row)
-        == jobs_and_nodes.job(JobView(row, None, None, ())).model_dump_json().encode()
+        == jobs_and_nodes.job(JobView(row, None, None, (), shared_with=())).model_dump_json().encode()
     )

@@ -19,7 +19,7 @@ PAST = Past(jobs=40_000, bookings=8_000, events=200_000)
 NEWEST = PAST.events
 LARGE = {
     "reservations", "allocations", "bookings", "events", "start_promises", "admissions", "idempotency_keys",
-    "tokens", "given_back", "usage_pending", "event_chain",
+    "tokens", "given_back", "usage_pending", "event_chain", "job_shares",
 }  # fmt: skip
 READ_BY_INDEX = LARGE - {"usage_pending", "given_back"} | {"usage_sums"}
 # A page and what is joined to it, where there was nothing before.
