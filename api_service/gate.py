@@ -132,13 +132,19 @@ class Gate:
     async def _admit(self, scope: Scope) -> None:
         """Find the caller. Raises ProblemError and ForbiddenError for requests that no route has to see."""
         if scope["path"].startswith(PROTECTED) and scope["path"] not in _WITHOUT_TOKEN:
-            principal = await self._services.token_pace.principal(scope, _authorization(scope))
+            principal = await self._caller_of(scope)
             scope["principal"] = principal
             _refuse_services_elsewhere(principal, scope["path"])
             token_reach.require(principal, scope["method"], scope["path"])
         if scope["query_string"] and scope["path"] != SELECTION:
             most = _MAX_WORDS if scope["type"] == "websocket" else _MAX_PARAMETERS
             _refuse_repeated_parameters(scope["query_string"], most)
+
+    async def _caller_of(self, scope: Scope) -> Principal:
+        header = _authorization(scope)
+        if header is not None and self._services.job_tokens.are_meant(header):
+            return await self._services.job_tokens.principal(scope, header)
+        return await self._services.token_pace.principal(scope, header)
 
     def _answer(self, error: Exception, request: Request, request_id: str) -> Response:
         response = of_exception(error, request)

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from api_service.access.access_log import EVERY_S, AccessLog
 from api_service.access.auth import Authenticator
+from api_service.access.job_tokens import JobTokens
 from api_service.access.sign_in_pace import SignInPace
 from api_service.access.token_pace import TokenPace
 from api_service.following import SharedWakeups
@@ -48,6 +49,7 @@ class Services:
     settings: ApiSettings
     authenticator: Authenticator
     token_pace: TokenPace
+    job_tokens: JobTokens
     submissions: SubmissionWriter
     wakeups: SharedWakeups
     metrics: ApiMetrics
@@ -78,12 +80,14 @@ class Services:
             return await submit(runtime.uow, batch, runtime.clock.now())
 
         authenticator = Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s)
+        pace = TokenPace(settings, authenticator)
         return cls(
             runtime=runtime,
             reads=reads,
             settings=settings,
             authenticator=authenticator,
-            token_pace=TokenPace(settings, authenticator),
+            token_pace=pace,
+            job_tokens=JobTokens(runtime.uow, runtime.clock, pace),
             submissions=SubmissionWriter(store, settings.submit_batch),
             wakeups=SharedWakeups(runtime.wakeups),
             metrics=ApiMetrics(reads, runtime.clock, loops=runtime.loops),

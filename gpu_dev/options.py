@@ -7,6 +7,14 @@ import typer
 from gpu_dev.display.output import Format
 from gpu_dev.session import complete_job_id
 
+OwnJobId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ID]",
+        help="A job's name or id; the beginning of an id is enough if it is unique. Inside a job: that job.",
+        autocompletion=complete_job_id,
+    ),
+]
 JobId = Annotated[
     str,
     typer.Argument(

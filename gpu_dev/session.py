@@ -23,7 +23,7 @@ from gpu_dev.inputs.ids import (
     resolve_id,
     whole_booking_id,
 )
-from gpu_dev.server.connection import Connection, normal_server, resolve
+from gpu_dev.server.connection import Connection, normal_server, resolve, resolve_job
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.terminal import clean, say
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, RequestVerdict
@@ -40,6 +40,14 @@ def connection_of(ctx: typer.Context) -> Connection:
     """The server and token that the options, the environment and the login file name."""
     given = ctx.find_root().params
     return resolve(given.get("server"), given.get("token_file"), os.environ)
+
+
+def own_job(ctx: typer.Context, job_id: str | None) -> tuple[str, Connection] | None:
+    """Inside a job, unless a token is given: that job and the way to its server. None for another job's id."""
+    given = ctx.find_root().params
+    if given.get("token_file") or os.environ.get("GPU_DEV_TOKEN"):
+        return None
+    return resolve_job(job_id, os.environ)
 
 
 def server_of(ctx: typer.Context, server: str | None) -> str:

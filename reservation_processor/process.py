@@ -6,9 +6,12 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pydantic
+import structlog
 
 from reservation_core.contracts.queue_messages import PodOperation
+from reservation_core.domain.sessions.job_tokens import JobAccess
 from reservation_core.ports.queues import QueuedMessage, QueueName
+from reservation_core.ports.sessions.ssh_keys import ServerKeyUnreadableError
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.loops.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.loops.notices import notice_senders
@@ -18,9 +21,12 @@ from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.running.create_pods_together import create_together
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
+from reservation_core.usecases.sessions.server_keys import job_token_key
 from reservation_processor.belts import BELT
 from reservation_processor.leading import lead, log_differences, resync_of
 from reservation_processor.notifying import notify
+
+_log = structlog.get_logger(__name__)
 
 
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
@@ -52,6 +58,22 @@ async def _accounted(runtime: Runtime, settings: ProcessorSettings, stop: asynci
     return seen and not stop.is_set()
 
 
+async def _job_access(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> JobAccess | None:
+    """How programs in jobs reach the server; None where the key of their tokens can't be read, or at `stop`."""
+    access: JobAccess | None = None
+
+    async def load() -> None:
+        nonlocal access
+        try:
+            async with runtime.uow() as uow:
+                access = JobAccess(await job_token_key(uow, runtime.clock.now()), settings.job_server)
+        except ServerKeyUnreadableError as error:
+            _log.error("jobs_get_no_token", error=str(error))
+
+    await runtime.loops["job_tokens"].keep(load, stop=stop)
+    return access
+
+
 async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
     rules = LaunchRules(
         settings.end_grace,
@@ -59,6 +81,7 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
         settings.log_keep_lines,
         max_starts=settings.max_starts,
         late=settings.unanswered_create_lasts,
+        access=await _job_access(runtime, settings, stop),
     )
 
     async def handle(message: QueuedMessage) -> None:

@@ -119,6 +119,16 @@ def warn_of_abandoned_databases() -> None:
         )
 
 
+def with_own_address(settings: StandaloneSettings) -> StandaloneSettings:
+    """The settings with this system's own address for programs in jobs, unless another one is set."""
+    host, _, port = settings.listen.rpartition(":")
+    if settings.job_server is not None or port == "0":
+        return settings
+    scheme = "http" if settings.tls_cert is None else "https"
+    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - what it listens on
+    return settings.model_copy(update={"job_server": f"{scheme}://{reached}:{port}"})
+
+
 async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event) -> None:
     # Before anything listens: otherwise the first job is refused for want of GPUs.
     await wait_for_start(lambda: take_over(runtime, settings.policy_file), stop=stop)
@@ -135,7 +145,7 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
     asked = RepeatedEndRequests(timedelta(seconds=settings.ending_patience_s))
     components: dict[str, Start] = {
         "API": Api(runtime, settings, stop, greet).run,
-        "processor": lambda: process(runtime, settings, stop),
+        "processor": lambda: process(runtime, with_own_address(settings), stop),
         "expiry": lambda: runtime.loops["expiry"].repeat(
             lambda: expire_once(runtime, settings, watched=True, asked=asked),
             rest_s=settings.expire_every_s, rests_first=True, stop=stop,

@@ -155,6 +155,11 @@ def _is_over(principal: Principal, now: datetime) -> bool:
     return principal.expires_at is not None and principal.expires_at <= now
 
 
+def unauthenticated(detail: str) -> ProblemError:
+    """The refusal (401) of a credential that is not valid."""
+    return _unauthenticated("invalid_token", detail)
+
+
 def _unauthenticated(error: str | None, detail: str) -> ProblemError:
     challenge = 'Bearer realm="gpu-dev"' + ("" if error is None else f', error="{error}"')
     return ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": challenge})

@@ -84,6 +84,15 @@ def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, s
     return Connection(url, None)
 
 
+def resolve_job(job_id: str | None, environ: Mapping[str, str]) -> tuple[str, Connection] | None:
+    """Inside a job: its id, and the connection with its own token. None elsewhere, and for another job's id."""
+    own, token = environ.get("GPU_DEV_JOB_ID"), environ.get("GPU_DEV_JOB_TOKEN")
+    if not own or not token or job_id not in (None, own):
+        return None
+    server = environ.get("GPU_DEV_JOB_SERVER") or environ.get("GPU_DEV_SERVER") or _default_server(environ)
+    return own, Connection(normal_server(server), checked_token(token, "GPU_DEV_JOB_TOKEN"), "GPU_DEV_JOB_TOKEN")
+
+
 def read_token(path: Path) -> str:
     """The token in a file. Raises UsageError without one."""
     try:

@@ -13,9 +13,9 @@ CREATE TABLE ssh_keys (
 );
 CREATE INDEX ssh_keys_fingerprint ON ssh_keys (fingerprint);
 
--- The gateways' host key, and the key that signs certificates of people; sealed where the server has a sealing key.
+-- The gateways' host key, and the keys that sign certificates of people and tokens of jobs; sealed where the server has a sealing key.
 CREATE TABLE ssh_server_keys (
-    purpose     text PRIMARY KEY CHECK (purpose IN ('host', 'certificates')),
+    purpose     text PRIMARY KEY CHECK (purpose IN ('host', 'certificates', 'job_tokens')),
     private_key text NOT NULL CHECK (length(private_key) BETWEEN 1 AND 65536),
     created_at  timestamptz NOT NULL
 );

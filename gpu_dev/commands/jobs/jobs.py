@@ -5,14 +5,16 @@ from typing import Annotated
 
 import typer
 
+from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS
-from gpu_dev.errors import ApiError, ClientError
+from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, waiting_line
 from gpu_dev.inputs.durations import format_duration, parse_duration
-from gpu_dev.options import JobId, JobIds, Output, Watch
-from gpu_dev.session import client_for, whole_id
+from gpu_dev.options import JobId, JobIds, Output, OwnJobId, Watch
+from gpu_dev.server.exchange import Exchange
+from gpu_dev.session import client_for, own_job, whole_id
 from gpu_dev.terminal import put, say
 from gpu_dev.watching import watch
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
@@ -64,14 +66,22 @@ def show(ctx: typer.Context, job_id: JobId, output: Output = Format.TABLE, again
 @extend_app.command()
 def extend(
     ctx: typer.Context,
-    job_id: JobId,
     by: Annotated[str, typer.Option(help="How much longer, such as 1h or 90m.")],
+    job_id: OwnJobId = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
-    """Give a job more time."""
+    """Give a job more time; inside a job, that job."""
     longer = parse_duration(by)
-    with client_for(ctx) as client:
-        job = client.extend(whole_id(client, job_id), longer)
+    inside = own_job(ctx, job_id)
+    if inside is not None:
+        own, connection = inside
+        with GpuDevClient(Exchange(connection)) as client:
+            job = client.extend(own, longer)
+    elif job_id is None:
+        raise UsageError("Which job? Name it: `gpu-dev extend ID --by 1h`. `gpu-dev list` shows your jobs.")
+    else:
+        with client_for(ctx) as client:
+            job = client.extend(whole_id(client, job_id), longer)
     if output is not None:
         put(show_one(job, JOB_DETAILS, output))
         return

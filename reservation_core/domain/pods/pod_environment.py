@@ -1,10 +1,11 @@
 """The pods of a reservation: one per node, with the variables that tell the workload its GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
 from reservation_core.domain.model import AllocatedGpu, PodName, PodSpec, Reservation
+from reservation_core.domain.sessions.job_tokens import JobAccess
 
 JOB_ID_VARIABLE = "GPU_DEV_JOB_ID"
 """The variable that tells a workload its reservation. Users can't set it."""
@@ -34,9 +35,14 @@ def pod_environment(
     node_names: Sequence[str],
     master_port: int,
     master_address: str = "127.0.0.1",
+    inside: Mapping[str, str] | None = None,
 ) -> tuple[tuple[str, str], ...]:
-    """A pod's variables: the user's, overridden by ours. `node_names` are the gang's nodes in the order of ranks."""
+    """A pod's variables: the user's, overridden by ours. `node_names` are the gang's nodes in the order of ranks.
+
+    `inside` are those by which programs reach the server.
+    """
     ours = {
+        **(inside or {}),
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in gpu_indices),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         JOB_ID_VARIABLE: reservation.id,
@@ -59,8 +65,9 @@ def pod_specs(
     grace: timedelta,
     belt: timedelta,
     master_address: str = "127.0.0.1",
+    access: JobAccess | None = None,
 ) -> tuple[PodSpec, ...]:
-    """The pods of the current attempt, in the order of ranks.
+    """The pods of the current attempt, in the order of ranks; with `access` their programs may extend the job.
 
     `belt` is how long after the range's end the cluster ends a pod by itself. Without a range the reservation starts
     `now`.
@@ -70,6 +77,7 @@ def pod_specs(
     ranks = {rank: tuple(gpus) for rank, gpus in groupby(by_rank, key=lambda gpu: gpu.rank)}
     node_names = [gpus[0].node for gpus in ranks.values()]
     port = master_port(reservation.id)
+    inside = {} if access is None else access.variables_of(reservation)
     return tuple(
         PodSpec(
             name=PodName(reservation.id, reservation.attempt, rank),
@@ -79,7 +87,7 @@ def pod_specs(
             gpu_uuids=tuple(gpu.uuid for gpu in gpus),
             workload=reservation.workload,
             env=pod_environment(
-                reservation, gpus[0].node, [gpu.index for gpu in gpus], rank, node_names, port, master_address
+                reservation, gpus[0].node, [gpu.index for gpu in gpus], rank, node_names, port, master_address, inside
             ),
             deadline=ends_at + belt,
             grace=grace,

@@ -1,7 +1,10 @@
 """The ways into a job, and when those inside are warned of its end."""
 
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+
+from reservation_core.domain.time_words import time_words
 
 WARNED_BEFORE = tuple(timedelta(minutes=minutes) for minutes in (30, 15, 5, 1))
 _MINUTE = timedelta(minutes=1)
@@ -24,6 +27,29 @@ def due_warnings(opened_at: datetime, ends_at: datetime, now: datetime) -> froze
     A connection gets none for moments before it was opened.
     """
     return frozenset((ends_at, before) for before in WARNED_BEFORE if opened_at <= ends_at - before <= now < ends_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """GPUs of a job on one node."""
+
+    node: str
+    gpu_type: str
+    gpu_indices: tuple[int, ...]
+
+
+def greeting(job_id: str, name: str | None, place: Place | None, ends_at: datetime | None) -> str:
+    """What a login shell shows first: where one is, with which GPUs, until when, and what stays."""
+    named = f"{job_id} ({name})" if name else job_id
+    lines = [f"Session {named}"]
+    if place is not None:
+        gpus = "GPU" if len(place.gpu_indices) == 1 else "GPUs"
+        numbers = ", ".join(map(str, place.gpu_indices))
+        lines.append(f"{gpus} {numbers} ({place.gpu_type}) on {place.node}")
+    if ends_at is not None:
+        lines.append(f"Ends {time_words(ends_at, UTC)}. To extend it: gpu-dev extend {job_id} --by 1h")
+    lines.append("Files in this folder are deleted when the session ends: keep results elsewhere.")
+    return "".join(f"{line}\r\n" for line in lines)
 
 
 def warning_text(job_id: str, ends_at: datetime, now: datetime) -> str:

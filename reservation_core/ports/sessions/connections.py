@@ -1,10 +1,11 @@
 """Jobs that a user may enter, and the open connections to jobs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from reservation_core.domain.model import JobStatus
-from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.domain.sessions.ways_in import Place, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class JobToEnter:
     attempt: int
     nodes: int
     ends_at: datetime | None
+    places: Mapping[int, Place]  # by rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class ServerKeyPurpose(StrEnum):
 
     HOST = "host"
     CERTIFICATES = "certificates"
+    JOB_TOKENS = "job_tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,6 +287,8 @@ class ApiSettings(GraceSettings, WaitlistSettings):
 class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     """The reservation processor."""
 
+    # The API's address for programs in jobs, which extend their job there; in jobs it is GPU_DEV_JOB_SERVER.
+    job_server: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=300)] | None = None
     health_listen: HealthListen = None  # a processor within `make up` uses the API's
     cron_jobs: CronJobs = ()  # in the pod's own namespace: /metrics shows when they last succeeded
     lease_s: Seconds = 3

@@ -44,7 +44,7 @@ async def create_together(
             cards = allocations.get(row.id, ())
             if row.attempt == attempts[row.id] and _is_plain(row, cards, clock.now()):
                 master = cluster.master_address(row.id, row.attempt)
-                [specs[row.id]] = pod_specs(row, cards, clock.now(), rules.grace, rules.belt, master)
+                [specs[row.id]] = pod_specs(row, cards, clock.now(), rules.grace, rules.belt, master, rules.access)
         return await _create_each(held, cluster, specs, clock, rules)
 
 

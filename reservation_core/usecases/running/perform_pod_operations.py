@@ -17,6 +17,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import began, event_of
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.pods.pod_environment import pod_names, pod_specs
+from reservation_core.domain.sessions.job_tokens import JobAccess
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.queues import MessageNotDueError
@@ -51,7 +52,7 @@ class LaunchRules:
     the number of start attempts. An unanswered create may be carried out until `late` after its begin; one that takes
     longer than `slow_after` is stored. A taken pod lock is waited for during `lock_patience` and retried after
     `busy_pause`; a pod that the cluster can't take now is retried after `not_now_pause`, and the end of a pod that may
-    still appear after `unsettled_pause`.
+    still appear after `unsettled_pause`. `access` is how programs in jobs reach the server.
     """
 
     grace: timedelta
@@ -65,6 +66,7 @@ class LaunchRules:
     busy_pause: timedelta = timedelta(seconds=1)
     not_now_pause: timedelta = timedelta(seconds=5)
     unsettled_pause: timedelta = timedelta(seconds=5)
+    access: JobAccess | None = None
 
 
 async def perform(
@@ -122,7 +124,7 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         await _change(held, reservation.id, StartDelayed(_UNREAD), clock)
         raise MessageNotDueError(_UNREAD.detail, rules.not_now_pause)
     master = cluster.master_address(reservation.id, reservation.attempt)
-    specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master)
+    specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master, rules.access)
     creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)
     # Rank 0 comes last, as the others wait for it: when one is refused, no work has begun.
     others = [spec for spec in specs if spec.name.rank]

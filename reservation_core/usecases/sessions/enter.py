@@ -7,7 +7,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import JobNotRunningError, NotFoundError, TooManyConnectionsError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName
-from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.domain.sessions.ways_in import Way, greeting
 from reservation_core.ports.sessions.connections import JobToEnter, NewConnection
 
 
@@ -23,12 +23,12 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """A job that was entered: the pod, the end, and the id of the connection."""
+    """A job that was entered: the pod, and the id of the connection. `greeting` is for login shells."""
 
     connection_id: int
     pod: PodName
     opened_at: datetime
-    ends_at: datetime | None
+    greeting: str
 
 
 async def enter(
@@ -53,7 +53,8 @@ async def enter(
         await uow.events.append(
             actor=f"user:{visitor.user}", kind=JobEventKind.ENTERED, at=now, subject=job.id, data={"way": way.value}
         )
-    return Entered(connection_id, PodName(job.id, job.attempt, rank), now, job.ends_at)
+    said = greeting(job.id, job.name, job.places.get(rank), job.ends_at)
+    return Entered(connection_id, PodName(job.id, job.attempt, rank), now, said)
 
 
 def _one(jobs: list[JobToEnter], reference: str) -> JobToEnter:

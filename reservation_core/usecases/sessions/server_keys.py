@@ -1,5 +1,6 @@
 """The keys that an SSH gateway works with, and whose key or certificate it is shown."""
 
+import hashlib
 import re
 from datetime import datetime
 
@@ -18,6 +19,12 @@ async def host_key(uow: UnitOfWork, now: datetime) -> ServerKey:
 async def certificate_authority(uow: UnitOfWork, now: datetime) -> ServerKey:
     """The key that signs certificates of people. Raises ServerKeyUnreadableError."""
     return await uow.server_keys.key(ServerKeyPurpose.CERTIFICATES, now)
+
+
+async def job_token_key(uow: UnitOfWork, now: datetime) -> bytes:
+    """The key (32 bytes) that makes tokens of jobs. Raises ServerKeyUnreadableError."""
+    key = await uow.server_keys.key(ServerKeyPurpose.JOB_TOKENS, now)
+    return hashlib.sha256(key.private_key.encode()).digest()
 
 
 async def find_key_owners(uow: UnitOfWork, fingerprint: bytes) -> list[KeyOwner]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import JobStatus
-from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.domain.sessions.ways_in import Place, Way
 from reservation_core.ports.sessions.connections import JobToEnter, NewConnection, OpenConnection
 
 _ALIVE = timedelta(seconds=60)
@@ -18,7 +19,10 @@ class Connections(StatementRunner):
     async def jobs_to_enter(self, reference: str, user_id: int) -> list[JobToEnter]:
         """The jobs with this id or, while they run, this name, that a user may enter."""
         rows = await self._run("jobs_to_enter", reference=reference, user_id=user_id)
-        return [JobToEnter(r.id, r.name, JobStatus(r.status), r.attempt, r.nodes, _utc(r.ends_at)) for r in rows]
+        return [
+            JobToEnter(r.id, r.name, JobStatus(r.status), r.attempt, r.nodes, _utc(r.ends_at), _places(r.gpus or []))
+            for r in rows
+        ]
 
     async def open(self, new: NewConnection, most: int, now: datetime) -> tuple[int, bool] | None:
         """Store a connection; returns its id, and whether the user had none like it. None if the user has `most`."""
@@ -73,6 +77,15 @@ class Connections(StatementRunner):
             )
             for row in rows
         ]
+
+
+def _places(gpus: list[tuple[int, str, str, int]]) -> dict[int, Place]:
+    """The GPUs by rank, of rows with rank, node, type and index."""
+    return {
+        rank: Place(found[0][1], found[0][2], tuple(index for _, _, _, index in found))
+        for rank, group in groupby(gpus, key=lambda gpu: gpu[0])
+        for found in [[*group]]
+    }
 
 
 def _utc(at: datetime | None) -> datetime | None:

@@ -94,6 +94,16 @@ async def test_a_terminal_has_a_size_and_takes_a_new_one(enter: Enter, job: str)
         assert code == 5
 
 
+async def test_a_login_shell_greets_first(enter: Enter, job: str) -> None:
+    async with enter(job, "exec", tty="true") as socket:
+        first = await socket.recv()
+        assert isinstance(first, bytes)
+        assert first.startswith(f"\x01Session {job} (box)\r\n".encode())
+        assert b"To extend it: gpu-dev extend" in first
+        await socket.send(b"\0exit 6\n")
+        assert (await results(socket))[2] == 6
+
+
 async def test_a_terminal_outlives_a_connection_that_breaks_off_and_is_joined_again(enter: Enter, job: str) -> None:
     async with enter(job, "exec", command=["sh"], tty="true") as socket:
         await socket.send(b"\0kept=yes; echo is-$kept\n")

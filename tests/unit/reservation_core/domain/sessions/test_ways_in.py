@@ -1,0 +1,31 @@
+"""What a session says of itself, and when it warns of its end."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reservation_core.domain.sessions.ways_in import WARNED_BEFORE, Place, due_warnings, greeting
+
+_NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
+_MOMENTS = st.integers(-7200, 7200).map(lambda seconds: _NOON + timedelta(seconds=seconds))
+
+
+def test_the_greeting_says_where_one_is_and_until_when() -> None:
+    assert greeting("job-7f3k9q2m", "box", Place("node-1", "h100", (0, 3)), _NOON).splitlines() == [
+        "Session job-7f3k9q2m (box)",
+        "GPUs 0, 3 (h100) on node-1",
+        "Ends Thu 26 Nov 2026 12:00 UTC. To extend it: gpu-dev extend job-7f3k9q2m --by 1h",
+        "Files in this folder are deleted when the session ends: keep results elsewhere.",
+    ]
+    assert "GPU 2 (h100)" in greeting("job-7f3k9q2m", None, Place("node-1", "h100", (2,)), None)
+
+
+@given(_MOMENTS, _MOMENTS, _MOMENTS)
+def test_a_warning_is_due_once_its_moment_has_come_on_connections_that_were_there(
+    opened_at: datetime, ends_at: datetime, now: datetime
+) -> None:
+    due = {before for end, before in due_warnings(opened_at, ends_at, now) if end == ends_at}
+    for before in WARNED_BEFORE:
+        moment = ends_at - before
+        assert (before in due) == (opened_at <= moment and moment <= now and now < ends_at)
