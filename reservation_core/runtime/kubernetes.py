@@ -11,6 +11,7 @@ from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
+from reservation_core.adapters.kubernetes.sessions.pod_streams import KubernetesPodStreams
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.sessions.pod_streams import PodStreams
 from reservation_core.runtime.settings.components import CommonSettings
@@ -22,8 +23,8 @@ def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster
 
 
 def open_pod_streams(settings: CommonSettings) -> PodStreams:
-    """The ways into the pods of the settings' cluster, without a request to it. Raises KubeconfigError."""
-    raise NotImplementedError(settings.cluster)
+    """The ways into the pods of the settings' namespace, without a request. Raises KubeconfigError."""
+    return KubernetesPodStreams(open_transport(settings), settings.kubernetes.namespace)
 
 
 def open_transport(settings: CommonSettings) -> Transport:

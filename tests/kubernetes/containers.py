@@ -102,6 +102,7 @@ class ProcessContainer:
         self._reaper = reaper
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
+        self._adopted: set[int] = set()
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), "HOSTNAME": hostname}
         for variable in spec.get("env") or []:
             value = expanded(variable.get("value") or "", self._env)
@@ -147,16 +148,37 @@ class ProcessContainer:
         while chunk := await output.read(2**16):
             self.log.add(chunk)
 
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of all its processes."""
+        return self._env
+
+    @property
+    def cwd(self) -> Path:
+        """Where its processes start."""
+        return self._cwd
+
+    def adopt(self, group: int) -> None:
+        """Let the processes of an exec end with the container."""
+        self._adopted.add(group)
+        self._reaper.watch(group)
+
+    def release(self, group: int) -> None:
+        """An exec has ended."""
+        self._adopted.discard(group)
+        self._reaper.forget(group)
+
     def terminate(self) -> None:
         """To the first process alone."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
     def kill(self) -> None:
-        """To the whole group."""
-        if self._process is not None:
+        """To the whole group, and those of execs."""
+        groups = self._adopted if self._process is None else {self._process.pid, *self._adopted}
+        for group in groups:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(group, signal.SIGKILL)
 
 
 class PretendedContainer:

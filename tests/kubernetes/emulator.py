@@ -26,6 +26,7 @@ from tests.kubernetes.emulated_patches import patched
 from tests.kubernetes.emulated_pods import bound_pod, check_metadata, check_pod_update, invalid, new_pod, pod_grace
 from tests.kubernetes.emulated_selectors import selector
 from tests.kubernetes.emulated_store import ApiError, JsonObject, Resource, Store
+from tests.kubernetes.emulated_streams import STREAMS, pass_on
 from tests.kubernetes.emulated_tokens import Tokens
 from tests.kubernetes.emulated_watches import page, watch
 
@@ -148,6 +149,8 @@ class Emulator(KubernetesScaffold):
             return page(self.store, asked.resource, asked.namespace, asked.query)
         if asked.subresource == "log":
             return await self._log(asked, asked.name)
+        if asked.subresource in STREAMS:
+            return await self._streams(asked, asked.name, STREAMS[asked.subresource])
         return web.json_response(self.store.get(asked.resource, asked.namespace, asked.name))
 
     def _post(self, asked: Asked, body: JsonObject) -> JsonObject:
@@ -241,14 +244,32 @@ class Emulator(KubernetesScaffold):
     async def _log(self, asked: Asked, name: str) -> web.StreamResponse:
         """Pass a pod's log on from its node's kubelet, as an API server does."""
         pod = self.store.get(asked.resource, asked.namespace, name)
-        node_name = pod["spec"].get("nodeName")
-        if not node_name:
+        if not pod["spec"].get("nodeName"):
             return web.Response(status=204)
-        containers = [container["name"] for container in pod["spec"]["containers"]]
-        query = dict(asked.query)
-        container = query.pop("container", containers[0])
-        if container not in containers:
-            raise ApiError(400, "BadRequest", f"container {container} is not valid for pod {name}")
+        url = f"{self._kubelet_of(pod)}/containerLogs/{asked.namespace}/{name}/{_container(pod, asked.query)}"
+        query = {key: value for key, value in asked.query.items() if key != "container"}
+        try:
+            async with self._kubelet_client().get(url, params=query) as answer:
+                if answer.status == 404:
+                    raise ApiError(404, "NotFound", f'pods "{name}" not found')
+                if answer.status != 200:
+                    raise ApiError(400, "BadRequest", (await answer.text()).strip())
+                return await _passed_on(asked.raw, answer)
+        except aiohttp.ClientError as problem:
+            raise ApiError(500, "InternalError", f"Get {url!r}: {problem}") from problem
+
+    async def _streams(self, asked: Asked, name: str, way: str) -> web.StreamResponse:
+        """Pass a WebSocket on to the kubelet of a pod's node."""
+        pod = self.store.get(asked.resource, asked.namespace, name)
+        if not pod["spec"].get("nodeName"):
+            raise ApiError(400, "BadRequest", f"pod {name} does not have a host assigned")
+        url = f"{self._kubelet_of(pod)}/{way}/{asked.namespace}/{name}"
+        if way != "portForward":
+            url += f"/{_container(pod, asked.query)}"
+        return await pass_on(asked.raw, self._kubelet_client(), url)
+
+    def _kubelet_of(self, pod: JsonObject) -> str:
+        node_name = pod["spec"]["nodeName"]
         nodes = self._known["", "v1", "nodes"]
         status: Any = (self.store.find(nodes, None, node_name) or {}).get("status", {})
         port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")
@@ -257,19 +278,21 @@ class Emulator(KubernetesScaffold):
         )
         if not port or not address:
             raise ApiError(500, "InternalError", f"no preferred addresses found for node {node_name}")
-        url = f"http://{address}:{port}/containerLogs/{asked.namespace}/{name}/{container}"
+        return f"http://{address}:{port}"
+
+    def _kubelet_client(self) -> aiohttp.ClientSession:
         if self._kubelets is None:  # a real server would ask over TLS
             timeout = aiohttp.ClientTimeout(total=None)
-            self._kubelets = aiohttp.ClientSession(timeout=timeout)
-        try:
-            async with self._kubelets.get(url, params=query) as answer:
-                if answer.status == 404:
-                    raise ApiError(404, "NotFound", f'pods "{name}" not found')
-                if answer.status != 200:
-                    raise ApiError(400, "BadRequest", (await answer.text()).strip())
-                return await _passed_on(asked.raw, answer)
-        except aiohttp.ClientError as problem:
-            raise ApiError(500, "InternalError", f"Get {url!r}: {problem}") from problem
+            self._kubelets = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
+        return self._kubelets
+
+
+def _container(pod: JsonObject, query: Mapping[str, str]) -> str:
+    containers = [str(container["name"]) for container in pod["spec"]["containers"]]
+    container = query.get("container", containers[0])
+    if container not in containers:
+        raise ApiError(400, "BadRequest", f"container {container} is not valid for pod {pod['metadata']['name']}")
+    return container
 
 
 async def _passed_on(raw: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:

@@ -1,4 +1,7 @@
-"""The part of a kubelet that API servers ask for logs: `GET /containerLogs/{namespace}/{pod}/{container}`."""
+"""The part of a kubelet that API servers ask for logs: `GET /containerLogs/{namespace}/{pod}/{container}`.
+
+The same server has the streams of `kubelet_streams`.
+"""
 
 import ssl
 import subprocess
@@ -10,6 +13,7 @@ from types import TracebackType
 from aiohttp import web
 
 from tests.kubernetes.containers import Container
+from tests.kubernetes.kubelet_streams import add_streams
 
 FindLog = Callable[[str, str], Container | str | None]
 
@@ -25,6 +29,7 @@ class LogServer:
     async def __aenter__(self) -> int:
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._answer)
+        add_streams(app, self._find)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         context = None if self._tls_folder is None else _certificate(self._tls_folder)

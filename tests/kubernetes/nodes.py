@@ -56,6 +56,8 @@ class NodeSpec:
                 {"type": "InternalIP", "address": "127.0.0.1"},
                 {"type": "Hostname", "address": self.name},
             ],
+            # API servers since 1.36 pass WebSockets on to kubelets that say this, and speak SPDY to others.
+            "declaredFeatures": ["ExtendWebSocketsToKubelet"],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
             "nodeInfo": {
                 "machineID": "",

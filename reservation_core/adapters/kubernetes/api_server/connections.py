@@ -3,8 +3,8 @@
 Cancelled requests and long-idle connections end with a TLS close handshake, which waits up to half a minute for a
 silent peer. Pools forget these connections, so the client tracks its sockets itself.
 
-Plain requests to a server that is reached directly use our own pool, which costs little CPU. Streams, proxies and
-redirects use aiohttp.
+Plain requests to a server that is reached directly use our own pool, which costs little CPU. Streams, WebSockets,
+proxies and redirects use aiohttp.
 """
 
 import asyncio
@@ -95,6 +95,41 @@ class PooledClient:
         self._streams.add(response)
         return OpenAnswer(self, response)
 
+    async def open_websocket(self, request: ApiRequest) -> ApiServerAnswer:
+        """Open a WebSocket: a good answer is an OpenWebSocket, any other has no body. The caller bounds the time.
+
+        Raises as `ask` does.
+        """
+        try:
+            raw = await self._open_session().ws_connect(
+                URL(self._host + request.target, encoded=True),
+                protocols=request.protocols,
+                headers=self._headers,
+                server_hostname=self._server_name,
+                timeout=aiohttp.ClientWSTimeout(ws_close=_FAREWELL_S),
+                **self._rules,
+            )
+        except aiohttp.WSServerHandshakeError as refusal:
+            if refusal.status < 300:
+                raise
+            asked_pause = None if refusal.headers is None else refusal.headers.get("Retry-After")
+            return ApiServerAnswer(refusal.status, b"", asked_pause)
+        return OpenWebSocket(self, raw)
+
+    async def hang_up(self, raw: aiohttp.ClientWebSocketResponse) -> None:
+        """Close a WebSocket, within a second whatever its peer does, and release the client."""
+        number = _fileno(raw.get_extra_info("socket"))
+        used = [open_socket for open_socket in self._open_sockets() if open_socket.fileno() == number]
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await raw.close()
+        finally:
+            for open_socket in used:
+                with suppress(OSError):
+                    open_socket.shutdown(socket.SHUT_RDWR)  # a TLS close would wait for the peer
+            await self.leave()
+
     async def let_go(self, stream: aiohttp.ClientResponse) -> None:
         """Cut a stream and release the client."""
         self._streams.discard(stream)
@@ -129,7 +164,7 @@ class PooledClient:
         if not await _wait_until(lambda: not self._open_sockets()):
             _log.warning("connections are slow to close", server=self._host, connections=len(self._open_sockets()))
 
-    async def _send(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=self._connector,
@@ -138,7 +173,10 @@ class PooledClient:
                 read_bufsize=_LONGEST_LINE_BYTES,
                 trust_env=False,
             )
-        return await self._session.request(
+        return self._session
+
+    async def _send(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        return await self._open_session().request(
             request.method,
             self._host + request.target,
             data=request.body,
@@ -170,6 +208,23 @@ class OpenAnswer(ApiServerAnswer):
     async def let_go(self) -> None:
         """Stop reading and release the connection."""
         await self._connection.let_go(self.raw)
+
+
+class OpenWebSocket(ApiServerAnswer):
+    """A WebSocket to the API server, `raw`. Callers must `let_go` of it."""
+
+    def __init__(self, connection: PooledClient, raw: aiohttp.ClientWebSocketResponse) -> None:
+        super().__init__(101, b"", None)
+        self.raw = raw
+        self._connection = connection
+
+    async def let_go(self) -> None:
+        """Close it. To be called once."""
+        await self._connection.hang_up(self.raw)
+
+
+def _fileno(opened: Any) -> int:
+    return -1 if opened is None else int(opened.fileno())
 
 
 async def _whole(response: aiohttp.ClientResponse) -> ApiServerAnswer:

@@ -15,7 +15,8 @@ _USER_AGENT = "gpu-dev-server"
 _PLAIN = re.compile(r"[A-Za-z0-9._-]*")
 _LONGEST_WAIT_DIGITS = 6
 
-Query = Mapping[str, str | int | bool | None]
+Query = Mapping[str, str | int | bool | tuple[str, ...] | None]
+"""A tuple repeats its key."""
 
 
 @dataclass(slots=True)
@@ -34,7 +35,10 @@ class ApiServerAnswer:
 
 @dataclass(slots=True)
 class ApiRequest:
-    """A request with all its attempts. `idle_s` is set for a stream, `head_s` for one that begins late (seconds)."""
+    """A request with all its attempts. `idle_s` is set for a stream, `head_s` for one that begins late (seconds).
+
+    `protocols` are set for a WebSocket, the preferred one first.
+    """
 
     method: str
     path: str
@@ -46,6 +50,7 @@ class ApiRequest:
     head_s: float | None = None
     unanswered: Callable[[], None] | None = None
     final: Collection[int] = ()
+    protocols: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -88,12 +93,12 @@ def encode_body(thing: Mapping[str, Any]) -> bytes:
 def encoded(query: Query) -> str:
     """Encode a query with its question mark; empty for an empty query. None values are left out."""
     values = {
-        key: value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+        key: value if isinstance(value, str | tuple) else str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in query.items()
         if value is not None
     }
     if not values:
         return ""
-    if all(_PLAIN.fullmatch(value) for value in values.values()):
+    if all(isinstance(value, str) and _PLAIN.fullmatch(value) for value in values.values()):
         return "?" + "&".join([f"{key}={value}" for key, value in values.items()])
-    return f"?{urlencode(values)}"
+    return f"?{urlencode(values, doseq=True)}"

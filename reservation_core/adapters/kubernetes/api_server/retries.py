@@ -14,7 +14,7 @@ from typing import Any, cast
 import aiohttp
 import msgspec
 
-from reservation_core.adapters.kubernetes.api_server.connections import OpenAnswer, PooledClient
+from reservation_core.adapters.kubernetes.api_server.connections import OpenAnswer, OpenWebSocket, PooledClient
 from reservation_core.adapters.kubernetes.api_server.create_pacing import CreatePacing
 from reservation_core.adapters.kubernetes.api_server.credentials import ClusterAccess, Credentials
 from reservation_core.adapters.kubernetes.api_server.errors import api_error
@@ -114,6 +114,14 @@ class Transport:
         finally:
             await answer.let_go()
 
+    async def open_websocket(self, path: str, query: Query, protocols: tuple[str, ...]) -> OpenWebSocket:
+        """Open a WebSocket, whose user must `let_go` of it. What it starts may have started when the answer is lost.
+
+        So only refused attempts are repeated, and none after 500, by which kubelets refuse.
+        """
+        request = ApiRequest("GET", path, query, final=(500,), protocols=protocols)
+        return cast("OpenWebSocket", await self._ask(request, None))  # `_ask` returns good answers alone
+
     async def close(self) -> None:
         """Close all connections; pending requests raise ClusterUnavailableError."""
         self._closed = True
@@ -144,6 +152,8 @@ class Transport:
                 answer = await self._send(connection, request, until)
             except (aiohttp.ClientError, OSError) as problem:
                 failure = _describe_unanswered(problem, request)
+                if request.protocols and not isinstance(problem, aiohttp.ClientConnectorError):
+                    raise _unavailable(request, failure) from problem
                 if isinstance(problem, TimeoutError) and until is not None and clock() >= until:
                     raise
             else:
@@ -205,6 +215,10 @@ class Transport:
             async with asyncio.timeout_at(end if until is None else min(end, until)) as limit:
                 connection.waits.add(limit)
                 try:
+                    if request.protocols:
+                        answer = await connection.open_websocket(request)
+                        opened = isinstance(answer, OpenWebSocket)
+                        return answer
                     if request.idle_s is None:
                         return await connection.ask(request)
                     answer = await connection.open(request, self._timeout_s)
