@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -81,5 +82,6 @@ async def _end_connections(loop: asyncio.AbstractEventLoop) -> None:
     """Those that are open still, also those that were let in just before the end: their owner never learnt of them."""
     await some_rounds()
     for transport in [*loop._transports.values()]:  # type: ignore[attr-defined]  # asyncio tells nobody else
-        transport.abort()
+        with suppress(AttributeError):  # of one that had closed with data left to send: it has no loop any more
+            transport.abort()
     await some_rounds()

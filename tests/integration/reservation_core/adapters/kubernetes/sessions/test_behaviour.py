@@ -1,0 +1,26 @@
+"""The ways into Kubernetes pods keep the promises of the port, on a real API server or the emulator."""
+
+import pytest
+
+from reservation_core.domain.model import PodName
+from reservation_core.ports.sessions.pod_streams import InputClosedError, NoTerminalError, TerminalSize
+from tests.integration.sessions.pod_streams_contract import PodStreamsContract
+from tests.integration.sessions.pod_worlds import PodWorld, echoing
+
+
+class TestKubernetesPodStreams(PodStreamsContract):
+    async def test_the_other_side_of_a_port_sees_the_end_of_input(self, world: PodWorld, pod: PodName) -> None:
+        """Forwarding over WebSockets has no half-close: what was sent is answered, and the end comes with `close`."""
+        port, server = await echoing(world, pod)
+        connection = await world.streams.connect(pod, port)
+        await connection.write(b"all")
+        await connection.close_input()
+        with pytest.raises(InputClosedError):
+            await connection.write(b"more")
+        assert await connection.read() == b"all"
+        await connection.close()
+        await server.close()
+
+    async def test_pods_keep_no_terminals(self, world: PodWorld, pod: PodName) -> None:
+        with pytest.raises(NoTerminalError, match="tmux"):
+            await world.streams.attach(pod, TerminalSize())
