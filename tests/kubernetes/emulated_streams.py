@@ -10,11 +10,17 @@ from yarl import URL
 STREAMS: Mapping[str, str] = {"exec": "exec", "portforward": "portForward"}
 """Where a kubelet has what a subresource asks for."""
 
+_AT_KUBELETS = {"stdin": "input", "stdout": "output", "stderr": "error", "ports": "port"}
+
 
 async def pass_on(raw: web.BaseRequest, kubelets: aiohttp.ClientSession, url: str) -> web.StreamResponse:
     """Connect a request to a kubelet; its refusal is the answer."""
     protocols = [name.strip() for name in raw.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    target = URL(f"{url}?{raw.rel_url.raw_query_string}", encoded=True)
+    query = [
+        (_AT_KUBELETS.get(key, key), "1" if value == "true" and key != "command" else value)
+        for key, value in raw.query.items()
+    ]
+    target = URL(url).with_query(query)
     try:
         there = await kubelets.ws_connect(target, protocols=protocols, timeout=aiohttp.ClientWSTimeout(ws_close=1))
     except aiohttp.WSServerHandshakeError as refusal:

@@ -54,10 +54,10 @@ class _Streams:
         container = self._running(request)
         wanted = request.query
         socket = await self._accept(request, _EXEC)
-        if wanted.get("tty") in ("1", "true"):
+        if wanted.get("tty") == "1":
             program: _Program = _TerminalProgram(socket)
         else:
-            program = _PipedProgram(socket, has_input=wanted.get("stdin") in ("1", "true"))
+            program = _PipedProgram(socket, has_input=wanted.get("input") == "1")
         try:
             await program.start(container, wanted.getall("command"))
         except OSError as problem:
@@ -84,7 +84,7 @@ class _Streams:
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Connect to one port of this machine."""
         self._running(request)
-        port = int(request.query["ports"])
+        port = int(request.query["port"])
         socket = await self._accept(request, _FORWARD)
         for channel in (0, 1):
             await _send(socket, channel, b"")
