@@ -17,6 +17,7 @@ from tests.kubernetes.background import Background
 from tests.kubernetes.containers import Container, PretendedContainer, ProcessContainer, Reaper
 from tests.kubernetes.kubelet_logs import LogServer
 from tests.kubernetes.kubelet_pods import Node, PodWorker, Way
+from tests.kubernetes.kubelet_streams import Streams
 from tests.kubernetes.nodes import NodeSpec, ready_condition
 
 _SILENT = [
@@ -77,6 +78,7 @@ class Kubelet(Background):
         self._reaper = Reaper()
         self._port = 0
         self._client: ApiClient | None = None
+        self._streams: Streams | None = None
         self._failure: BaseException | None = None
 
     # What tests ask for.
@@ -117,6 +119,11 @@ class Kubelet(Background):
         """Names of the pods whose processes exist now, on silent nodes too."""
         return sorted(worker.name for worker in [*self.workers.values()] if worker.holds)
 
+    async def cut_streams(self) -> None:
+        """End the connections to programs and ports; programs run on. To be run by `call`."""
+        assert self._streams is not None
+        await self._streams.cut()
+
     # The rest is for the thread of its own.
 
     @property
@@ -151,8 +158,9 @@ class Kubelet(Background):
 
     async def _live(self) -> None:
         try:
-            async with self.server.client() as client, LogServer(self._find_log, tls_folder=self._tls()) as port:
-                self._client, self._port = client, port
+            logs = LogServer(self._find_log, tls_folder=self._tls())
+            async with self.server.client() as client, logs as port:
+                self._client, self._port, self._streams = client, port, logs.streams
                 try:
                     for spec in [*self._specs.values()]:
                         await self._register(spec)

@@ -29,7 +29,7 @@ class LogServer:
     async def __aenter__(self) -> int:
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._answer)
-        add_streams(app, self._find)
+        self.streams = add_streams(app, self._find)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         context = None if self._tls_folder is None else _certificate(self._tls_folder)

@@ -23,7 +23,7 @@ from tests.kubernetes.containers import Container, ProcessContainer
 
 FindContainer = Callable[[str, str], Container | str | None]
 
-_EXEC = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _FORWARD = ("v4.channel.k8s.io",)
 _PIECE = 32 * 1024
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
@@ -35,15 +35,18 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-def add_streams(app: web.Application, find: FindContainer) -> None:
+def add_streams(app: web.Application, find: FindContainer) -> "Streams":
     """Serve the streams of the containers that `find` finds."""
-    streams = _Streams(find)
+    streams = Streams(find)
     app.router.add_get("/exec/{namespace}/{pod}/{container}", streams.exec)
     app.router.add_get("/portForward/{namespace}/{pod}", streams.forward)
     app.on_shutdown.append(streams.end)
+    return streams
 
 
-class _Streams:
+class Streams:
+    """What is open."""
+
     def __init__(self, find: FindContainer) -> None:
         self._find = find
         self._open: set[web.WebSocketResponse] = set()
@@ -53,7 +56,7 @@ class _Streams:
         """Run a command, with the container's variables, in its folder."""
         container = self._running(request)
         wanted = request.query
-        socket = await self._accept(request, _EXEC)
+        socket = await self._accept(request, EXEC_PROTOCOLS)
         if wanted.get("tty") == "1":
             program: _Program = _TerminalProgram(socket)
         else:
@@ -116,10 +119,14 @@ class _Streams:
             writer.close()
         return await self._over(socket)
 
-    async def end(self, _app: web.Application) -> None:
-        """Cut all connections, and forget programs that were left."""
+    async def cut(self) -> None:
+        """End all connections; programs run on."""
         for socket in [*self._open]:
             await socket.close()
+
+    async def end(self, _app: web.Application) -> None:
+        """Cut all connections, and forget programs that were left."""
+        await self.cut()
         for task in self._left:
             task.cancel()
         await asyncio.gather(*self._left, return_exceptions=True)
@@ -171,7 +178,7 @@ class _Program:
             elif channel == _RESIZE:
                 size = json.loads(data)
                 self.resize(size["Height"], size["Width"])
-            elif channel == _CLOSE and data == bytes([_STDIN]) and self.socket.ws_protocol == _EXEC[0]:
+            elif channel == _CLOSE and data == bytes([_STDIN]) and self.socket.ws_protocol == "v5.channel.k8s.io":
                 self.close_input()
         self.close_input()
 

@@ -20,7 +20,7 @@ _PATIENCE_S = 120.0
 class RealServer:
     """Running once it is made. `ca` is the PEM that the server's certificate is signed by.
 
-    To webhooks it shows a client certificate, which `webhooks_authority` (a PEM file) has signed.
+    To webhooks and kubelets it shows a client certificate, which `webhooks_authority` (a PEM file) has signed.
     """
 
     def __init__(self, assets: Path, folder: Path) -> None:
@@ -34,7 +34,7 @@ class RealServer:
         self._folder = folder
         self.webhooks_authority, certificate = signed_client(folder, "kube-apiserver")
         _admission(folder, certificate)
-        self._command = _apiserver(assets, folder, etcd_port, port, key)
+        self._command = [*_apiserver(assets, folder, etcd_port, port, key), *_to_kubelets(certificate)]
         self._etcd = guarded.start(_etcd(assets, folder, etcd_port, etcd_peer_port), folder / "etcd.log")
         self._server = guarded.start(self._command, folder / "kube-apiserver.log")
         try:
@@ -97,6 +97,10 @@ def _apiserver(assets: Path, folder: Path, etcd_port: int, port: int, key: Path)
         f"--admission-control-config-file={folder / 'admission.yaml'}",
         "--v=1",
     ]
+
+
+def _to_kubelets(certificate: Path) -> list[str]:
+    return [f"--kubelet-client-certificate={certificate}", f"--kubelet-client-key={certificate}"]
 
 
 def _admission(folder: Path, certificate: Path) -> None:
