@@ -201,10 +201,14 @@ class KubernetesPodStreams:
 
     async def _find_loss(self, pod: PodName) -> ProgramEnd:
         """How a program ended whose connection broke. Raises ClusterUnavailableError when its pod runs on."""
-        problem = await self._problem(pod, "the connection to the program broke")
-        if isinstance(problem, ClusterUnavailableError):
-            raise problem
-        return ProgramEnd(None, str(problem))
+        try:
+            await self._container_of(pod)
+        except PodNotReachableError as lost:
+            return ProgramEnd(None, str(lost))
+        raise ClusterUnavailableError(
+            f"The connection to a program in pod {pod} broke, though the pod runs on. Try again; if that does not help,"
+            " check the API server and the pod's node."
+        )
 
     async def _problem(self, pod: PodName, why: str) -> PodNotReachableError | ClusterUnavailableError:
         """The error for a pod that can't be entered, from the pod's own state and from `why`."""

@@ -56,7 +56,7 @@ async def test_a_connection_that_breaks_is_no_end_of_the_program(world: ClusterW
     reader = Reader(program)
     await reader.has("ready")
     kubelet.call(kubelet.cut_streams())
-    with pytest.raises(ClusterUnavailableError, match="though it runs on"):
+    with pytest.raises(ClusterUnavailableError, match="though the pod runs on"):
         await reader.end()
     await program.close()
 

@@ -1,9 +1,11 @@
 """The shell's part of a start, in every shell of this machine, and what the end of a program says."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from reservation_core.adapters.kubernetes.sessions.program_starts import (
     start_command,
 )
 from reservation_core.ports.sessions.pod_streams import Program, ProgramEnd, Terminal, TerminalSize
+from tests.waiting import PATIENCE_S
 
 SHELLS = {
     "dash": ("dash",),
@@ -32,8 +35,14 @@ def run_in(shell: str, command: tuple[str, ...], **variables: str) -> subprocess
     """Run what is meant for `sh` in another shell, with an environment of its own."""
     assert command[0] == "sh"
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **variables}
+    program, *options = SHELLS[shell]
     return subprocess.run(
-        [*SHELLS[shell], *command[1:]], check=False, capture_output=True, text=True, env=environment, input=""
+        [shutil.which(program) or program, *options, *command[1:]],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        input="",
     )
 
 
@@ -81,11 +90,15 @@ def test_the_users_shell_comes_first(tmp_path: Path) -> None:
 @IN_EACH_SHELL
 def test_signals_go_to_the_whole_group(shell: str) -> None:
     with subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600"], start_new_session=True) as group:
-        refused = run_in(shell, signal_command(group.pid, ("NOSUCH",)))
-        assert refused.returncode != 0
-        assert group.poll() is None
-        assert run_in(shell, signal_command(group.pid, ("CONT", "TERM"))).returncode == 0
-        assert group.wait() == -signal.SIGTERM
+        try:
+            refused = run_in(shell, signal_command(group.pid, ("NOSUCH",)))
+            assert refused.returncode != 0
+            assert group.poll() is None
+            assert run_in(shell, signal_command(group.pid, ("CONT", "TERM"))).returncode == 0
+            assert group.wait(PATIENCE_S) == -signal.SIGTERM
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(group.pid, signal.SIGKILL)
     assert run_in(shell, signal_command(group.pid, ("TERM",))).returncode == 0
 
 
