@@ -1,4 +1,4 @@
-"""The smaller requests that a waiting job's page offers to ask about: fewer GPUs, a shorter time."""
+"""The smaller requests that one may ask about in place of one that waits: fewer GPUs, a shorter time."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -51,6 +51,14 @@ def lengths_up_to(length: timedelta) -> list[timedelta]:
     seconds = int(length.total_seconds())
     step = next((step for step in _STEPS_S if seconds <= step * _MOST), -(-seconds // _MOST))
     return [timedelta(seconds=shorter) for shorter in range(step, seconds, step)] + [length]
+
+
+def chosen_among(sizes: Sequence[Size], lengths: Sequence[timedelta], size_key: str, seconds: str) -> SmallerRequest:
+    """The choice that a form or an address names; the last of each where it names none of them."""
+    return SmallerRequest(
+        next((size for size in sizes if size.key == size_key), sizes[-1]),
+        next((length for length in lengths if str(int(length.total_seconds())) == seconds), lengths[-1]),
+    )
 
 
 def _thinned(sizes: Sequence[Size]) -> list[Size]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.responses import Response
 
@@ -9,6 +10,7 @@ from api_service.web.forms.equivalents import by_curl, job_by_cli
 from api_service.web.forms.form import Form
 from api_service.web.forms.job_form import FIELDS, FIRST, TypedJob, fields_of, typed_job
 from api_service.web.jobs.job_prospects import JobProspects, prospects_of
+from api_service.web.jobs.waiting_picture import foresee_waiting
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -48,13 +50,25 @@ async def submit(visit: Visit) -> Response:
 
 
 async def check(visit: Visit) -> Response:
-    """Show the verdict with the form, for browsers without scripts."""
-    return await _form_page(visit, visit.form.shown(), typed_job(visit.form))
+    """Show the verdict with the form, with the smaller request in it that the user takes over."""
+    smaller = parse_qsl(visit.form.get("use") or "")
+    return await _form_page(visit, {**visit.form.shown(), **{name: value for name, value in smaller if name in FIELDS}})
 
 
 async def verdict(visit: Visit) -> Response:
-    """The verdict, requested while the user types."""
-    return visit.part("_verdict.html", **await _verdict(visit, typed_job(visit.form), visit.form.get("instead_of")))
+    """The verdict, requested while the user types, and the picture beside it."""
+    shown = await _verdict(visit, typed_job(visit.form), visit.form.get("instead_of"))
+    return visit.part("_verdict.html", beside=True, **shown)
+
+
+async def would_wait(visit: Visit) -> Response:
+    """The picture anew, after a slider moved. Once the job would wait no longer, it is taken away."""
+    shown = await _verdict(visit, typed_job(visit.form), visit.form.get("instead_of"))
+    if shown["waiting"] is not None:
+        return visit.part("_waiting_picture.html", **shown)
+    gone = visit.part("_why_waiting.html", **shown)
+    gone.headers.update({"HX-Retarget": "#why-waiting", "HX-Reswap": "outerHTML"})
+    return gone
 
 
 async def _form_page(
@@ -114,16 +128,19 @@ async def _cancel_replaced(visit: Visit, job_id: str) -> str:
 
 
 async def _verdict(visit: Visit, typed: TypedJob, instead_of: str | None = None) -> dict[str, Any]:
-    found = JobProspects()
+    found, waiting = JobProspects(), None
     if not typed.wrong:
-        replacing = typed.body if instead_of is None else {**typed.body, "instead_of": instead_of}
-        found = await prospects_of(visit.rest, replacing)
+        body = typed.body if instead_of is None else {**typed.body, "instead_of": instead_of}
+        found = await prospects_of(visit.rest, body)
         if instead_of is not None and found.problem is not None and found.problem.status == 404:
-            found = await prospects_of(visit.rest, typed.body)  # it has started meanwhile
+            body = typed.body  # it has started meanwhile
+            found = await prospects_of(visit.rest, body)
+        waiting = None if found.answer is None else await foresee_waiting(visit, body, found.answer)
     base = visit.services.settings.web.public_url or str(visit.request.base_url).rstrip("/")
     return {
         "wrong": typed.wrong,
         "prospects": found,
+        "waiting": waiting,
         "by_cli": job_by_cli(typed.body),
         "by_curl": by_curl(base, "/v1/jobs", typed.body),
     }
@@ -142,4 +159,5 @@ ROUTES = (
     WebRoute("POST", "/submit", submit),
     WebRoute("POST", "/submit/check", check),
     WebRoute("POST", "/submit/verdict", verdict),
+    WebRoute("POST", "/submit/waiting", would_wait),
 )

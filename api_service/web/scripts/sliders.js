@@ -41,11 +41,18 @@ function follow(picture) {
   for (const topic of ["live:job", "live:queue"]) document.body.addEventListener(topic, changed);
 }
 
+function slideIn(place) {
+  if (place === null || place.querySelector("input[type=range]") !== null) return;
+  for (const select of place.querySelectorAll("select")) slide(select);
+  place.querySelector("button").hidden = true;
+}
+
+/** Where a form's verdict brings another picture, with sliders for what is typed now. */
 export function makeSliders() {
-  const form = document.getElementById("smaller");
-  if (form === null) return;
-  for (const select of form.querySelectorAll("select")) slide(select);
-  form.querySelector("button").hidden = true;
-  form.addEventListener("submit", (event) => event.preventDefault());
+  const place = document.getElementById("smaller");
+  slideIn(place);
+  document.addEventListener("htmx:oobAfterSwap", () => slideIn(document.getElementById("smaller")));
+  if (!(place instanceof HTMLFormElement)) return;
+  place.addEventListener("submit", (event) => event.preventDefault());
   follow(document.getElementById("waiting-picture"));
 }

@@ -112,6 +112,66 @@ async def test_a_job_takes_the_place_of_one_that_waits_and_of_no_other(
     assert 'name="instead_of"' not in await other.get(f"/submit?instead_of={started.headers['location'][6:]}")
 
 
+FORM = {"gpus": "3", "nodes": "1", "gpu_type": "h100", "duration": "2h", "command": "true", "name": "next"}
+
+
+async def test_a_form_has_the_picture_before_it_is_sent(waiting: str, lab: Lab, browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    part = (await browser.send("/submit/verdict", **FORM)).text
+    explained = (
+        await lab.alice.post("/v1/policy/explain", json={"gpus": 3, "gpu_type": "h100", "duration": 7200})
+    ).json()
+    assert explained["verdict"] == "accepted"
+    rows = lanes(part)
+    here = [row for row in rows.values() if "bar-of slot likely" in row]
+    assert (len(rows), len(here)) == (4, 3)
+    assert all(f"It could run here, from {explained['starts_at'][11:16]}" in row for row in here)
+    assert sum("bar-of mine planned" in row for row in rows.values()) == 3, "the job that waits already"
+    assert 'id="why-waiting" class="card" aria-labelledby="why-waiting-title" hx-swap-oob="true"' in part
+    assert "bar-of slot likely" in await browser.get("/submit?gpus=3&gpu_type=h100&duration=2h")
+    for now in ({"gpus": "9" * 9}, {"duration": "soon"}, {"gpus": "1", "duration": "1h", "gpu_type": "t4"}):
+        assert 'id="why-waiting" hidden' in (await browser.send("/submit/verdict", **FORM | now)).text
+
+
+async def test_a_smaller_form_is_asked_about_and_taken_over(waiting: str, lab: Lab, browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    less = {"smaller_size": "1x1", "smaller_duration": "3600"}
+    page = (await browser.send("/submit/check", **FORM, **less, env="A=1")).text
+    assert '<option value="1x1" selected>1 GPU</option>' in page
+    assert "With 1 GPU for 1 h it would start now" in words(page)
+    part = (await browser.send("/submit/waiting", **FORM, **less)).text
+    assert "With 1 GPU for 1 h it would start now" in words(part)
+    assert 'name="use" value="gpus=1&amp;nodes=1&amp;duration=1h"' in part
+    assert "<form" not in part
+    taken = await browser.send("/submit/check", **FORM, **less, env="A=1", use="gpus=1&nodes=1&duration=1h")
+    assert 'name="gpus" type="number" value="1"' in taken.text
+    assert 'name="duration" type="text" value="1h"' in taken.text
+    assert ">A=1</textarea>" in taken.text
+    assert 'name="name" type="text" value="next"' in taken.text
+    assert 'id="why-waiting" hidden' in taken.text
+    gone = await browser.send("/submit/waiting", **FORM | {"gpus": "1", "duration": "1h"})
+    assert (gone.headers["hx-retarget"], gone.headers["hx-reswap"]) == ("#why-waiting", "outerHTML")
+    assert 'id="why-waiting" hidden' in gone.text
+
+
+async def test_a_form_in_place_of_a_job_has_its_gpus(waiting: str, browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    rows = lanes((await browser.send("/submit/verdict", **FORM, instead_of=waiting)).text)
+    assert not any("planned" in row for row in rows.values())
+    assert sum("bar-of slot likely" in row for row in rows.values()) == 3
+
+
+async def test_a_form_for_a_booking_or_too_large_has_no_slot(lab: Lab, browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    booking = await booked(lab.alice, at(2), gpus=2, gpu_type="h100")
+    within = (await browser.send("/submit/verdict", **FORM | {"gpus": "1"}, booking=booking["id"])).text
+    assert "It starts about" in words(within)
+    assert 'id="why-waiting" hidden' in within
+    large = (await browser.send("/submit/verdict", **FORM | {"gpus": "5"})).text
+    assert len(lanes(large)) == 4
+    assert "likely" not in large
+
+
 async def test_a_smaller_request_may_be_refused(waiting: str, lab: Lab, browsing: SignedIn) -> None:
     await lab.rules(max_duration="PT30M")
     page = words(await (await browsing("alice")).get(f"/jobs/{waiting}?size=1x1&duration=3600"))
