@@ -298,16 +298,26 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
         {**span, "subject": "node-00001", "actor": "person-3", "to": half},
     ]
     belongings = [{"user_id": 2, "limit": 100}]
+
+    def from_the_oldest(values: Values) -> Values:
+        """The same search in the other order."""
+        kept = {key: value for key, value in values.items() if not key.startswith("before_")}
+        return {**kept, "after_at": values["before_at"], "after_id": values["before_id"]}
+
+    def without_filter(values: Values) -> Values:
+        return {key: value for key, value in values.items() if key not in ("kinds", "actor", "limit")}
+
     return {
         "events_of_reservation": [{"reservation_id": "job-h000000004", "after_id": 0, "limit": 100}],
         "events_newest_first": [{**values, **looked} for values in audits],
-        "oldest_event_looked_at": [
-            {key: values[key] for key in ("from", "to", "before_at", "before_id")} | looked for values in audits[:4]
-        ],
+        "oldest_event_looked_at": [without_filter(values) | looked for values in audits[:4]],
+        "events_oldest_first": [from_the_oldest(values) | looked for values in audits],
+        "newest_event_looked_at": [from_the_oldest(without_filter(values)) | looked for values in audits[:4]],
         "events_of_subject": [{**values, **looked_of_one} for values in of_one],
-        "oldest_event_of_subject_looked_at": [
-            {key: values[key] for key in ("subject", "from", "to", "before_at", "before_id")} | looked_of_one
-            for values in of_one
+        "oldest_event_of_subject_looked_at": [without_filter(values) | looked_of_one for values in of_one],
+        "events_of_subject_oldest_first": [from_the_oldest(values) | looked_of_one for values in of_one],
+        "newest_event_of_subject_looked_at": [
+            from_the_oldest(without_filter(values)) | looked_of_one for values in of_one
         ],
         "waiting_of_user": belongings,
         "open_of_user": belongings,

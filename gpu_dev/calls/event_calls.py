@@ -11,21 +11,23 @@ from reservation_core.contracts.base import Page, rfc3339
 class EventCalls(Calls):
     """The audit log: actors, actions, subjects, times and reasons."""
 
-    def newest_first(
+    def listed(
         self,
         *,
+        oldest_first: bool = False,
         kinds: Iterable[str] = (),
         actor: str | None = None,
         subject: str | None = None,
         start: datetime | None = None,
         end: datetime | None = None,
     ) -> Iterator[EventOut]:
-        """Events, newest first; users who are no administrators must name a `subject` of their own."""
+        """Events in order; users who are no administrators must name a `subject` of their own."""
         params = given(
             actor=actor,
             subject=subject,
             from_=None if start is None else rfc3339(start),
             to=None if end is None else rfc3339(end),
+            order="oldest" if oldest_first else None,
         )
         params["kind"] = sorted(kinds)
         return self._items(Page[EventOut], "/v1/events", params)

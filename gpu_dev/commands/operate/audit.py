@@ -68,23 +68,31 @@ def audit(
     subject: Subject = None,
     start: From = None,
     end: To = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the newest.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the first.")] = 100,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="The oldest first, in place of the newest.")
+    ] = False,
     zone: Zone = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show who did what to what, when and why, newest first.
+    """Show who did what to what, when and why, newest first unless --oldest-first is given.
 
     Administrators see all events; other users need --subject with something of their own.
     """
     if ctx.invoked_subcommand is not None:
         return
     with client_for(ctx) as client:
-        found = client.record.newest_first(
-            kinds=kind or (), actor=actor, subject=subject, start=_instant(start, zone), end=_instant(end, zone)
+        found = client.record.listed(
+            oldest_first=oldest_first,
+            kinds=kind or (),
+            actor=actor,
+            subject=subject,
+            start=_instant(start, zone),
+            end=_instant(end, zone),
         )
         events = list(islice(found, limit + 1))
     if len(events) > limit:
-        say(f"Only the newest {limit} are shown; more with --limit.")
+        say(f"Only the {'oldest' if oldest_first else 'newest'} {limit} are shown; more with --limit.")
     put(show_list(events[:limit], _EVENT, output))
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 
@@ -36,9 +37,16 @@ Place = tuple[datetime, int]
 """A position in the audit log, by time and id."""
 
 
+class EventOrder(StrEnum):
+    """Which line comes first."""
+
+    NEWEST_FIRST = "newest"
+    OLDEST_FIRST = "oldest"
+
+
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Some lines, newest first, and the position where the search continues; None: all lines were searched."""
+    """Some lines in order, and the position behind which the search continues; None: all lines were searched."""
 
     events: tuple[RecordedEvent, ...]
-    goes_on_before: Place | None
+    goes_on_behind: Place | None

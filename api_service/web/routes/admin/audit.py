@@ -1,9 +1,10 @@
 """The audit log: who did what, when, and why."""
 
-from urllib.parse import urlencode
+from dataclasses import replace
 
 from starlette.responses import Response
 
+from api_service.web.finding.list_order import Column, Listing, read_choice
 from api_service.web.rest_calls import Query, RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
@@ -12,10 +13,14 @@ from reservation_core.contracts.base import Page
 
 _FILTERS = ("kind", "actor", "subject", "from", "to")
 _PAGE = 100
+_OLDEST = "oldest"
+_COLUMNS: tuple[Column[EventOut], ...] = (Column(_OLDEST, "Oldest first", lambda event: event.at),)
 
 
 async def record_page(visit: Visit) -> Response:
-    """Show the events that match the filters, newest first."""
+    """Show the events that match the filters, newest first unless `?sort=oldest`."""
+    choice = read_choice("/admin/audit", visit.request.query_params.multi_items(), _FILTERS, _COLUMNS)
+    choice = replace(choice, sort=_OLDEST if choice.sort == _OLDEST else "")
     asked = {name: visit.query(name) for name in _FILTERS}
     found = Page[EventOut](items=[], next_cursor=None)
     problem = None
@@ -24,20 +29,21 @@ async def record_page(visit: Visit) -> Response:
             name: visit.instant(value) if value and name in ("from", "to") else value for name, value in asked.items()
         }
         given: Query = {name: value for name, value in query.items() if value}
-        given = {**given, "limit": _PAGE, "cursor": visit.query("cursor") or None}
+        order = "oldest" if choice.sort else None
+        given = {**given, "order": order, "limit": _PAGE, "cursor": choice.cursor or None}
         found = await visit.rest.get(Page[EventOut], "/v1/events", given)
     except RestProblemError as refused:
         if refused.status not in (400, 404, 422):
             raise
         problem = refused
+    after = None if found.next_cursor is None else replace(choice, cursor=found.next_cursor).address
     return visit.page(
         "admin/audit.html",
         title="Audit log",
         status=200 if problem is None else problem.status,
-        events=found.items,
-        next_cursor=found.next_cursor,
+        listing=Listing(found.items, choice, _COLUMNS, after, before=choice.at(1) if choice.cursor else None),
+        other_way=replace(choice, sort="" if choice.sort else _OLDEST, cursor="").address,
         asked=asked,
-        asked_query="".join(f"{urlencode({name: value})}&" for name, value in asked.items() if value),
         problem=problem,
     )
 

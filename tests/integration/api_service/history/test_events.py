@@ -94,6 +94,8 @@ async def test_pages_and_filters_agree_with_a_look_at_everything(
             params["actor"] = drawn.choice(["ann", "ben", "nobody"])
         if drawn.random() < 0.3:
             params["subject"] = drawn.choice(["n1", job["id"], "n3"])
+        if drawn.random() < 0.5:
+            params["order"] = drawn.choice(["newest", "oldest"])
         wanted = [
             row.id
             for row in everything
@@ -102,6 +104,8 @@ async def test_pages_and_filters_agree_with_a_look_at_everything(
             and ("actor" not in params or row.actor == params["actor"])
             and ("subject" not in params or row.subject == params["subject"])
         ]
+        if params.get("order") == "oldest":
+            wanted.reverse()
         assert [event["id"] for event in await _all(root, drawn.randrange(1, 30), **params)] == wanted, params
 
 
@@ -154,23 +158,39 @@ async def test_what_can_not_be_asked(root: httpx.AsyncClient) -> None:
         {"from": "yesterday"},
         {"from": "2030-01-02T00:00:00Z", "to": "2030-01-02T00:00:00Z"},
         {"limit": 501},
+        {"order": "random"},
         {"page": 2},
     ):
         assert (await root.get("/v1/events", params=params)).status_code == 422, params
     assert (await root.get("/v1/events", params={"cursor": "bm9wZQ"})).status_code == 400
+    for name in ("dora", "emil"):
+        await root.post("/v1/users", json={"name": name})
+    for order, other in (("newest", "oldest"), ("oldest", "newest")):
+        cursor = (await root.get("/v1/events", params={"order": order, "limit": 1})).json()["next_cursor"]
+        for asked, status in ((order, 200), (other, 400)):
+            assert (await root.get("/v1/events", params={"order": asked, "cursor": cursor})).status_code == status
 
 
-async def test_the_record_is_read_along_its_index(runtime: Runtime) -> None:
+@pytest.mark.parametrize(
+    ("search", "places", "direction"),
+    [
+        ("events_newest_first", ("before_at", "before_id"), " Backward"),
+        ("events_oldest_first", ("after_at", "after_id"), ""),
+    ],
+)
+async def test_the_record_is_read_along_its_index(
+    runtime: Runtime, search: str, places: tuple[str, str], direction: str
+) -> None:
     """Whatever is asked for: a sort of millions would be noticed by everybody."""
     async with runtime.uow() as uow:
         connection = connection_of(uow)
         await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
         await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
-        asked = statement("events_newest_first").text
-        for name in ("kinds", "actor", "from", "to", "before_at", "before_id", "scanned", "limit"):
+        asked = statement(search).text
+        for name in ("kinds", "actor", "from", "to", *places, "scanned", "limit"):
             asked = asked.replace(f":{name}", "NULL" if name not in ("scanned", "limit") else "100")
         plan = "\n".join(row[0] for row in await connection.exec_driver_sql(f"EXPLAIN {asked}"))
     # Partition by partition, each along its own index on (at, id).
-    assert "Index Scan Backward using events_" in plan
+    assert f"Index Scan{direction} using events_" in plan
     assert "Seq Scan" not in plan
     assert "Sort  (" not in plan

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from api_service.web.page_list import WEB_ROUTES
+from api_service.web.routes.admin import audit
 from api_service.web.routing import PageAccess
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes
@@ -111,6 +112,36 @@ async def test_the_record_is_read_by_who_and_what(browsing: SignedIn) -> None:
     assert "No event matches" in words(await admin.get("/admin/audit?to=2000-01-01T00:00"))
     await admin.get("/admin/audit?from=yesterday", status=422)
     await admin.get("/admin/audit?cursor=nonsense", status=400)
+
+
+async def test_the_record_is_sorted_by_its_address(browsing: SignedIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "_PAGE", 2)
+    admin = await browsing("root")
+    for name in ("dora", "emil", "fred"):
+        await admin.send("/admin/users", name=name, key=name)
+
+    async def added(address: str) -> tuple[list[str], list[str], str]:
+        """The users on a page, the addresses in its table and below it, and the page."""
+        page = await admin.get(address)
+        table = page[page.index("<table") :]
+        users = [user for user in ("dora", "emil", "fred") if f">user:{user}<" in table]
+        links = [html.unescape(link) for link in re.findall(r'class="(?:sort|button second)" href="([^"]*)"', table)]
+        return sorted(users, key=lambda user: table.index(f">user:{user}<")), links, page
+
+    newest, [turned, older], page = await added("/admin/audit?kind=user_created")
+    assert newest == ["fred", "emil"]
+    assert 'aria-sort="descending"' in page
+    assert turned == "/admin/audit?kind=user_created&sort=oldest"
+    oldest, [back, newer], page = await added(turned)
+    assert oldest[0] == "dora"
+    assert 'aria-sort="ascending"' in page
+    assert '<option value="oldest" selected>Oldest first</option>' in page
+    assert back == "/admin/audit?kind=user_created"
+    assert newer.startswith("/admin/audit?kind=user_created&sort=oldest&cursor=")
+    assert (await added(older))[0][0] == "dora"
+    rest, [_, first], _ = await added(newer)
+    assert rest[-1] == "fred"
+    assert first == turned
 
 
 async def test_dead_letters_are_looked_at_and_sent_again(browsing: SignedIn, runtime: Runtime) -> None:
