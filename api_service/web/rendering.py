@@ -62,6 +62,8 @@ class Templates:
             "time": lambda when: words.time_element(when, zone, now),
             "cell_time": lambda when: words.time_element(when, zone, now, zoned=False),
             "zoned_clock": lambda when: words.zoned_clock(when, zone, now),
+            "clock_range": lambda start, end: words.clock_range(start, end, zone, now),
+            "time_range": lambda start, end: words.range_elements(start, end, zone, now),
             "until": lambda when: words.until(when, now),
             "in_zone": lambda text: words.in_zone(text, zone, now),
         }

@@ -32,6 +32,28 @@ def zoned_clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:
     return f"{_short(local, now.astimezone(zone))} {zone_words(local)}"
 
 
+def clock_range(start: datetime, end: datetime, zone: ZoneInfo, now: datetime) -> str:
+    """`Sun 7 Mar 2027 06:00 to 18:00`: the day of the end only where it is another one. As `clock` for pages."""
+    return f"{clock(start, zone, now)} to {clock(end, zone, start)}"
+
+
+def zoned_range(start: datetime, end: datetime, zone: ZoneInfo, now: datetime) -> str:
+    """The same with its zone: `Sun 7 Mar 2027 06:00 to 18:00 CET`."""
+    return f"{_zoned_start(start, end, zone, now)} to {zoned_clock(end, zone, start)}"
+
+
+def range_elements(start: datetime, end: datetime, zone: ZoneInfo, now: datetime) -> Markup:
+    """The same as two `time` elements."""
+    first = _element(start, zone, _zoned_start(start, end, zone, now))
+    return Markup("{} to {}").format(first, _element(end, zone, zoned_clock(end, zone, start)))
+
+
+def _zoned_start(start: datetime, end: datetime, zone: ZoneInfo, now: datetime) -> str:
+    """A start, with its zone where the end has another one."""
+    other = zone_words(start.astimezone(zone)) != zone_words(end.astimezone(zone))
+    return zoned_clock(start, zone, now) if other else _short(start.astimezone(zone), now.astimezone(zone))
+
+
 def in_zone(text: str, zone: ZoneInfo, now: datetime) -> str:
     """A sentence of the server with its times written as by `zoned_clock`; a local time gets no zone."""
 
@@ -44,7 +66,12 @@ def in_zone(text: str, zone: ZoneInfo, now: datetime) -> str:
         except (ValueError, OverflowError):  # only looks like a time
             return found[0]
 
-    return _LOCAL.sub(read, with_time_words(text, lambda when: zoned_clock(when, zone, now)))
+    return _LOCAL.sub(
+        read,
+        with_time_words(
+            text, lambda when: zoned_clock(when, zone, now), lambda start, end: zoned_range(start, end, zone, now)
+        ),
+    )
 
 
 def full_clock(when: datetime, zone: ZoneInfo) -> str:
@@ -56,8 +83,11 @@ def time_element(when: datetime | None, zone: ZoneInfo, now: datetime, *, zoned:
     """A `time` element with its full time as the title; a dash for none."""
     if when is None:
         return Markup("–")
+    return _element(when, zone, zoned_clock(when, zone, now) if zoned else clock(when, zone, now))
+
+
+def _element(when: datetime, zone: ZoneInfo, shown: str) -> Markup:
     element = Markup('<time datetime="{}" title="{}">{}</time>')
-    shown = zoned_clock(when, zone, now) if zoned else clock(when, zone, now)
     return element.format(rfc3339(when), full_clock(when, zone), shown)
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from reservation_core.domain.time_words import time_words, with_time_words, zone_words
+from reservation_core.domain.time_words import range_words, time_words, with_time_words
 
 
 def local_time(moment: datetime | None) -> str:
@@ -16,15 +16,10 @@ def minute(moment: datetime | None) -> str:
 
 
 def slot_words(start: datetime, end: datetime) -> str:
-    """`Thu 26 Nov 2026 14:20 to 15:20 CET`: the day of the end and the zone of the start only where they differ."""
-    begin, until = start.astimezone(), end.astimezone()
-    first, last = minute(start), minute(end)
-    if zone_words(begin) == zone_words(until):
-        first = first.removesuffix(f" {zone_words(begin)}")
-        last = f"{until:%H:%M} {zone_words(until)}" if begin.date() == until.date() else last
-    return f"{first} to {last}"
+    """`Thu 26 Nov 2026 14:20 to 15:20 CET`."""
+    return range_words(start, end, None)
 
 
 def local_sentence(text: str) -> str:
     """A sentence of the server with its times, which are in UTC, in the reader's zone."""
-    return with_time_words(text, minute)
+    return with_time_words(text, minute, slot_words)

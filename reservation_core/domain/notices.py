@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, assert_never
 
 from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, PodEventKind
-from reservation_core.domain.time_words import time_words
+from reservation_core.domain.time_words import range_words, time_words
 
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
@@ -286,7 +286,9 @@ def _slot(occurrence: NoticedEvent, about: NotifiedReservation) -> str:
     """The slot at the time of the event, if recorded: the booking may have been moved since."""
     starts = _time(occurrence.data, "start") or about.starts_at
     ends = _time(occurrence.data, "end") or about.ends_at
-    return f"from {_format(starts)} to {_format(ends)}"
+    if starts is None or ends is None:
+        return f"from {_format(starts)} to {_format(ends)}"
+    return f"from {range_words(starts, ends, UTC)}"
 
 
 def _at(name: str, occurrence: NoticedEvent, about: NotifiedReservation) -> str:
@@ -300,7 +302,7 @@ def _at(name: str, occurrence: NoticedEvent, about: NotifiedReservation) -> str:
 
 def _window(occurrence: NoticedEvent) -> str:
     starts, ends = _time(occurrence.data, "starts_at"), _time(occurrence.data, "ends_at")
-    return "" if starts is None or ends is None else f", from {_format(starts)} to {_format(ends)}"
+    return "" if starts is None or ends is None else f", from {range_words(starts, ends, UTC)}"
 
 
 def _maintenance_advice(occurrence: NoticedEvent, about: NotifiedReservation) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
-from api_service.web.words import clock
+from api_service.web.words import clock_range
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.event_kinds import BookingEventKind, known_kind
@@ -105,7 +105,8 @@ def _confirmed(event: EventOut) -> str:
 def _times(event: EventOut, zone: ZoneInfo, now: datetime, which: str = "") -> str:
     """The slot in the event's data, as `start` and `end` with the suffix `which`."""
     written = (event.data.get(f"{name}{which}") for name in ("start", "end"))
-    return " – ".join(clock(datetime.fromisoformat(at) if at else None, zone, now) for at in written)
+    start, end = (datetime.fromisoformat(at) if at else None for at in written)
+    return "–" if start is None or end is None else clock_range(start, end, zone, now)
 
 
 def _why(event: EventOut) -> str | None:

@@ -44,10 +44,10 @@ def see_entries(
     places = {card.gpu_id: (row.id, card) for row in rows for card in row.cards}
 
     @cache  # most times are whole hours
-    def clock(moment: datetime) -> str:
-        return words.clock(moment, window.zone, now)
+    def times(start: datetime, end: datetime) -> str:
+        return words.clock_range(start, end, window.zone, now)
 
-    return [_seen(entry, places, sight, now, clock) for entry in entries]
+    return [_seen(entry, places, sight, now, times) for entry in entries]
 
 
 def _seen(
@@ -55,7 +55,7 @@ def _seen(
     places: Mapping[int, tuple[str, BookableGpu]],
     sight: Sight,
     now: datetime,
-    clock: Callable[[datetime], str],
+    times: Callable[[datetime, datetime], str],
 ) -> SeenEntry:
     here = [places[gpu_id] for gpu_id in entry.gpu_ids if gpu_id in places]
     mine = entry.user_id == sight.caller.user_id
@@ -66,7 +66,7 @@ def _seen(
     lines = (
         owner_words,
         "1 GPU" if cards == 1 else f"{cards} GPUs",
-        f"{clock(entry.span.start)} to {clock(entry.span.end)}",
+        times(entry.span.start, entry.span.end),
         entry.status,
         f"{words.span(entry.span.length)} on {_where([card for _, card in here])}{more}",
     )

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from pod_scheduling.domain.maps.map_placement import Reserved, ReservedCards
 from reservation_core.adapters.postgres.policy.entitlements import Entitlements
-from reservation_core.domain.time_words import time_words
+from reservation_core.domain.time_words import range_words
 from reservation_core.ports.policy.entitlements import PromisedGpu
 from reservation_core.runtime.reading.repeated_reading import RepeatedReading
 
@@ -27,7 +27,7 @@ def by_card(found: Iterable[PromisedGpu]) -> ReservedCards:
     """Promised cards, by node and index, those that begin first first."""
     cards: dict[str, dict[int, list[Reserved]]] = {}
     for card in found:
-        times = f"from {time_words(card.starts_at, UTC)} to {time_words(card.ends_at, UTC)}"
+        times = f"from {range_words(card.starts_at, card.ends_at, UTC)}"
         detail = f"GPU {card.index} of {card.node} is {card.reservation_id}'s {times}."
         reserved = Reserved(card.reservation_id, card.starts_at, detail)
         cards.setdefault(card.node, {}).setdefault(card.index, []).append(reserved)

@@ -1,5 +1,6 @@
 """How times, spans and amounts are written."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,6 +10,7 @@ from api_service.web import words
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
+TWICE = "Sun 25 Oct 02:00 CEST to 02:00 CET"
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,15 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("Running until 2026-11-22T14:30:00Z at the latest.", "Running until 15:30 CET at the latest."),
         (
             "From 2026-11-22T23:30Z to 2027-01-02T03:04:00.500Z.",
-            "From Mon 23 Nov 00:30 CET to Sat 2 Jan 2027 04:04 CET.",
+            "From Mon 23 Nov 00:30 to Sat 2 Jan 2027 04:04 CET.",
+        ),
+        (
+            "Booked from 2027-03-07T05:00:00Z to 2027-03-07T17:00:00Z.",
+            "Booked from Sun 7 Mar 2027 06:00 to 18:00 CET.",
+        ),
+        (
+            "From 2026-11-22T13:00:00Z to 2026-11-22T15:00:00Z, or to 2026-99-22T15:00:00Z.",
+            "From 14:00 to 16:00 CET, or to 2026-99-22T15:00:00Z.",
         ),
         (
             "No 2026-13-45T99:99:00Z is a time, nor is 2026-11-22.",
@@ -54,6 +64,37 @@ def test_the_hour_that_comes_twice_says_which_of_the_two_it_is() -> None:
     assert words.clock(first, BERLIN, NOW) == "Sun 25 Oct 02:30 CEST"
     assert words.clock(first + timedelta(hours=1), BERLIN, NOW) == "Sun 25 Oct 02:30 CET"
     assert words.clock(first + timedelta(hours=2), BERLIN, NOW) == "Sun 25 Oct 03:30"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "plain", "zoned"),
+    [
+        ((2026, 11, 22, 13), (2026, 11, 22, 15), "14:00 to 16:00", "14:00 to 16:00 CET"),
+        ((2027, 3, 7, 5), (2027, 3, 7, 17), "Sun 7 Mar 2027 06:00 to 18:00", "Sun 7 Mar 2027 06:00 to 18:00 CET"),
+        # Another day than the start's is always said, also if it is today.
+        ((2026, 11, 21, 13), (2026, 11, 22, 15), "Sat 21 Nov 14:00 to Sun 22 Nov 16:00", None),
+        ((2026, 11, 22, 13), (2026, 11, 22, 23), "14:00 to Mon 23 Nov 00:00", None),
+        ((2026, 12, 31, 13), (2027, 1, 1, 13), "Thu 31 Dec 14:00 to Fri 1 Jan 2027 14:00", None),
+        (
+            (2027, 3, 27, 13),
+            (2027, 3, 28, 13),
+            "Sat 27 Mar 2027 14:00 to Sun 28 Mar 15:00",
+            "Sat 27 Mar 2027 14:00 CET to Sun 28 Mar 15:00 CEST",
+        ),
+        (
+            (2026, 10, 25, 0),
+            (2026, 10, 25, 1),
+            "Sun 25 Oct 02:00 CEST to 02:00 CET",
+            "Sun 25 Oct 02:00 CEST to 02:00 CET",
+        ),
+    ],
+)
+def test_a_range_says_its_day_once(start: tuple[int, ...], end: tuple[int, ...], plain: str, zoned: str | None) -> None:
+    first, last = datetime(*start, tzinfo=UTC), datetime(*end, tzinfo=UTC)  # type: ignore[misc]
+    assert words.clock_range(first, last, BERLIN, NOW) == plain
+    assert words.zoned_range(first, last, BERLIN, NOW) == (zoned or f"{plain} CET")
+    written = re.sub("<[^>]*>", "", words.range_elements(first, last, BERLIN, NOW))
+    assert written == words.zoned_range(first, last, BERLIN, NOW)
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,14 @@ def test_the_oldest_comes_first_with_who_did_it() -> None:
     why = {"reason_code": "cancelled_by_admin", "reason": "Cancelled by root. The fans are loud."}
     cancelled = event("booking_cancelled", actor="root", before="confirmed", after="cancelled", **why)
     first, last = life_of_booking([cancelled, event("booking_confirmed")], BERLIN, NOW)
-    assert (first.words, first.who, first.why) == ("booked: Tue 2 Apr 10:00 – Tue 2 Apr 12:00", "alice", None)
+    assert (first.words, first.who, first.why) == ("booked: Tue 2 Apr 10:00 to 12:00", "alice", None)
     assert (last.words, last.who, last.why) == ("cancelled", "root", "Cancelled by root. The fans are loud.")
 
 
 def test_a_change_tells_what_was_before_in_the_readers_zone() -> None:
     data = SLOT | {"start_before": "2030-04-02T06:00:00+00:00", "end_before": "2030-04-02T10:00:00+00:00"}
     moved = event("booking_moved", before="confirmed", data=data)
-    assert told(moved) == ["changed: Tue 2 Apr 10:00 – Tue 2 Apr 12:00, before Tue 2 Apr 08:00 – Tue 2 Apr 12:00"]
+    assert told(moved) == ["changed: Tue 2 Apr 10:00 to 12:00, before Tue 2 Apr 08:00 to 12:00"]
     elsewhere = event("booking_moved", before="confirmed", data=SLOT | {"why": "titan is serviced.", "where": "rhea"})
     assert told(elsewhere) == ["put on other GPUs"]
     [step] = life_of_booking([elsewhere], BERLIN, NOW)
@@ -58,9 +58,9 @@ def test_the_waitlist_is_told_step_by_step() -> None:
         event("booking_offered", before="waiting", actor="system"),
         event("booking_waitlisted"),
     ) == [
-        "put on the waitlist for Tue 2 Apr 10:00 – Tue 2 Apr 12:00",
+        "put on the waitlist for Tue 2 Apr 10:00 to 12:00",
         "offered",
-        "the offer is taken: Tue 2 Apr 10:00 – Tue 2 Apr 12:00",
+        "the offer is taken: Tue 2 Apr 10:00 to 12:00",
     ]
 
 
