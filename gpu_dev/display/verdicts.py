@@ -1,5 +1,6 @@
 """The verdict on a request before it is made, for people: it starts now, is accepted, or is refused, and why."""
 
+from datetime import timedelta
 from typing import assert_never
 
 from gpu_dev.display.calendar_views import LIMIT
@@ -7,9 +8,13 @@ from gpu_dev.display.local_times import local_sentence, minute
 from gpu_dev.display.output import Format, View, coloured, show_list, show_one
 from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
+from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.policy import Explanation
-from reservation_core.domain.model import RequestVerdict
+from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
+
+_SOON = timedelta(minutes=1)
+"""A shorter wait is not worth a line: GPUs of a job that has just ended are being given back."""
 
 _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
 
@@ -26,6 +31,22 @@ def show_verdict(answer: Explanation, output: Format) -> Rendered:
 def exit_code_of_verdict(answer: Explanation) -> ExitCode:
     """How a rehearsed request ends: as the request itself would."""
     return ExitCode.REFUSED if answer.verdict is RequestVerdict.REFUSED else ExitCode.OK
+
+
+def wait_words(job: Job, answer: Explanation) -> str | None:
+    """What a job that was just submitted waits for, and until about when, in one line; None if it starts at once."""
+    if answer.verdict is not RequestVerdict.ACCEPTED:
+        return None
+    details = " ".join(local_sentence(reason.detail) for reason in answer.reasons)
+    if answer.starts_at is None:
+        return f"It waits, and no start is known: {details}"
+    if answer.starts_at - job.created_at < _SOON:
+        return None
+    if job.booking_id is None and {reason.code for reason in answer.reasons} == {ReasonCode.WAITING_FOR_GPUS}:
+        gpus = job.gpu_type or ("GPU" if job.gpus == 1 else "GPUs")
+        nodes = f" on each of {job.nodes} nodes" if job.nodes > 1 else ""
+        return f"Waits for {job.gpus} {gpus}{nodes} until about {minute(answer.starts_at)}."
+    return f"Waits until about {minute(answer.starts_at)}: {details}"
 
 
 def _name(answer: Explanation) -> str:

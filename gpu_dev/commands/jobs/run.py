@@ -13,9 +13,9 @@ import typer
 from gpu_dev.again import asked_again
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, show_one
-from gpu_dev.display.verdicts import exit_code_of_verdict, show_verdict
+from gpu_dev.display.verdicts import exit_code_of_verdict, show_verdict, wait_words
 from gpu_dev.display.views import JOB_DETAILS
-from gpu_dev.errors import ExitCode, UsageError
+from gpu_dev.errors import ClientError, ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
@@ -106,6 +106,7 @@ def submit(
         job = client.submit(request)
         if not wait:
             put(show_one(job, JOB_DETAILS, output))
+            _say_wait(client, request, job)
             return
         if output is Format.NAME:
             # Scripts get the id at once, whatever becomes of the waiting.
@@ -163,9 +164,23 @@ def run(
 
 def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
     """Say what would become of a job, and end as submitting it would."""
-    answer = client.policy.explain(checked(ExplainRequest, request.model_dump(mode="json", exclude_none=True)))
+    answer = client.policy.explain(_question(request))
     put(show_verdict(answer, output))
     raise typer.Exit(exit_code_of_verdict(answer))
+
+
+def _say_wait(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
+    """Say what a submitted job waits for. The answer to submitting it can't know: the planner has not looked yet."""
+    try:
+        words = wait_words(job, client.policy.explain(_question(request, instead_of=job.id)))
+    except ClientError:
+        return  # it has started, the token may not ask, or the server is too old or gone: the job is submitted
+    if words is not None:
+        say(words)
+
+
+def _question(request: JobSubmit, **more: str) -> ExplainRequest:
+    return checked(ExplainRequest, request.model_dump(mode="json", exclude_none=True) | more)
 
 
 class TerminatedError(KeyboardInterrupt):

@@ -48,14 +48,22 @@ def test_submit_wait_and_look_at_it(system: System) -> None:
     followed = [json.loads(line) for line in system.cli("events", job_id, "-f", "-o", "json").stdout.splitlines()]
     assert followed == events
     asked = system.cli("submit", "--json-file", "-", stdin='{"gpus":1,"duration":60,"workload":{"command":["true"]}}')
-    assert asked.returncode == 0
+    assert (asked.returncode, asked.stderr) == (0, "")
     assert asked.stdout.startswith("job-")
 
 
 def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     holding = system.cli("submit", "-g", "4", "-d", "10m", "--", "sleep", "600").stdout.strip()
     eventually_sync(lambda: status_of(system, holding) == "running")
-    waiting = system.cli("submit", "-g", "3", "-d", "1h", "--", "true").stdout.strip()
+    submitted = system.cli("submit", "-g", "3", "-d", "1h", "--", "true")
+    waiting = submitted.stdout.strip()
+    assert re.fullmatch(r"job-\w+\n", submitted.stdout)
+    assert re.fullmatch(r"Waits for 3 GPUs until about \w+ \d+ \w+ 20[\d :]+ UTC\.\n", submitted.stderr)
+    larger = system.cli("submit", "-g", "1", "-N", "9", "-d", "1h", "-o", "json", "--", "true")
+    assert json.loads(larger.stdout)["nodes"] == 9
+    assert larger.stderr.startswith("It waits, and no start is known: It asks for 9 nodes")
+    assert larger.stderr.count("\n") == 1
+    assert system.cli("cancel", json.loads(larger.stdout)["id"]).returncode == 0
     for words in (
         ["submit", "-g", "1", "-d", "1h"],
         ["run", "-g", "1", "-d", "1h"],

@@ -1,0 +1,77 @@
+"""What `gpu-dev submit` says of a job that waits."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpu_dev.display.verdicts import wait_words
+from reservation_core.contracts.jobs import Job
+from reservation_core.contracts.policy import Explanation
+
+UNTIL = "2026-11-26T13:20:00Z"
+FULL = {"code": "waiting_for_gpus", "detail": "Until then, others hold GPUs that it needs."}
+QUOTA = {"code": "quota_reached", "detail": "The limit is 4 until 2026-11-26T12:00:00Z."}
+
+
+@pytest.fixture(autouse=True)
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def job(**changed: Any) -> Job:
+    created = "2026-11-26T12:50:00Z"
+    line = {
+        "id": "job-7f3k9q2m", "name": None, "user": "ada", "status": "queued",
+        "reason": {"code": "submitted", "detail": "It waits."}, "gpus": 2, "gpu_type": "h100", "nodes": 1,
+        "duration": "PT1H", "priority": 0, "created_at": created, "queue_position": None, "estimated_start_at": None,
+        "started_at": None, "ends_at": None, "finished_at": None, "exit_code": None, "allocations": [],
+    }  # fmt: skip
+    return Job.model_validate_json(json.dumps(line | changed))
+
+
+def answered(verdict: str = "accepted", starts_at: str | None = UNTIL, *reasons: dict[str, str]) -> Explanation:
+    answer = {
+        "verdict": verdict, "starts_at": starts_at, "reasons": list(reasons), "allowed": True, "kind": "job",
+        "broken_rules": [], "possible_from": None, "limits": [], "exceptions": [],
+    }  # fmt: skip
+    return Explanation.model_validate_json(json.dumps(answer))
+
+
+@pytest.mark.parametrize(
+    ("changed", "gpus"),
+    [
+        ({}, "2 h100"),
+        ({"gpu_type": None}, "2 GPUs"),
+        ({"gpu_type": None, "gpus": 1}, "1 GPU"),
+        ({"gpu_type": None, "gpus": 1, "nodes": 2}, "1 GPU on each of 2 nodes"),
+    ],
+)
+def test_what_it_waits_for(changed: dict[str, Any], gpus: str) -> None:
+    words = wait_words(job(**changed), answered("accepted", UNTIL, FULL))
+    assert words == f"Waits for {gpus} until about Thu 26 Nov 2026 14:20 CET."
+
+
+def test_why_it_waits() -> None:
+    said = "Waits until about Thu 26 Nov 2026 14:20 CET: "
+    quota = "The limit is 4 until Thu 26 Nov 2026 13:00 CET."
+    assert wait_words(job(), answered("accepted", UNTIL, QUOTA)) == said + quota
+    assert wait_words(job(), answered("accepted", UNTIL, QUOTA, FULL)) == f"{said}{quota} {FULL['detail']}"
+    within = job(booking_id="bkg-7f3k9q2m")
+    assert wait_words(within, answered("accepted", UNTIL, FULL)) == said + FULL["detail"]
+    assert wait_words(job(), answered("accepted", None, QUOTA)) == f"It waits, and no start is known: {quota}"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "starts_at"),
+    [("starts_now", "2026-11-26T12:50:00Z"), ("refused", None), ("accepted", "2026-11-26T12:50:59Z")],
+)
+def test_nothing_is_said_of_a_job_that_starts_at_once(verdict: str, starts_at: str | None) -> None:
+    """What REST refuses after the job was submitted, such as a budget that counts it twice, is no news either."""
+    assert wait_words(job(), answered(verdict, starts_at, FULL)) is None
