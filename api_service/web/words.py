@@ -1,7 +1,8 @@
 """How times, spans and sizes are written. Zone and `now` are parameters; nothing reads the clock."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -20,7 +21,7 @@ def clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:
     if when is None:
         return "–"
     local = when.astimezone(zone)
-    twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    twice = local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset()
     return _short(local, now.astimezone(zone)) + (f" {zone_words(local)}" if twice else "")
 
 
@@ -92,10 +93,16 @@ def _element(when: datetime, zone: ZoneInfo, shown: str) -> Markup:
 
 
 def _short(local: datetime, today: datetime) -> str:
-    if local.date() == today.date():
-        return f"{local:%H:%M}"
-    year = "" if local.year == today.year else f" {local.year}"
-    return f"{local:%a} {local.day} {local:%b}{year} {local:%H:%M}"
+    hour = f"{local.hour:02}:{local.minute:02}"
+    day = local.date()
+    if day == today.date():
+        return hour
+    return f"{_day(day)} {hour}" if day.year == today.year else f"{_day(day)} {day.year} {hour}"
+
+
+@lru_cache(maxsize=512)
+def _day(day: date) -> str:
+    return f"{day:%a} {day.day} {day:%b}"
 
 
 def span(length: timedelta) -> str:

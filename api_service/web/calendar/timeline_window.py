@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from reservation_core.domain.calendar import length_micros, to_micros
 
 _DAY, _SECOND = timedelta(days=1), timedelta(seconds=1)
+_WALL = len("2030-01-31T09:00:00")
 EARLIEST, LATEST = date(2000, 1, 1), date(2199, 12, 1)
 
 
@@ -100,7 +101,7 @@ class DayWindow:
 
     def wall(self, moment: datetime) -> str:
         """A moment in local time, such as `2030-01-31T09:00:00`."""
-        return moment.astimezone(self.zone).replace(tzinfo=None).isoformat(timespec="seconds")
+        return moment.astimezone(self.zone).isoformat(timespec="seconds")[:_WALL]
 
 
 def window_of(view: TimelineScale, day: date, zone: ZoneInfo) -> DayWindow:
