@@ -1,8 +1,8 @@
 -- name: calendar_entries
 -- Reservations of these GPUs within a time, with these GPUs. Bookings are found by their own times, including past
 -- ones; of other reservations only open ones. A booking's rows lie within its times: rows within the requested time are
--- found by GPU, and by booking only where it reaches beyond, which is rare. Bounds of ranges are compared: see
--- quota_held_now.
+-- found by GPU, and by booking only where it reaches beyond, which is rare. Of one user's, the rows of others' bookings
+-- are dropped at once, and so are bookings beyond the limit. Bounds of ranges are compared: see quota_held_now.
 WITH booked AS MATERIALIZED (
     SELECT b.id, b.starts_at, b.ends_at, b.series_id, b.status,
            b.starts_at >= CAST(:start AS timestamptz) AND b.ends_at <= CAST(:end AS timestamptz) AS within
@@ -15,6 +15,8 @@ WITH booked AS MATERIALIZED (
     WHERE gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND booking_id IS NULL AND released_at IS NULL
       AND CAST(:start AS timestamptz) < CAST(:end AS timestamptz)
       AND lower(during) < CAST(:end AS timestamptz) AND upper(during) > CAST(:start AS timestamptz)
+      AND (CAST(:only_of AS bigint) IS NULL OR reservation_id NOT LIKE 'bkg-%'
+           OR reservation_id IN (SELECT id FROM booked))
     UNION ALL
     SELECT reservation_id, gpu_id, during, planned, true FROM allocations
     WHERE gpu_id = ANY(CAST(:gpu_ids AS bigint[])) AND released_at IS NOT NULL AND reservation_id LIKE 'bkg-%'
@@ -25,10 +27,12 @@ WITH booked AS MATERIALIZED (
     WHERE reservation_id = ANY(ARRAY(SELECT id FROM booked WHERE NOT within))
       AND gpu_id = ANY(CAST(:gpu_ids AS bigint[]))
 ), had AS MATERIALIZED (
-    SELECT b.id, false AS planned, b.starts_at, b.ends_at, b.series_id,
-           array_agg(c.gpu_id ORDER BY c.gpu_id) AS gpu_ids
-    FROM booked b JOIN cards c ON c.reservation_id = b.id
-    GROUP BY b.id, b.starts_at, b.ends_at, b.series_id
+    (SELECT b.id, false AS planned, b.starts_at, b.ends_at, b.series_id,
+            array_agg(c.gpu_id ORDER BY c.gpu_id) AS gpu_ids
+     FROM booked b JOIN cards c ON c.reservation_id = b.id
+     GROUP BY b.id, b.starts_at, b.ends_at, b.series_id
+     ORDER BY b.starts_at, b.id
+     LIMIT CAST(:limit AS bigint))
     UNION ALL
     SELECT reservation_id, bool_or(planned), min(lower(during)), max(upper(during)), NULL,
            array_agg(gpu_id ORDER BY gpu_id)
