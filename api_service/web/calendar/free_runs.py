@@ -3,15 +3,21 @@
 Times are ints as in `reservation_core.domain.calendar`.
 """
 
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from api_service.web.calendar.timeline_window import DayWindow
+from reservation_core.domain.bookings.busy_ranges import BusyRanges
 from reservation_core.domain.bookings.card_choice import BookableGpu
 
 _SECOND = 1_000_000
+_NONE = np.array([], dtype=np.int64)
 
 
 class FreeRun(NamedTuple):
@@ -23,58 +29,68 @@ class FreeRun(NamedTuple):
     most: int
 
 
-def free_runs(cards: Iterable[BookableGpu], start: int, end: int) -> list[FreeRun]:
-    """The exact counts in [start, end): a run ends where a count changes."""
-    usable = [card for card in cards if card.available]
-    # Bounds are counted before anything is done with them: many of them are of one moment.
-    begins = Counter(begin for card in usable for begin, over in card.busy if begin < end and over > start)
-    overs = Counter(over for card in usable for begin, over in card.busy if begin < end and over > start)
-    changes: dict[int, int] = {}
-    for moment, count in begins.items():
-        changes[max(moment, start)] = changes.get(max(moment, start), 0) - count
-    for moment, count in overs.items():
-        changes[min(moment, end)] = changes.get(min(moment, end), 0) + count
-    free = len(usable)
-    runs: list[FreeRun] = []
-    at = start
-    for moment in sorted(changes):
-        if changes[moment] and at < moment:
-            runs.append(FreeRun(at, moment, free, free))
-            at = moment
-        free += changes[moment]
-    if at < end:
-        runs.append(FreeRun(at, end, free, free))
-    return runs
+@dataclass(frozen=True, slots=True, eq=False)
+class FreeCounts:
+    """Exact counts: `free[i]` GPUs from `starts[i]` to the next start, and the last until `end`."""
+
+    starts: NDArray[np.int64]
+    free: NDArray[np.int64]
+    end: int
 
 
-def at_most(runs: Sequence[FreeRun], most: int) -> list[FreeRun]:
+def free_counts(cards: Iterable[BookableGpu], start: int, end: int) -> FreeCounts:
+    """The counts in [start, end): a run ends where a count changes."""
+    if start >= end:
+        return FreeCounts(_NONE, _NONE, end)
+    busy = [BusyRanges.of(card.busy) for card in cards if card.available]
+    begun, begins = _summed([ranges.begins for ranges in busy])
+    over, ends = _summed([ranges.ends for ranges in busy])
+    bounds = np.sort(np.concatenate([begun, over]))
+    starts = np.concatenate([[start], bounds[(start < bounds) & (bounds < end)]])
+    free = len(busy) - begins[np.searchsorted(begun, starts, "right")] + ends[np.searchsorted(over, starts, "right")]
+    # A moment at which something begins and something ends is there twice, with the same count.
+    changed = np.concatenate([[True], free[1:] != free[:-1]])
+    return FreeCounts(starts[changed], free[changed], end)
+
+
+def _summed(bounds: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different times, in order, and how many bounds lie before each of them; last, how many there are."""
+    moments, counts = np.unique(np.concatenate([_NONE, *bounds]), return_counts=True)
+    return moments, np.concatenate([[0], np.cumsum(counts)])
+
+
+def runs_of(counts: FreeCounts, most: int) -> list[FreeRun]:
     """At most so many runs (2 or more): of too many, short neighbours are joined, and long ones stay exact."""
-    if len(runs) <= most:
-        return list(runs)
-    short = 2 * (runs[-1].end - runs[0].start) // (most - 1) + 1
-    made: list[FreeRun] = []
-    start, end, least, most_free = runs[0]
-    for run in runs[1:]:
-        if end - start < short and run.end - run.start < short:
-            end, least, most_free = run.end, min(least, run.least), max(most_free, run.most)
-        else:
-            made.append(FreeRun(start, end, least, most_free))
-            start, end, least, most_free = run
-    return [*made, FreeRun(start, end, least, most_free)]
+    if not len(counts.starts):
+        return []
+    starts = counts.starts.tolist()
+    firsts = list(range(len(starts))) if len(starts) <= most else _joined_from([*starts, counts.end], most)
+    least, largest = (extreme.reduceat(counts.free, firsts).tolist() for extreme in (np.minimum, np.maximum))
+    bounds = [*(starts[first] for first in firsts), counts.end]
+    return [FreeRun(*run) for run in zip(bounds, bounds[1:], least, largest, strict=False)]
 
 
-def extremes_between(runs: Sequence[FreeRun], bounds: Sequence[int]) -> list[tuple[int, int] | None]:
+def _joined_from(bounds: Sequence[int], most: int) -> list[int]:
+    """The first run of each joined one; `bounds` are the starts of all runs, and the end of the last."""
+    short = 2 * (bounds[-1] - bounds[0]) // (most - 1) + 1
+    firsts, first, after = [], 0, len(bounds) - 1
+    while first < after:
+        firsts.append(first)
+        # Joined are so many as are needed not to be short; of these only the last may be long by itself.
+        reached = min(bisect_left(bounds, bounds[first] + short, first + 1), after)
+        alone = reached - 1 > first and bounds[reached] - bounds[reached - 1] >= short
+        first = reached - 1 if alone else reached
+    return firsts
+
+
+def extremes_between(counts: FreeCounts, bounds: Sequence[int]) -> list[tuple[int, int] | None]:
     """The smallest and the largest count in each step [bounds[i], bounds[i + 1]); None where there is no run."""
     found: list[tuple[int, int] | None] = []
-    first = 0
-    for start, end in pairwise(bounds):
-        while first < len(runs) and runs[first].end <= start:
-            first += 1
-        after = first
-        while after < len(runs) and runs[after].start < end:
-            after += 1
-        within = runs[first:after]
-        found.append((min(run.least for run in within), max(run.most for run in within)) if within else None)
+    firsts = np.maximum(np.searchsorted(counts.starts, bounds, "right") - 1, 0).tolist()
+    afters = np.searchsorted(counts.starts, bounds, "left").tolist()
+    for (start, _), first, after in zip(pairwise(bounds), firsts, afters[1:], strict=False):
+        within = counts.free[first:after] if start < counts.end else _NONE
+        found.append((int(within.min()), int(within.max())) if len(within) else None)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from api_service.access.sight import sight_of
 from api_service.web import words
-from api_service.web.calendar.free_runs import FreeRun, at_most, free_runs, on_wall
+from api_service.web.calendar.free_runs import FreeCounts, free_counts, on_wall, runs_of
 from api_service.web.calendar.timeline_entries import SeenEntry, draw_events, see_entries
 from api_service.web.calendar.timeline_query import TimelineQuery
 from api_service.web.calendar.timeline_rows import By, RowPage, page_of, rows_of, usual_rows
@@ -39,7 +39,7 @@ class Shown:
     window: DayWindow
     now: datetime
     rows: RowPage
-    free: Mapping[str, Sequence[FreeRun]]
+    free: Mapping[str, FreeCounts]
     found: Sequence[SeenEntry]
     crowded: bool
     drawn_until: datetime | None
@@ -51,7 +51,7 @@ class Shown:
         window, rows = self.window, self.rows.rows
         most = _MOST_RUNS // max(1, len(rows))
         counts = (
-            {} if self.by is By.CARD else {row.id: on_wall(at_most(self.free[row.id], most), window) for row in rows}
+            {} if self.by is By.CARD else {row.id: on_wall(runs_of(self.free[row.id], most), window) for row in rows}
         )
         return {
             "view": window.view,
@@ -101,7 +101,7 @@ async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
             now=known.now,
             rows=page,
             free={
-                row.id: free_runs(row.cards, to_micros(max(window.start, known.now)), to_micros(window.end))
+                row.id: free_counts(row.cards, to_micros(max(window.start, known.now)), to_micros(window.end))
                 for row in page.rows
             },
             found=see_entries(entries[:_MOST_DRAWN], page.rows, sight, window, known.now),

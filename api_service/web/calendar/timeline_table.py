@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from api_service.web.calendar.free_runs import FreeRun, extremes_between
+from api_service.web.calendar.free_runs import FreeCounts, extremes_between
 from api_service.web.calendar.timeline_entries import SeenEntry
 from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
@@ -65,7 +65,7 @@ def table(
     rows: Sequence[Row],
     shown: Sequence[TimelineColumn],
     found: Iterable[SeenEntry],
-    free: Mapping[str, Sequence[FreeRun]],
+    free: Mapping[str, FreeCounts],
 ) -> list[TableRow]:
     """The lines; `free` are the counts of each row."""
     bounds = [to_micros(column.start) for column in shown] + [to_micros(shown[-1].end)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, pairwise
 
-from api_service.web.calendar.free_runs import FreeRun, at_most, free_runs
+from api_service.web.calendar.free_runs import FreeRun, free_counts, runs_of
 from api_service.web.calendar.timeline_entries import SeenEntry
 from api_service.web.calendar.timeline_rows import By, Row, rows_of
 from reservation_core.domain.bookings.card_choice import BookableGpu
@@ -102,7 +102,7 @@ def draw_row(
     drawn = WaitingRow(row.title, row.detail, len(row.cards), slot=slot, slot_gpus=len(own))
     if by is By.CARD:
         return replace(drawn, bars=tuple(at_most_bars(bars_of_gpu(row.cards[0], entries, start, end), end - start)))
-    counts = at_most(free_runs(row.cards, start, end), _MOST_BARS)
+    counts = runs_of(free_counts(row.cards, start, end), _MOST_BARS)
     here = {card.gpu_id for card in row.cards}
     holders = tuple(_held(seen, start, end) for seen in entries if not here.isdisjoint(seen.entry.gpu_ids))
     return replace(drawn, counts=tuple(counts), holders=holders)

@@ -40,7 +40,7 @@ class BookableGpu:
     index: int
     gpu_type: str
     available: bool
-    busy: tuple[Range, ...] = ()
+    busy: Sequence[Range] = ()
     links: Links | None = None
     cordoned: bool = False
 
@@ -76,7 +76,7 @@ def bookable(gpus: Iterable[LedgerGpu], now: datetime) -> list[BookableGpu]:
             gpu.index,
             gpu.gpu_type,
             gpu.bookable,
-            tuple(sorted(gpu.rows) if gpu.usable_now and not gpu.overrun else merge([*gpu.rows, soon])),
+            gpu.rows if gpu.usable_now and not gpu.overrun else merge([*gpu.rows, soon]),
             gpu.links,
             gpu.cordoned,
         )

@@ -4,10 +4,10 @@ import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from itertools import groupby
-from struct import Struct
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
+import numpy as np
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,9 +17,10 @@ from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTR
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.bookings.busy_ranges import BusyRanges
 from reservation_core.domain.bookings.card_choice import LedgerGpu
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Span
-from reservation_core.domain.calendar import Range, to_micros
+from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import BookingFilter, CalendarEntry, ChangedBooking, NewBooking, NewSeries
@@ -28,9 +29,7 @@ EVERY_STATUS = [status.value for status in BookingStatus]
 
 _DEADLOCK = "40P01"
 
-# The format of `range_send` for a bounded range: a byte of flags, then every bound after its length. Times are
-# microseconds since 2000.
-_RANGE = Struct(">5xq4xq")
+# The server counts microseconds since 2000.
 _Y2K = to_micros(datetime(2000, 1, 1, tzinfo=UTC))
 
 
@@ -58,13 +57,25 @@ class Bookings(StatementRunner):
 
         `without`: reservations whose ranges don't count.
         """
-        rows = await self._run("bookable_cards", start=start, end=end, without=list(without))
+        rows = (await self._run("bookable_cards", start=start, end=end, without=list(without))).all()
         links = await node_links(self._connection)
+        busy = _busy([(begins or b"", ends or b"") for *_, begins, ends in rows])
         return [
             LedgerGpu(
-                gpu_id, node, index, gpu_type, bookable, usable_now, overrun, _ranges(ranges), links.get(node), cordoned
+                gpu_id,
+                node,
+                index,
+                gpu_type,
+                bookable,
+                usable_now,
+                overrun,
+                ranges,
+                links.get(node),
+                cordoned,
             )
-            for gpu_id, node, index, gpu_type, bookable, usable_now, overrun, ranges, cordoned in rows
+            for (gpu_id, node, index, gpu_type, bookable, usable_now, overrun, cordoned, _, _), ranges in zip(
+                rows, busy, strict=True
+            )
         ]
 
     async def add(self, new: Sequence[NewBooking], series: NewSeries | None) -> bool:
@@ -326,5 +337,11 @@ def _times(booking: Booking) -> dict[str, Any]:
     return {"node": booking.wanted.node, "waits_until": booking.waits_until}
 
 
-def _ranges(ranges: bytes | None) -> list[Range]:
-    return [] if ranges is None else [(start + _Y2K, end + _Y2K) for start, end in _RANGE.iter_unpack(ranges)]
+def _busy(sent: Sequence[tuple[bytes, bytes]]) -> list[BusyRanges]:
+    """The ranges of each GPU, whose starts and ends were sent as integers of eight bytes, the largest first.
+
+    All are converted at once: one GPU after the other takes four times as long.
+    """
+    begins, ends = (np.frombuffer(b"".join(bounds[at] for bounds in sent), ">i8") + _Y2K for at in (0, 1))
+    cuts = [0, *accumulate(len(bounds) // 8 for bounds, _ in sent)]
+    return [BusyRanges(begins[first:after], ends[first:after]) for first, after in pairwise(cuts)]

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api_service.web.calendar.free_runs import at_most, extremes_between, free_runs, on_wall
+from api_service.web.calendar.free_runs import extremes_between, free_counts, on_wall, runs_of
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale, window_of
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.calendar import Range, merge, to_micros
@@ -40,7 +40,7 @@ some_cards = st.lists(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20))
 @given(some_cards, st.integers(0, 70), st.integers(0, 70))
 def test_runs_are_what_counting_says_and_as_long_as_can_be(drawn: list[list[Range]], start: int, end: int) -> None:
     cards = [*gpus(drawn), BookableGpu(99, "n", 99, "t", False)]
-    runs = free_runs(cards, start, end)
+    runs = runs_of(free_counts(cards, start, end), 100)
     told = [run.least for run in runs for _ in range(run.start, run.end)]
     assert told == [counted(cards, moment) for moment in range(start, end)]
     assert all(run.least == run.most for run in runs)
@@ -49,8 +49,8 @@ def test_runs_are_what_counting_says_and_as_long_as_can_be(drawn: list[list[Rang
 
 @given(some_cards, st.integers(2, 8))
 def test_of_too_many_runs_short_ones_are_joined(drawn: list[list[Range]], most: int) -> None:
-    exact = free_runs(gpus(drawn), 0, 80)
-    fewer = at_most(exact, most)
+    counts = free_counts(gpus(drawn), 0, 80)
+    exact, fewer = runs_of(counts, 100), runs_of(counts, most)
     assert len(fewer) <= max(most, 1)
     assert (fewer[0].start, fewer[-1].end) == (0, 80)
     for run in fewer:
@@ -68,7 +68,7 @@ def test_steps_have_the_least_and_the_most(drawn: list[list[Range]], bounds: lis
     for start, end in pairwise(bounds):
         counts = [counted(cards, moment) for moment in range(max(start, 20), end)]
         expected.append((min(counts), max(counts)) if counts else None)
-    assert extremes_between(free_runs(cards, 20, 80), bounds) == expected
+    assert extremes_between(free_counts(cards, 20, 80), bounds) == expected
 
 
 @given(
@@ -86,7 +86,8 @@ def test_a_clock_on_the_wall_shows_what_counting_says_at_every_zoom(
     minutes = (window.end - window.start) // timedelta(minutes=1)
     late = min(late, minutes)
     start = to_micros(window.start)
-    runs = free_runs(gpus(drawn, start, MINUTE), start + late * MINUTE, to_micros(window.end))
+    counts = free_counts(gpus(drawn, start, MINUTE), start + late * MINUTE, to_micros(window.end))
+    runs = runs_of(counts, 100)
     shown: dict[int, tuple[int, int]] = {}
     for run in on_wall(runs, window):
         for minute in range(run.start // 60, run.end // 60):
