@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpu_dev.calls.maintenance_calls import MaintenanceCalls
     from gpu_dev.calls.notice_calls import NoticeCalls
     from gpu_dev.calls.policy_calls import PolicyCalls
+    from gpu_dev.calls.session_calls import SessionCalls
     from reservation_core.contracts.dead_letters import DeadLetterOut, Redriven
     from reservation_core.contracts.nodes import GpuOut, NodeOut, UnknownPodOut
     from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokensRevoked
@@ -89,6 +90,13 @@ class GpuDevClient(Calls):
         from gpu_dev.calls.notice_calls import NoticeCalls
 
         return NoticeCalls(self._exchange)
+
+    @cached_property
+    def sessions(self) -> "SessionCalls":
+        """Programs, ports and SSH in running jobs."""
+        from gpu_dev.calls.session_calls import SessionCalls
+
+        return SessionCalls(self._exchange)
 
     # jobs
 

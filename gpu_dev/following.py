@@ -69,17 +69,19 @@ def wait_until(
     *,
     timeout: timedelta | None = None,
     told: str = "",
+    describe: Callable[[Job], str] = waiting_line,
+    tell: Callable[[str], None] = say,
 ) -> Job:
-    """Poll a job until `done`, and print changes of its state to stderr; returns the job then.
+    """Poll a job until `done`, and `tell` changes of its state, by default on stderr; returns the job then.
 
-    `told` is the state that was printed last. Raises WaitTimeoutError after `timeout`; the job goes on.
+    `told` is the state that was told last. Raises WaitTimeoutError after `timeout`; the job goes on.
     """
     limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
     pause = _FIRST_PAUSE_S
     while True:
-        line = waiting_line(job)
+        line = describe(job)
         if line != told:
-            say(f"{job.id}: {line}")
+            tell(f"{job.id}: {line}")
             told, pause = line, _FIRST_PAUSE_S
         if done(job):
             return job

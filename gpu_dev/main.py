@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _OURS = "urn:gpu-dev:problem:"
 _PLACES = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
 JOBS = "Jobs"
+SESSIONS = "Sessions"
 LOOK = "GPUs and the queue"
 BOOK = "The calendar"
 PEOPLE = "People and tokens"
@@ -57,6 +58,13 @@ COMMANDS = {
     "events": Entry("jobs.logs", "events_app", "Print what happened to a job.", JOBS),
     "extend": Entry("jobs.jobs", "extend_app", "Give a job more time.", JOBS),
     "cancel": Entry("jobs.jobs", "cancel_app", "End running jobs, or take waiting jobs out of the queue.", JOBS),
+    "dev": Entry("sessions.dev", "app", "Get GPUs for a session, and open a shell on them.", SESSIONS),
+    "reserve": Entry("sessions.dev", "app", "The same as `dev`.", SESSIONS),
+    "shell": Entry("sessions.shell", "shell_app", "Open a shell in a running job.", SESSIONS),
+    "exec": Entry(
+        "sessions.shell", "exec_app", "Run a command in a running job, and end with its exit code.", SESSIONS
+    ),
+    "attach": Entry("sessions.shell", "attach_app", "Join a terminal that was left or broken off.", SESSIONS),
     "gpus": Entry("gpus.inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
     "nodes": Entry(
         "gpus.inventory",

@@ -1,7 +1,10 @@
 """Output to the terminal: the answer on stdout, messages to the person on stderr."""
 
+import os
 import re
 import sys
+from types import TracebackType
+from typing import Self
 
 
 def clean(text: str) -> str:
@@ -64,3 +67,34 @@ def put(text: str) -> None:
     """Write (part of) the answer to stdout. Its contents can't steer a terminal."""
     sys.stdout.write(text if isinstance(text, Rendered) else harmless(text))
     sys.stdout.flush()
+
+
+class StatusLine:
+    """One message on stderr that changes: in its place on a terminal, elsewhere a line for each change.
+
+    As a context manager it ends the line afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._in_place = sys.stderr.isatty()
+        self._is_begun = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_begun:
+            self._is_begun = False
+            say("")
+
+    def show(self, text: str) -> None:
+        """Replace the message."""
+        if not self._in_place:
+            say(text)
+            return
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or len(text)
+        sys.stderr.write(f"\r\x1b[K{clean(text)[: columns - 1]}")
+        sys.stderr.flush()
+        self._is_begun = True

@@ -17,6 +17,14 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "events": ("gpu-dev events job-7f3k9q2m", "gpu-dev events train --follow"),
     "extend": ("gpu-dev extend job-7f3k9q2m --by 2h", "gpu-dev extend train --by 90m"),
     "cancel": ("gpu-dev cancel job-7f3k9q2m", "gpu-dev cancel train evaluate"),
+    "dev": (
+        "gpu-dev dev --gpus 2 --for 4h",
+        "gpu-dev dev --gpus 1 --type h100 --for 2h --image registry.example/pytorch:2",
+    ),
+    "reserve": ("gpu-dev reserve --gpus 2 --for 4h", "gpu-dev reserve --gpus 1 --for 2h --name notebook"),
+    "shell": ("gpu-dev shell", "gpu-dev shell notebook"),
+    "exec": ("gpu-dev exec job-7f3k9q2m -- nvidia-smi", "gpu-dev exec --tty notebook -- python"),
+    "attach": ("gpu-dev attach", "gpu-dev attach job-7f3k9q2m"),
     "gpus": ("gpu-dev gpus", "gpu-dev gpus --type h100 --each"),
     "nodes": ("gpu-dev nodes", "gpu-dev nodes --watch"),
     "nodes cordon": (

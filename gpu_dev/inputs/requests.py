@@ -100,3 +100,34 @@ def workload_fields(
         "working_dir": read_working_dir(working_dir),
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def job_fields(
+    command: list[str] | None,
+    gpu_type: str | None,
+    nodes: int | None,
+    name: str | None,
+    env: list[str] | None,
+    image: str | None,
+    working_dir: str | None,
+    priority: int | None,
+    booking: str | None,
+    project: str | None,
+) -> dict[str, Any]:
+    """What was given on the command line, as the request's fields; what was not given is left to the server."""
+    workload = {
+        "command": command or None,
+        "env": read_env(env, os.environ) if env else None,
+        "image": image,
+        "working_dir": read_working_dir(working_dir),
+    }
+    fields = {
+        "gpu_type": None if gpu_type is None else gpu_type.lower(),
+        "nodes": nodes,
+        "name": name,
+        "priority": priority,
+        "booking_id": booking,
+        "project": project,
+        "workload": {key: value for key, value in workload.items() if value is not None},
+    }
+    return {key: value for key, value in fields.items() if value is not None}

@@ -6,7 +6,7 @@ and sent with every attempt. So a connection that breaks after the server acted 
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import httpx
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 BRIEF_S = (0.2, 0.5)
 """Pauses between attempts while the server has never answered: it probably does not run."""
@@ -121,7 +122,7 @@ class Exchange:
             if token is not None:
                 sent["Authorization"] = f"Bearer {token}"
             try:
-                response = self._answer(method, _target(path, params), sent, content)
+                response = self._answer(method, target(path, params), sent, content)
             except TransportError as error:
                 failure: ClientError = self.unreachable(error)
             else:
@@ -158,7 +159,7 @@ class Exchange:
         for first in (True, False):
             token = self._needed_token()
             sent = {**(headers or {}), "Authorization": f"Bearer {token}"}
-            incoming = self._open("GET", _target(path, params), sent, None, silence_s)
+            incoming = self._open("GET", target(path, params), sent, None, silence_s)
             try:
                 self._answered = True
                 if incoming.status // 100 == 2:
@@ -169,6 +170,16 @@ class Exchange:
                 incoming.body.close()
             if not (first and refusal.status == HTTPStatus.UNAUTHORIZED and self._renewed(token)):
                 raise problem_error(refusal)
+
+    async def with_token(self, call: Callable[[str], Awaitable[T]]) -> T:
+        """Await `call` of the token, and of a new token where the server refuses the first."""
+        token = self._needed_token()
+        try:
+            return await call(token)
+        except ApiError as error:
+            if error.problem.status != HTTPStatus.UNAUTHORIZED or not self._renewed(token):
+                raise
+        return await call(self._needed_token())
 
     def unreachable(self, error: Exception) -> UnreachableError:
         """The error for a server that does not answer."""
@@ -279,7 +290,7 @@ def _transport(server: str, given: "httpx.BaseTransport | None") -> Transport:
     return HttpxTransport(server, given)
 
 
-def _target(path: str, params: Mapping[str, Any] | None) -> str:
+def target(path: str, params: Mapping[str, Any] | None) -> str:
     """Path and query; a list is a parameter that is repeated."""
     query = urlencode(params or {}, doseq=True)
     return f"{path}?{query}" if query else path

@@ -85,7 +85,7 @@ class Transport(Protocol):
 
 def transport_to(server: str) -> Transport:
     """A transport that uses the environment's proxies, but never for a server on this machine."""
-    proxy = None if is_loopback(server) else _proxy_for(server)
+    proxy = proxy_for_server(server)
     if proxy is not None:
         from gpu_dev.server.httpx_transport import HttpxTransport, proxied
 
@@ -111,7 +111,10 @@ def trusted() -> "ssl.SSLContext":
     return context
 
 
-def _proxy_for(server: str) -> str | None:
+def proxy_for_server(server: str) -> str | None:
+    """The environment's proxy for a server; None for servers on this machine."""
+    if is_loopback(server):
+        return None
     if sys.platform != "darwin" and not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib.request import getproxies

@@ -1,6 +1,5 @@
 """`run` and `submit`: from one line to a job, and with `run` to its output and exit code."""
 
-import os
 import signal
 import sys
 import uuid
@@ -19,7 +18,7 @@ from gpu_dev.errors import ClientError, ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.requests import checked, read_env, read_submit, read_working_dir
+from gpu_dev.inputs.requests import checked, job_fields, read_submit
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import booking_id_of, client_for, complete_job_id, whole_id
 from gpu_dev.terminal import put, say
@@ -98,7 +97,7 @@ def submit(
     if timeout is not None and not wait:
         raise UsageError("--timeout needs --wait.")
     patience = None if timeout is None else parse_duration(timeout)
-    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
+    fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         if dry_run:
@@ -149,7 +148,7 @@ def run(
 
     Without a terminal, Ctrl-C and SIGTERM cancel the job.
     """
-    fields = _fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
+    fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
@@ -241,37 +240,6 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _fields(
-    command: list[str] | None,
-    gpu_type: str | None,
-    nodes: int | None,
-    name: str | None,
-    env: list[str] | None,
-    image: str | None,
-    working_dir: str | None,
-    priority: int | None,
-    booking: str | None,
-    project: str | None,
-) -> dict[str, Any]:
-    """What was given on the command line, as the request's fields; what was not given is left to the server."""
-    workload = {
-        "command": command or None,
-        "env": read_env(env, os.environ) if env else None,
-        "image": image,
-        "working_dir": read_working_dir(working_dir),
-    }
-    fields = {
-        "gpu_type": None if gpu_type is None else gpu_type.lower(),
-        "nodes": nodes,
-        "name": name,
-        "priority": priority,
-        "booking_id": booking,
-        "project": project,
-        "workload": {key: value for key, value in workload.items() if value is not None},
-    }
-    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _request(

@@ -1,0 +1,41 @@
+"""Ways into running jobs over REST: programs, ports, SSH and apps."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from gpu_dev.calls.calls import Calls
+from gpu_dev.server.web_sockets import open_web_socket
+from gpu_dev.sessions.program_wire import SUBPROTOCOL, Size
+from gpu_dev.sessions.remote_program import RemoteProgram
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+
+class SessionCalls(Calls):
+    """Streams are WebSockets, used in an event loop; `rank` is the pod of a job on several nodes."""
+
+    async def start(
+        self, job_id: str, command: Sequence[str] = (), *, terminal: Size | None = None, rank: int = 0
+    ) -> RemoteProgram:
+        """Start a program in a job: the login shell without a command."""
+        params = {"command": list(command), "rank": rank, **_terminal(terminal)}
+        return RemoteProgram(await open_web_socket(self._exchange, _path(job_id, "exec"), params, SUBPROTOCOL))
+
+    async def attach(self, job_id: str, terminal: Size, *, rank: int = 0) -> RemoteProgram:
+        """Join the newest terminal that the job has kept."""
+        params = {"attach": "true", "rank": rank, **_terminal(terminal)}
+        return RemoteProgram(await open_web_socket(self._exchange, _path(job_id, "exec"), params, SUBPROTOCOL))
+
+    async def connect(self, job_id: str, port: int, *, rank: int = 0) -> "ClientConnection":
+        """Connect to a port in a job: messages of bytes, of which an empty one ends a direction."""
+        return await open_web_socket(self._exchange, _path(job_id, f"forward/{port}"), {"rank": rank})
+
+
+def _terminal(size: Size | None) -> dict[str, Any]:
+    return {} if size is None else {"tty": "true", "columns": size.columns, "rows": size.rows}
+
+
+def _path(job_id: str, way: str) -> str:
+    return f"/v1/jobs/{quote(job_id, safe='')}/{way}"

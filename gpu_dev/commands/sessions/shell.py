@@ -1,0 +1,131 @@
+"""`shell`, `exec` and `attach`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gpu_dev.client import GpuDevClient
+from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
+from gpu_dev.options import JobId
+from gpu_dev.session import client_for, complete_job_id, whole_id
+from gpu_dev.sessions.conversation import Ends, converse
+from gpu_dev.sessions.endings import exit_code_after, say_what_goes_on
+from gpu_dev.sessions.program_wire import USUAL_SIZE, ProgramEnd
+from gpu_dev.sessions.terminal_session import use_terminal
+from gpu_dev.sessions.waiting import wait_for_start
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+
+shell_app = typer.Typer(add_completion=False)
+exec_app = typer.Typer(add_completion=False)
+attach_app = typer.Typer(add_completion=False)
+
+_SHOWN = 10
+
+OptionalId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ID]",
+        show_default=False,
+        help="A job's name or id (default: your only open session).",
+        autocompletion=complete_job_id,
+    ),
+]
+Rank = Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")]
+
+
+@shell_app.command()
+def shell(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> None:
+    """Open a shell in a running job; a waiting one is waited for.
+
+    Escapes after Enter, as with ssh: `~.` leaves, `~^Z` suspends, `~?` lists them.
+
+    A shell whose connection breaks is joined again for a minute.
+
+    Without a terminal, the shell reads its commands from stdin.
+    """
+    with client_for(ctx) as client:
+        whole = session_id(client, job_id)
+        wait_for_start(client, client.job(whole))
+        code = enter_shell(client, whole, rank)
+    raise typer.Exit(code)
+
+
+def enter_shell(client: GpuDevClient, job_id: str, rank: int = 0) -> int:
+    """Be in a shell of a running job until it ends, say what becomes of the job, and return the exit code."""
+    if not sys.stdin.isatty():
+        return exit_code_after(_through_pipes(client, job_id, [], rank), job_id, f"gpu-dev shell {job_id}")
+    conversation = use_terminal(client.sessions, job_id, rank=rank)
+    code = exit_code_after(conversation, job_id, f"gpu-dev attach {job_id}")
+    say_what_goes_on(client, job_id)
+    return code
+
+
+@exec_app.command("exec", context_settings={"allow_interspersed_args": False})
+def execute(
+    ctx: typer.Context,
+    job_id: JobId,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command, after `--`.")],
+    tty: Annotated[bool, typer.Option("--tty", help="Run it in a terminal, such as an editor or a debugger.")] = False,
+    rank: Rank = 0,
+) -> None:
+    """Run a command in a running job, and end with its exit code.
+
+    It reads this command's stdin to its end, and its stdout and stderr stay apart; with --tty it has a terminal.
+
+    Ctrl-C and SIGTERM end it.
+    """
+    words = command[1:] if command[:1] == ["--"] else command
+    if not words:
+        raise UsageError(
+            "No command is given. Write it after `--`.", next_command=f"gpu-dev exec {job_id} -- nvidia-smi"
+        )
+    with client_for(ctx) as client:
+        whole = whole_id(client, job_id)
+        if tty and sys.stdin.isatty():
+            conversation = use_terminal(client.sessions, whole, words, rank=rank)
+        else:
+            conversation = _through_pipes(client, whole, words, rank, tty=tty)
+        come_back = f"gpu-dev attach {whole}" if tty else f"gpu-dev show {whole}"
+        code = exit_code_after(conversation, whole, come_back)
+    raise typer.Exit(code)
+
+
+@attach_app.command()
+def attach(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> None:
+    """Join the newest terminal of a job that was left or broken off, beside those who are in it.
+
+    Its recent output is shown first. `~.` leaves it again.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError("A terminal can be joined only from a terminal.", next_command="gpu-dev exec ID -- COMMAND")
+    with client_for(ctx) as client:
+        whole = session_id(client, job_id)
+        conversation = use_terminal(client.sessions, whole, rank=rank, attach=True)
+        code = exit_code_after(conversation, whole, f"gpu-dev attach {whole}")
+        say_what_goes_on(client, whole)
+    raise typer.Exit(code)
+
+
+async def _through_pipes(
+    client: GpuDevClient, job_id: str, command: list[str], rank: int, *, tty: bool = False
+) -> ProgramEnd:
+    terminal = USUAL_SIZE if tty else None
+    return await converse(await client.sessions.start(job_id, command, terminal=terminal, rank=rank), Ends())
+
+
+def session_id(client: GpuDevClient, text: str | None) -> str:
+    """The job that `text` stands for, or the user's only session. Raises AmbiguousIdError, NoSuchObjectError."""
+    if text is not None:
+        return whole_id(client, text)
+    me = client.me().name  # administrators see everybody's jobs
+    mine = list(client.jobs(frozenset(JobStatus) - FINAL_STATUSES - {JobStatus.ENDING}, user=me))
+    match [job for job in mine if job.status is JobStatus.RUNNING] or mine:
+        case []:
+            raise NoSuchObjectError("You have no open session.", next_command="gpu-dev dev --gpus 1 --for 4h")
+        case [only]:
+            return only.id
+        case several:
+            named = ", ".join(f"{job.id} ({job.name})" if job.name else job.id for job in several[:_SHOWN])
+            more = " …" if len(several) > _SHOWN else ""
+            raise AmbiguousIdError(f"You have {len(several)} jobs open: {named}{more}. Type an id or a name.")

@@ -1,0 +1,1 @@
+"""Ways into running jobs: programs, terminals, ports, files and SSH."""

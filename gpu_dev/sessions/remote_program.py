@@ -1,0 +1,88 @@
+"""A program in a job, at the other end of a WebSocket."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from websockets.exceptions import ConnectionClosed
+
+from gpu_dev.sessions.program_wire import (
+    END_OF_INPUT,
+    INPUT,
+    Channel,
+    ProgramEnd,
+    Size,
+    read_end,
+    resize_message,
+)
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+_SAID_BY_SERVER = frozenset({1008, 1013})
+"""Codes of a close by which the server ends a session for a reason: its text is shown, and nobody comes back."""
+
+
+class BrokenOffError(Exception):
+    """The connection ended before the program. The text says why; `is_final` if there is no coming back."""
+
+    def __init__(self, why: str, *, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.is_final = is_final
+
+
+class RemoteProgram:
+    """Reads and writes wait for each other's back-pressure, and neither for the other."""
+
+    def __init__(self, connection: "ClientConnection") -> None:
+        self._connection = connection
+        self.end: ProgramEnd | None = None
+
+    async def output(self) -> AsyncIterator[tuple[Channel, memoryview]]:
+        """What it writes to STDOUT and STDERR, until it has ended; `end` is known then. Raises BrokenOffError."""
+        while True:
+            try:
+                message = await self._connection.recv(decode=False)
+            except ConnectionClosed as closed:
+                if self.end is None:
+                    raise _broken_off(closed) from closed
+                return
+            if not message:
+                continue
+            channel, data = message[0], memoryview(message)[1:]
+            if channel in (Channel.STDOUT, Channel.STDERR):
+                yield Channel(channel), data
+            elif channel == Channel.STATUS:
+                self.end = read_end(bytes(data))
+                return
+
+    async def write(self, data: bytes) -> None:
+        """Pass input on, and wait until there is room for more."""
+        await self._send(INPUT + data)
+
+    async def close_input(self) -> None:
+        await self._send(END_OF_INPUT)
+
+    async def resize(self, size: Size) -> None:
+        await self._send(resize_message(size))
+
+    async def close(self) -> None:
+        """Leave the program; what it does then is the server's."""
+        try:
+            await asyncio.wait_for(self._connection.close(), 2.0)
+        except TimeoutError:
+            self._connection.transport.abort()
+
+    async def _send(self, message: bytes) -> None:
+        # The end of a connection is noticed by `output`, which knows whether the program has ended before.
+        try:
+            await self._connection.send(message)
+        except ConnectionClosed:
+            await asyncio.Event().wait()
+
+
+def _broken_off(closed: ConnectionClosed) -> BrokenOffError:
+    said = closed.rcvd
+    if said is None:
+        return BrokenOffError("the connection broke")
+    return BrokenOffError(said.reason or "the server ended it", is_final=said.code in _SAID_BY_SERVER)

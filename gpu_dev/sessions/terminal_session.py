@@ -1,0 +1,53 @@
+"""A program in this side's terminal, joined again when its connection breaks."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from gpu_dev.calls.session_calls import SessionCalls
+from gpu_dev.errors import ApiError, ClientError, UnreachableError
+from gpu_dev.sessions.conversation import Ends, converse
+from gpu_dev.sessions.program_wire import ProgramEnd
+from gpu_dev.sessions.raw_terminal import RawTerminal
+from gpu_dev.sessions.remote_program import BrokenOffError, RemoteProgram
+from gpu_dev.terminal import say
+
+REJOIN_S = 60.0
+_PAUSE_S = 1.0
+_SERVER_ERROR = 500
+
+
+async def use_terminal(
+    calls: SessionCalls, job_id: str, command: Sequence[str] = (), *, rank: int = 0, attach: bool = False
+) -> ProgramEnd:
+    """Run a command (none: the login shell) in a terminal of the job, or attach to the terminal that it has kept.
+
+    A connection that breaks is tried again for a minute. Raises BrokenOffError after that, and what `converse` raises.
+    """
+    terminal = RawTerminal(0)
+    if attach:
+        program = await calls.attach(job_id, terminal.size(), rank=rank)
+    else:
+        program = await calls.start(job_id, command, terminal=terminal.size(), rank=rank)
+    while True:
+        try:
+            return await converse(program, Ends(), terminal)
+        except BrokenOffError as error:
+            if error.is_final:
+                raise
+            say(f"The connection to {job_id} broke: {error}. Trying to come back for a minute; Ctrl-C gives up.")
+            program = await _join_again(calls, job_id, terminal, rank)
+
+
+async def _join_again(calls: SessionCalls, job_id: str, terminal: RawTerminal, rank: int) -> RemoteProgram:
+    until = time.monotonic() + REJOIN_S
+    while True:
+        try:
+            return await calls.attach(job_id, terminal.size(), rank=rank)
+        except ClientError as error:
+            is_passing = isinstance(error, UnreachableError) or (
+                isinstance(error, ApiError) and error.problem.status >= _SERVER_ERROR
+            )
+            if not is_passing or time.monotonic() >= until:
+                raise BrokenOffError(error.detail, is_final=True) from error
+        await asyncio.sleep(_PAUSE_S)
