@@ -1,5 +1,7 @@
 """Ways into running jobs over REST: programs, ports, SSH and apps."""
 
+import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -11,6 +13,8 @@ from gpu_dev.sessions.remote_program import RemoteProgram
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
+
+_KIND = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 
 
 class SessionCalls(Calls):
@@ -34,7 +38,11 @@ class SessionCalls(Calls):
 
 
 def _terminal(size: Size | None) -> dict[str, Any]:
-    return {} if size is None else {"tty": "true", "columns": size.columns, "rows": size.rows}
+    if size is None:
+        return {}
+    kind = os.environ.get("TERM", "")
+    named = {"term": kind} if _KIND.fullmatch(kind) else {}
+    return {"tty": "true", "columns": size.columns, "rows": size.rows, **named}
 
 
 def _path(job_id: str, way: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpu_dev.sessions.descriptors import read_ready, write_all
 from gpu_dev.sessions.escapes import HELP, Escape, Escapes
-from gpu_dev.sessions.program_wire import Channel, ProgramEnd
+from gpu_dev.sessions.program_wire import Channel
 from gpu_dev.sessions.raw_terminal import RawTerminal
 from gpu_dev.sessions.remote_program import RemoteProgram
 
@@ -36,11 +36,12 @@ class SignalledError(Exception):
         self.number = number
 
 
-async def converse(program: RemoteProgram, ends: Ends, terminal: RawTerminal | None = None) -> ProgramEnd:
-    """Pass everything on until the program has ended; with `terminal`, which is raw meanwhile, also its sizes.
+async def converse(program: RemoteProgram, ends: Ends, terminal: RawTerminal | None = None) -> int:
+    """Pass everything on until the program has ended, and return its exit code.
 
-    Raises BrokenOffError, LeftError, SignalledError, and BrokenPipeError where nobody reads the output. The program
-    is closed afterwards.
+    `terminal` is raw meanwhile, and the program has its sizes; a program that is left goes on there, and without a
+    terminal it is hung up. Raises BrokenOffError, LeftError, SignalledError, and BrokenPipeError where nobody reads
+    the output.
     """
     stopped = asyncio.get_running_loop().create_future()
     tasks = [
@@ -60,9 +61,9 @@ async def converse(program: RemoteProgram, ends: Ends, terminal: RawTerminal | N
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await program.close()
-    assert program.end is not None  # noqa: S101 - the output has ended
-    return program.end
+        await program.close(keep=terminal is not None and program.exit_code is None)
+    assert program.exit_code is not None  # noqa: S101 - the output has ended
+    return program.exit_code
 
 
 async def _first_failure(tasks: list[asyncio.Task[None]], stopped: asyncio.Future[None]) -> None:

@@ -5,41 +5,51 @@ from typing import Any
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_time
-from gpu_dev.errors import ExitCode, UnexpectedAnswerError, UnreachableError
+from gpu_dev.errors import ClientError, ExitCode, UnreachableError
 from gpu_dev.following import waiting_line
 from gpu_dev.sessions.conversation import LeftError, SignalledError
 from gpu_dev.sessions.descriptors import run_polling
-from gpu_dev.sessions.program_wire import ProgramEnd
 from gpu_dev.sessions.remote_program import BrokenOffError
 from gpu_dev.terminal import say
+from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus
 
 _SIGNAL = 128
 _MAX_CODE = 255
 
 
-def exit_code_after(conversation: Coroutine[Any, Any, ProgramEnd], job_id: str, come_back: str) -> int:
+def exit_code_after(client: GpuDevClient, conversation: Coroutine[Any, Any, int], job_id: str, come_back: str) -> int:
     """Run a conversation with a program in a job, and return the exit code for how it ended.
 
-    Raises UnreachableError, with the command that comes back, where the connection broke, and UnexpectedAnswerError
-    where nobody knows how the program ended.
+    Raises UnreachableError, with the command that comes back, where the connection broke and the job goes on.
     """
     try:
-        end = run_polling(conversation)
+        code = min(max(run_polling(conversation), 0), _MAX_CODE)
     except LeftError:
-        return ExitCode.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except SignalledError as signalled:
-        return _SIGNAL + signalled.number
+        code = _SIGNAL + signalled.number
     except BrokenOffError as error:
-        raise UnreachableError(f"The connection to {job_id} broke: {error}", next_command=come_back) from error
-    if end.exit_code is None:
-        raise UnexpectedAnswerError(f"It is not known how the program ended: {end.detail}")
-    return min(max(end.exit_code, 0), _MAX_CODE)
+        job = _job_if_known(client, job_id)
+        if job is None or job.status is JobStatus.RUNNING:
+            detail = f"The connection to {job_id} broke: {error}"
+            raise UnreachableError(detail, next_command=come_back) from error
+        say_what_goes_on(job)
+        return ExitCode.TIMEOUT if job.status is JobStatus.EXPIRED else ExitCode.JOB_FAILED
+    if is_shell and (job := _job_if_known(client, job_id)) is not None:
+        say_what_goes_on(job)
+    return code
 
 
-def say_what_goes_on(client: GpuDevClient, job_id: str) -> None:
+def _job_if_known(client: GpuDevClient, job_id: str) -> Job | None:
+    try:
+        return client.job(job_id)
+    except ClientError:
+        return None
+
+
+def say_what_goes_on(job: Job) -> None:
     """Say until when a job goes on, and the commands that come back and end it; or how it ended."""
-    job = client.job(job_id)
     match job.status:
         case JobStatus.QUEUED | JobStatus.STARTING | JobStatus.RUNNING:
             until = f" until {local_time(job.ends_at)}" if job.ends_at else ""

@@ -19,12 +19,8 @@ class Channel(IntEnum):
     CLOSE = 255
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
-    """How a program ended: its exit code (128 + n after signal n), or None and why it is not known."""
-
-    exit_code: int | None
-    detail: str = ""
+class UnknownEndError(Exception):
+    """The server does not say with which exit code a program ended; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +43,15 @@ def resize_message(size: Size) -> bytes:
     return bytes([Channel.RESIZE]) + json.dumps({"Width": size.columns, "Height": size.rows}).encode()
 
 
-def read_end(status: bytes) -> ProgramEnd:
-    """The end that a `metav1.Status` tells."""
+def exit_code_in(status: bytes) -> int:
+    """The exit code that a `metav1.Status` tells (128 + n after signal n). Raises UnknownEndError."""
     try:
         said = json.loads(status)
-        if said.get("status") == "Success":
-            return ProgramEnd(0)
-        causes = (said.get("details") or {}).get("causes") or ()
-        for cause in causes:
+        if said["status"] == "Success":
+            return 0
+        for cause in (said.get("details") or {}).get("causes") or ():
             if cause.get("reason") == "ExitCode":
-                return ProgramEnd(int(cause["message"]))
-        return ProgramEnd(None, str(said.get("message") or _NOT_KNOWN))
+                return int(cause["message"])
     except (ValueError, TypeError, KeyError, AttributeError):
-        return ProgramEnd(None, _NOT_KNOWN)
+        raise UnknownEndError(_NOT_KNOWN) from None
+    raise UnknownEndError(str(said.get("message") or _NOT_KNOWN))

@@ -10,15 +10,17 @@ from gpu_dev.sessions.program_wire import (
     END_OF_INPUT,
     INPUT,
     Channel,
-    ProgramEnd,
     Size,
-    read_end,
+    UnknownEndError,
+    exit_code_in,
     resize_message,
 )
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
+_NORMAL, _GOING_AWAY = 1000, 1001
+_CLOSE_S = 2.0
 _SAID_BY_SERVER = frozenset({1008, 1013})
 """Codes of a close by which the server ends a session for a reason: its text is shown, and nobody comes back."""
 
@@ -36,24 +38,25 @@ class RemoteProgram:
 
     def __init__(self, connection: "ClientConnection") -> None:
         self._connection = connection
-        self.end: ProgramEnd | None = None
+        self.exit_code: int | None = None
 
     async def output(self) -> AsyncIterator[tuple[Channel, memoryview]]:
-        """What it writes to STDOUT and STDERR, until it has ended; `end` is known then. Raises BrokenOffError."""
+        """What it writes to STDOUT and STDERR, until it has ended; `exit_code` is known then. Raises BrokenOffError."""
         while True:
             try:
                 message = await self._connection.recv(decode=False)
             except ConnectionClosed as closed:
-                if self.end is None:
-                    raise _broken_off(closed) from closed
-                return
+                raise _broken_off(closed) from closed
             if not message:
                 continue
             channel, data = message[0], memoryview(message)[1:]
             if channel in (Channel.STDOUT, Channel.STDERR):
                 yield Channel(channel), data
             elif channel == Channel.STATUS:
-                self.end = read_end(bytes(data))
+                try:
+                    self.exit_code = exit_code_in(bytes(data))
+                except UnknownEndError as error:
+                    raise BrokenOffError(str(error)) from error
                 return
 
     async def write(self, data: bytes) -> None:
@@ -66,10 +69,10 @@ class RemoteProgram:
     async def resize(self, size: Size) -> None:
         await self._send(resize_message(size))
 
-    async def close(self) -> None:
-        """Leave the program; what it does then is the server's."""
+    async def close(self, *, keep: bool = False) -> None:
+        """Leave the program, which is hung up unless it has ended; `keep` leaves it in its terminal, to be joined."""
         try:
-            await asyncio.wait_for(self._connection.close(), 2.0)
+            await asyncio.wait_for(self._connection.close(_GOING_AWAY if keep else _NORMAL), _CLOSE_S)
         except TimeoutError:
             self._connection.transport.abort()
 

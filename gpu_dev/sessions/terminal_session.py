@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from gpu_dev.calls.session_calls import SessionCalls
 from gpu_dev.errors import ApiError, ClientError, UnreachableError
 from gpu_dev.sessions.conversation import Ends, converse
-from gpu_dev.sessions.program_wire import ProgramEnd
 from gpu_dev.sessions.raw_terminal import RawTerminal
 from gpu_dev.sessions.remote_program import BrokenOffError, RemoteProgram
 from gpu_dev.terminal import say
@@ -19,8 +18,8 @@ _SERVER_ERROR = 500
 
 async def use_terminal(
     calls: SessionCalls, job_id: str, command: Sequence[str] = (), *, rank: int = 0, attach: bool = False
-) -> ProgramEnd:
-    """Run a command (none: the login shell) in a terminal of the job, or attach to the terminal that it has kept.
+) -> int:
+    """Run a command (none: the login shell) in a terminal of the job, or attach to the newest one that is open.
 
     A connection that breaks is tried again for a minute. Raises BrokenOffError after that, and what `converse` raises.
     """
@@ -35,12 +34,13 @@ async def use_terminal(
         except BrokenOffError as error:
             if error.is_final:
                 raise
-            say(f"The connection to {job_id} broke: {error}. Trying to come back for a minute; Ctrl-C gives up.")
+            say(f"The connection to {job_id} broke: {error}")
             program = await _join_again(calls, job_id, terminal, rank)
 
 
 async def _join_again(calls: SessionCalls, job_id: str, terminal: RawTerminal, rank: int) -> RemoteProgram:
     until = time.monotonic() + REJOIN_S
+    is_said = False
     while True:
         try:
             return await calls.attach(job_id, terminal.size(), rank=rank)
@@ -50,4 +50,7 @@ async def _join_again(calls: SessionCalls, job_id: str, terminal: RawTerminal, r
             )
             if not is_passing or time.monotonic() >= until:
                 raise BrokenOffError(error.detail, is_final=True) from error
+        if not is_said:
+            say("Trying to come back for a minute; Ctrl-C gives up.")
+            is_said = True
         await asyncio.sleep(_PAUSE_S)

@@ -10,8 +10,8 @@ from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
 from gpu_dev.options import JobId
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.sessions.conversation import Ends, converse
-from gpu_dev.sessions.endings import exit_code_after, say_what_goes_on
-from gpu_dev.sessions.program_wire import USUAL_SIZE, ProgramEnd
+from gpu_dev.sessions.endings import exit_code_after
+from gpu_dev.sessions.program_wire import USUAL_SIZE
 from gpu_dev.sessions.terminal_session import use_terminal
 from gpu_dev.sessions.waiting import wait_for_start
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
@@ -54,11 +54,9 @@ def shell(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> None
 def enter_shell(client: GpuDevClient, job_id: str, rank: int = 0) -> int:
     """Be in a shell of a running job until it ends, say what becomes of the job, and return the exit code."""
     if not sys.stdin.isatty():
-        return exit_code_after(_through_pipes(client, job_id, [], rank), job_id, f"gpu-dev shell {job_id}")
+        return exit_code_after(client, _through_pipes(client, job_id, [], rank), job_id, f"gpu-dev shell {job_id}")
     conversation = use_terminal(client.sessions, job_id, rank=rank)
-    code = exit_code_after(conversation, job_id, f"gpu-dev attach {job_id}")
-    say_what_goes_on(client, job_id)
-    return code
+    return exit_code_after(client, conversation, job_id, f"gpu-dev attach {job_id}", is_shell=True)
 
 
 @exec_app.command("exec", context_settings={"allow_interspersed_args": False})
@@ -87,7 +85,7 @@ def execute(
         else:
             conversation = _through_pipes(client, whole, words, rank, tty=tty)
         come_back = f"gpu-dev attach {whole}" if tty else f"gpu-dev show {whole}"
-        code = exit_code_after(conversation, whole, come_back)
+        code = exit_code_after(client, conversation, whole, come_back)
     raise typer.Exit(code)
 
 
@@ -102,14 +100,11 @@ def attach(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> Non
     with client_for(ctx) as client:
         whole = session_id(client, job_id)
         conversation = use_terminal(client.sessions, whole, rank=rank, attach=True)
-        code = exit_code_after(conversation, whole, f"gpu-dev attach {whole}")
-        say_what_goes_on(client, whole)
+        code = exit_code_after(client, conversation, whole, f"gpu-dev attach {whole}", is_shell=True)
     raise typer.Exit(code)
 
 
-async def _through_pipes(
-    client: GpuDevClient, job_id: str, command: list[str], rank: int, *, tty: bool = False
-) -> ProgramEnd:
+async def _through_pipes(client: GpuDevClient, job_id: str, command: list[str], rank: int, *, tty: bool = False) -> int:
     terminal = USUAL_SIZE if tty else None
     return await converse(await client.sessions.start(job_id, command, terminal=terminal, rank=rank), Ends())
 

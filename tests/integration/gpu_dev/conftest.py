@@ -94,6 +94,18 @@ class System:
             texts.append(stream.read())
         return Finished(int(ended.value.code or 0), *texts)
 
+    def run_whole(self, *words: str, who: str = "alice", stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run `gpu-dev` as a process of its own to its end, off a terminal."""
+        return subprocess.run(
+            [sys.executable, "-m", "gpu_dev", *words],
+            env=self.environment(who),
+            cwd=ROOT,
+            input=stdin,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
     def begin(self, *words: str, who: str = "alice", **more: str) -> subprocess.Popen[str]:
         """Start `gpu-dev` off a terminal; it is ended with the test."""
         started = subprocess.Popen(

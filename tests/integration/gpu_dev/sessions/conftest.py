@@ -79,11 +79,11 @@ def ann(server: SessionsServer, tmp_path: Path) -> Iterator[Person]:
 class Terminal:
     """A pseudo-terminal in which `gpu-dev` or another command is the foreground program."""
 
-    def __init__(self, person: Person, *words: str, command: Sequence[str] = ()) -> None:
+    def __init__(self, environment: Mapping[str, str], *words: str, command: Sequence[str] = ()) -> None:
         command = command or [sys.executable, "-m", "gpu_dev", *words]
         self.pid, self.master = pty.fork()
         if self.pid == 0:
-            os.execve(command[0], command, person.environment)
+            os.execve(command[0], command, environment)
         os.set_blocking(self.master, False)
         self.shown = ""
         self.all = ""

@@ -27,7 +27,7 @@ def opened() -> Iterator[list[Terminal]]:
 
 def in_shell(ann: Person, opened: list[Terminal], *words: str) -> Terminal:
     """A terminal in which the job's shell waits for input."""
-    opened.append(Terminal(ann, *(words or ("shell", JOB))))
+    opened.append(Terminal(ann.environment, *(words or ("shell", JOB))))
     opened[-1].shows("job$ ")
     return opened[-1]
 
@@ -110,7 +110,7 @@ def test_escapes(ann: Person, opened: list[Terminal]) -> None:
 
 def test_suspended_and_continued(ann: Person, opened: list[Terminal]) -> None:
     """A shell with job control starts it, gets the terminal back while it is stopped, and hands it over again."""
-    at = Terminal(ann, command=["/bin/bash", "--norc", "-i"])
+    at = Terminal(ann.environment, command=["/bin/bash", "--norc", "-i"])
     opened.append(at)
     at.types(f"{sys.executable} -m gpu_dev shell {JOB}\r")
     at.shows("job$ ")
@@ -170,7 +170,7 @@ def test_a_terminal_that_was_not_kept(ann: Person, opened: list[Terminal], serve
 
 
 def test_exec_in_a_terminal(ann: Person, opened: list[Terminal], server: SessionsServer) -> None:
-    at = Terminal(ann, "exec", "--tty", JOB, "--", "sh", "-c", "tty -s && exit 9")
+    at = Terminal(ann.environment, "exec", "--tty", JOB, "--", "sh", "-c", "tty -s && exit 9")
     opened.append(at)
     assert at.ends() == 9
     assert "tty=true" in server.asked[0]
