@@ -18,7 +18,8 @@ from api_service.web.routes import (
     why_waiting,
 )
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
-from api_service.web.routing import WebRoute
+from api_service.web.routes.sessions import terminal
+from api_service.web.routing import SocketRoute, WebRoute
 
 WEB_ROUTES: tuple[WebRoute, ...] = (
     *sign_in.ROUTES,
@@ -31,6 +32,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *jobs.ROUTES,
     *job_logs.ROUTES,
     *why_waiting.ROUTES,
+    *terminal.ROUTES,
     *calendar.ROUTES,
     *bookings.ROUTES,
     *usage.ROUTES,
@@ -46,3 +48,5 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *audit.ROUTES,
     *maintenance.ROUTES,
 )
+
+SOCKET_ROUTES: tuple[SocketRoute, ...] = terminal.SOCKETS

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
+from api_service.services import Services
 from api_service.web.visit import Visit
 
 Handler = Callable[[Visit], Awaitable[Response]]
+SocketHandler = Callable[[WebSocket, Services], Awaitable[None]]
 
 
 class PageAccess(StrEnum):
@@ -31,3 +34,11 @@ class WebRoute:
     handler: Handler
     access: PageAccess = PageAccess.SIGNED_IN
     needs_fresh_page: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRoute:
+    """A WebSocket of our pages. The caller is signed in, and the page that opens it is ours."""
+
+    path: str
+    handler: SocketHandler

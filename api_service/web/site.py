@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
+from starlette.websockets import WebSocket
 
 from api_service.problems import MEDIA_TYPE, ProblemError, of_exception, respond
 from api_service.services import Services
@@ -21,12 +22,13 @@ from api_service.web.fleet.node_markup import NodeMarkup
 from api_service.web.fleet.node_selection import NodeSelections
 from api_service.web.forms.form import Form, read_form
 from api_service.web.live import LiveTopics
-from api_service.web.page_list import WEB_ROUTES
+from api_service.web.page_list import SOCKET_ROUTES, WEB_ROUTES
 from api_service.web.rendering import Templates, new_nonce
 from api_service.web.rest_calls import RestCalls, RestProblemError
-from api_service.web.routing import PageAccess, WebRoute
+from api_service.web.routing import PageAccess, SocketRoute, WebRoute
 from api_service.web.sessions import csrf
 from api_service.web.sessions.cookies import Cookies, PageZone
+from api_service.web.sessions.origins import handshake_request, require_own_origin
 from api_service.web.sessions.return_address import sign_in_address
 from api_service.web.visit import FORM_KEY, SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
@@ -63,7 +65,7 @@ class Site:
                 if isinstance(result, Exception):
                     _log.error("background_task_failed", error=repr(result))
 
-    def routes(self, listed: Sequence[WebRoute] = WEB_ROUTES) -> list[Route]:
+    def routes(self, listed: Sequence[WebRoute] = WEB_ROUTES) -> list[BaseRoute]:
         return [
             Route("/", _to_now, methods=["GET"], include_in_schema=False),
             Route("/static/{digest}/{name}", self._assets.serve, methods=["GET"], include_in_schema=False),
@@ -71,6 +73,7 @@ class Site:
                 Route(route.path, self._endpoint(route), methods=[route.method], include_in_schema=False)
                 for route in listed
             ),
+            *(WebSocketRoute(route.path, self._socket_endpoint(route)) for route in SOCKET_ROUTES),
         ]
 
     def draws(self, request: Request) -> bool:
@@ -100,6 +103,19 @@ class Site:
                 return await route.handler(visit)
             except Exception as error:  # noqa: BLE001 - what nobody foresaw travels on
                 return self._draw_error(visit, error)
+
+        return endpoint
+
+    def _socket_endpoint(self, route: SocketRoute) -> Callable[[WebSocket], Awaitable[None]]:
+        async def endpoint(socket: WebSocket) -> None:
+            socket.scope["route"] = route
+            request = handshake_request(socket)
+            require_own_origin(request, self._services.settings.web.public_url)
+            visitor = await self._visitor(request)
+            if visitor is None:
+                raise ProblemError(401, "unauthenticated", "Your session is over. Sign in again.")
+            socket.scope["principal"] = visitor.principal
+            await route.handler(socket, self._services)
 
         return endpoint
 

@@ -1,5 +1,6 @@
 """The list of jobs, and one job with its life, its log and its forms."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +18,22 @@ from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import Job
+from reservation_core.contracts.sessions import JobConnection
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.sessions.ways_in import Way
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
 _EVENTS = 500
-
+_WAYS = {
+    Way.EXEC: "a program",
+    Way.ATTACH: "a terminal that was joined",
+    Way.FORWARD: "a port",
+    Way.SSH: "SSH",
+    Way.TERMINAL: "a terminal on this page",
+    Way.APP: "an app in the browser",
+}
 
 _COLUMNS: tuple[Column[Job], ...] = (
     Column("name", "Name", lambda job: (job.name or job.id).casefold()),
@@ -65,6 +75,14 @@ async def job_page(visit: Visit) -> Response:
 async def job_state(visit: Visit) -> Response:
     """The parts of the page that change."""
     return visit.part("_job_state.html", **_context(await _state(visit)))
+
+
+async def job_connections(visit: Visit) -> Response:
+    """The part that lists who is inside."""
+    job_id = visit.path("job_id")
+    job = await visit.rest.get(Job, f"/v1/jobs/{job_id}")
+    connections = await _connections(visit, job_id)
+    return visit.part("_connections.html", job=job, connections=connections, ways=_WAYS)
 
 
 async def confirm_cancel(visit: Visit) -> Response:
@@ -121,11 +139,16 @@ async def _job_page(visit: Visit, problem: RestProblemError | None = None) -> Re
 
 @dataclass(frozen=True, slots=True)
 class _JobState:
-    """A job as REST shows it and as the ledger has it, and its life."""
+    """A job as REST shows it and as the ledger has it, its life, and who is inside.
+
+    `may_enter`: it runs, and is the visitor's or shared with the visitor. Administrators do not enter others' jobs.
+    """
 
     job: Job
     view: JobView
     steps: list[LifeStep]
+    may_enter: bool
+    connections: Sequence[JobConnection]
 
 
 async def _state(visit: Visit) -> _JobState:
@@ -134,19 +157,35 @@ async def _state(visit: Visit) -> _JobState:
     async with visit.services.runtime.uow() as uow:
         view = await view_visible(uow, visit.principal, job_id)
         events = await uow.events.of_reservation(job_id, 0, _EVENTS)
-    return _JobState(job, view, life_of(events, visit.now))
+        runs = job.status is JobStatus.RUNNING
+        may_enter = runs and bool(await uow.connections.jobs_to_enter(job_id, visit.principal.user_id))
+    connections = await _connections(visit, job_id) if runs else []
+    return _JobState(job, view, life_of(events, visit.now), may_enter, connections)
+
+
+async def _connections(visit: Visit, job_id: str) -> Sequence[JobConnection]:
+    return (await visit.rest.get(Page[JobConnection], f"/v1/jobs/{job_id}/connections")).items
 
 
 def _context(state: _JobState) -> dict[str, Any]:
     """What the templates of a job's page use."""
     ended = state.job.status in FINAL_STATUSES
-    return {"job": state.job, "steps": state.steps, "servers": RESERVED_NAMES, "ended": ended}
+    return {
+        "job": state.job,
+        "steps": state.steps,
+        "servers": RESERVED_NAMES,
+        "ended": ended,
+        "may_enter": state.may_enter,
+        "connections": state.connections,
+        "ways": _WAYS,
+    }
 
 
 ROUTES = (
     WebRoute("GET", "/jobs", list_page),
     WebRoute("GET", "/jobs/{job_id}", job_page),
     WebRoute("GET", "/jobs/{job_id}/state", job_state),
+    WebRoute("GET", "/jobs/{job_id}/connections", job_connections),
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),

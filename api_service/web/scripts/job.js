@@ -3,6 +3,7 @@ import { LogFinder } from "./log_finding.js";
 import { LogLinks } from "./log_links.js";
 import { LogView } from "./log_view.js";
 import { makeSliders } from "./sliders.js";
+import { followTerminal } from "./terminal_opening.js";
 
 const AGAIN_MS = 20_000;
 
@@ -105,5 +106,6 @@ function start(log) {
 }
 
 makeSliders();
+followTerminal(document.currentScript.nonce);
 const log = document.getElementById("log");
 if (log !== null) start(log);

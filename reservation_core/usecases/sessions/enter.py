@@ -38,8 +38,7 @@ async def enter(
 
     Raises NotFoundError, JobNotRunningError, and TooManyConnectionsError if the user has `most` already.
     """
-    job = _one(await uow.connections.jobs_to_enter(reference, visitor.user_id), reference)
-    _require_running(job)
+    job = await find_job_to_enter(uow, reference, visitor.user_id)
     if not 0 <= rank < job.nodes:
         raise NotFoundError(f"{job.id} has no rank {rank}. Its ranks are 0 to {job.nodes - 1}.")
     new = NewConnection(job.id, visitor.user_id, visitor.credential, way, visitor.address)
@@ -55,6 +54,13 @@ async def enter(
         )
     said = greeting(job.id, job.name, job.places.get(rank), job.ends_at)
     return Entered(connection_id, PodName(job.id, job.attempt, rank), now, said)
+
+
+async def find_job_to_enter(uow: UnitOfWork, reference: str, user_id: int) -> JobToEnter:
+    """The running job with an id or a name that a user may enter. Raises NotFoundError and JobNotRunningError."""
+    job = _one(await uow.connections.jobs_to_enter(reference, user_id), reference)
+    _require_running(job)
+    return job
 
 
 def _one(jobs: list[JobToEnter], reference: str) -> JobToEnter:

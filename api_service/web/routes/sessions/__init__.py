@@ -1,0 +1,1 @@
+"""Ways into jobs from pages: terminals and apps."""
