@@ -32,6 +32,7 @@ JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.NODE_LOST: "A node of the job is gone.",
     ReasonCode.MAINTENANCE: "A maintenance window needs the job's GPUs.",
     ReasonCode.BOOKING_OVER: "The booking that the job ran within is over.",
+    ReasonCode.INACTIVE: "Nobody was connected to the session for as long as it may stay so.",
 }
 
 BOOKING_REASONS: dict[BookingReason, str] = {

@@ -68,6 +68,7 @@ def job(view: JobView) -> contracts_jobs.Job:
         allocations=allocations,
         booking_id=row.booking_id,
         project=row.project,
+        inactivity=row.inactivity,
         shared_with=None if view.shared_with is None else list(view.shared_with),
     )
 
@@ -113,6 +114,7 @@ def encode_accepted(row: Reservation) -> bytes:
         **_NOT_YET,
         "booking_id": row.booking_id,
         "project": row.project,
+        "inactivity": None if row.inactivity is None else _iso_duration(row.inactivity),
         "shared_with": [],
     }
     return msgspec.json.encode(shown)

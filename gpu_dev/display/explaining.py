@@ -111,6 +111,8 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
                 f"It starts when others of yours {others}have ended: gpu-dev list shows yours.",
                 f"Don't need it any more? gpu-dev cancel {job.id}",
             ]
+        case ReasonCode.INACTIVE:
+            return ["Open another: gpu-dev dev. Nobody needs to be connected to a job with a command."]
         case ReasonCode.BOOKING_OVER:
             return ["Book more time (gpu-dev book create), or submit it without a booking."]
         case _:

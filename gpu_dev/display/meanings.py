@@ -15,6 +15,7 @@ RULES: dict[RuleName, str] = {
     RuleName.COOLDOWN: "Time between a booking's end and the start of the user's next booking of that GPU type.",
     RuleName.PRIORITY: "The highest priority that a job may have.",
     RuleName.NO_SHOW_GRACE: "How long a booking stays unused before it is released.",
+    RuleName.INACTIVITY: "How long a session may stay without a connection before it is ended.",
     RuleName.COST_PER_GPU_HOUR: "What a GPU-hour costs, such as `2.50 EUR`. Shown with usage; limits nothing.",
 }
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from gpu_dev.errors import UsageError
+from gpu_dev.inputs.durations import parse_duration
 from reservation_core.contracts.base import Wire
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.complaints import complaint
@@ -23,6 +24,7 @@ _OPTIONS = {
     "priority": "--priority",
     "booking_id": "--booking",
     "project": "--project",
+    "inactivity": "--inactivity",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",
@@ -113,6 +115,7 @@ def job_fields(
     priority: int | None,
     booking: str | None,
     project: str | None,
+    inactivity: str | None = None,
 ) -> dict[str, Any]:
     """What was given on the command line, as the request's fields; what was not given is left to the server."""
     workload = {
@@ -128,6 +131,7 @@ def job_fields(
         "priority": priority,
         "booking_id": booking,
         "project": project,
+        "inactivity": None if inactivity is None else parse_duration(inactivity),
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}

@@ -11,6 +11,10 @@ down_revision = "0037_cost_per_gpu_hour"
 branch_labels = None
 depends_on = None
 
+_LIFTED_BEFORE = """ALTER TABLE policies ADD CONSTRAINT policies_lifted_check CHECK (lifted <@ ARRAY['max_gpus',
+    'max_gpu_hours_per_week', 'max_duration', 'max_advance', 'min_notice', 'max_open_bookings', 'cooldown', 'priority',
+    'no_show_grace'])"""
+
 
 def upgrade() -> None:
     """Execute the SQL file beside this one."""
@@ -19,4 +23,12 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Nobody enters a job; keys and shares are forgotten."""
-    op.get_bind().exec_driver_sql("DROP TABLE connections, job_shares, ssh_server_keys, ssh_keys")
+    for statement in (
+        "DROP TABLE session_activity, connections, job_shares, ssh_server_keys, ssh_keys",
+        "ALTER TABLE reservations DROP COLUMN inactivity",
+        "ALTER TABLE policies DROP COLUMN inactivity",
+        "UPDATE policies SET lifted = array_remove(lifted, 'inactivity')",
+        "ALTER TABLE policies DROP CONSTRAINT policies_lifted_check",
+        _LIFTED_BEFORE,
+    ):
+        op.get_bind().exec_driver_sql(statement)

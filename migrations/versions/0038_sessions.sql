@@ -43,3 +43,18 @@ CREATE TABLE connections (
 CREATE INDEX connections_reservation ON connections (reservation_id);
 CREATE INDEX connections_user ON connections (user_id);
 CREATE INDEX connections_refreshed ON connections (refreshed_at);
+
+-- Sessions end when nobody was connected for so long. The last connection's end is kept beside the session.
+ALTER TABLE reservations ADD COLUMN inactivity interval
+    CHECK (inactivity BETWEEN interval '1 minute' AND interval '400 days');
+CREATE INDEX reservations_inactivity ON reservations (id) WHERE status = 'running' AND inactivity IS NOT NULL;
+CREATE TABLE session_activity (
+    reservation_id    text PRIMARY KEY REFERENCES reservations (id) ON DELETE CASCADE,
+    last_connected_at timestamptz NOT NULL
+);
+ALTER TABLE policies ADD COLUMN inactivity interval
+    CHECK (inactivity BETWEEN interval '1 minute' AND interval '400 days');
+ALTER TABLE policies DROP CONSTRAINT policies_lifted_check;
+ALTER TABLE policies ADD CONSTRAINT policies_lifted_check CHECK (lifted <@ ARRAY['max_gpus', 'max_gpu_hours_per_week',
+    'max_duration', 'max_advance', 'min_notice', 'max_open_bookings', 'cooldown', 'priority', 'no_show_grace',
+    'inactivity']);

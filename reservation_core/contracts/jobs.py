@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic.functional_validators import field_validator
 
 from reservation_core.contracts.base import (
+    LONGEST_DURATION,
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     Duration,
@@ -19,6 +20,7 @@ from reservation_core.contracts.base import (
     Text,
     Time,
     Wire,
+    duration_reader,
     with_example,
 )
 from reservation_core.domain.model import JobStatus, ReasonCode
@@ -56,6 +58,13 @@ class Workload(Wire):
         return value
 
 
+Inactivity = Annotated[
+    timedelta,
+    duration_reader("PT30M", "must be at least 1 minute and at most 90 days"),
+    Field(ge=timedelta(minutes=1), le=LONGEST_DURATION),
+]
+
+
 class JobSubmit(Wire):
     """A request for GPUs: `gpus` on each of `nodes` nodes for `duration`. In a booking, `project` is the booking's."""
 
@@ -72,6 +81,10 @@ class JobSubmit(Wire):
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
     booking_id: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
     project: ProjectName | None = None
+    inactivity: Annotated[
+        Inactivity | None,
+        Field(description="End the session (a job without a command) when nobody was connected for so long."),
+    ] = None
 
 
 class JobExtend(Wire):
@@ -118,6 +131,7 @@ class Job(Wire):
     allocations: list[AllocationOut]
     booking_id: str | None = None
     project: str | None = None
+    inactivity: timedelta | None = None
     shared_with: Annotated[
         list[str] | None, Field(description="Users who may enter the job and look at it. Null for these users.")
     ] = None

@@ -84,6 +84,7 @@ class RulesIn(Wire):
     cooldown: Length | NoLimit | None = None
     priority: Priority | NoLimit | None = None
     no_show_grace: Grace | NoLimit | None = None
+    inactivity: Grace | NoLimit | None = None
     cost_per_gpu_hour: PriceText | None = None
     relaxed_if_starts_within: Annotated[list[RelaxationIn], Field(max_length=20)] | None = None
     booking_required: Annotated[bool, Field(strict=True)] | None = None

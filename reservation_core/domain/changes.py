@@ -86,6 +86,11 @@ class EndReached:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """Nobody has been connected to the session for its `inactivity`."""
+
+
+@dataclass(frozen=True, slots=True)
 class WarningDue:
     """The end is nearer than `before_s` seconds."""
 
@@ -168,6 +173,7 @@ Event = (
     | StartTimedOut
     | PodsGone
     | EndReached
+    | LeftAlone
     | WarningDue
     | CancelRequested
     | ExtendRequested

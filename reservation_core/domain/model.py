@@ -128,6 +128,7 @@ class ReasonCode(StrEnum):
     NODE_LOST = "node_lost"
     MAINTENANCE = "maintenance"
     BOOKING_OVER = "booking_over"
+    INACTIVE = "inactive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ class Reservation:
     once its pods are gone. `range_end` is the end of its allocations' range while it holds any; `ends_at` its own end
     once it runs. `warned_s` is the smallest warning (seconds before the end) already given. Until `unsettled_until` a
     pod may still appear whose creation got no answer. With `booking_id` a job runs in that booking, for its `project`.
+    A session ends when nobody was connected to it for `inactivity`.
     """
 
     id: str
@@ -236,6 +238,7 @@ class Reservation:
     unsettled_until: datetime | None = None
     booking_id: str | None = None
     project: str | None = None
+    inactivity: timedelta | None = None
 
 
 class PodPhase(StrEnum):

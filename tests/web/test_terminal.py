@@ -40,9 +40,7 @@ async def type_line(page: Page, line: str) -> None:
     await page.keyboard.type(f"{line}\n")
 
 
-async def test_a_shell_is_typed_in_resized_and_ended(
-    people: People, system: WebSystem, screenshot: Screenshot
-) -> None:
+async def test_a_shell_is_typed_in_resized_and_ended(people: People, system: WebSystem, screenshot: Screenshot) -> None:
     job = holding(system)
     await running(system, job)
     alice = await people("alice")

@@ -71,6 +71,12 @@ RULES: Mapping[RuleName, RuleWords] = {
         "A time: 30m. unlimited: it waits to its end.",
         timedelta(minutes=1),
     ),
+    RuleName.INACTIVITY: RuleWords(
+        "Sessions end without a connection after",
+        ValueKind.LENGTH,
+        "A time: 2h. unlimited: a session lasts to its end.",
+        timedelta(minutes=1),
+    ),
     RuleName.COST_PER_GPU_HOUR: RuleWords(
         "Cost of a GPU-hour", ValueKind.PRICE, "An amount and its unit: 2.50 EUR, 1 credit. Shown with usage."
     ),

@@ -1,4 +1,4 @@
-"""The origin of our pages: a WebSocket carries the session's cookie whichever page opens it, so its origin is checked."""
+"""The origin of our pages: any page may open a WebSocket with the session's cookie, so its origin is checked."""
 
 from urllib.parse import urlsplit
 

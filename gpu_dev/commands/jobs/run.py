@@ -53,6 +53,10 @@ Booking = Annotated[
     str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours: its id or title.")
 ]
 Project = Annotated[str | None, typer.Option("--project", "-p", help="For this project (in a booking: the booking's).")]
+Inactivity = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="End the session when nobody was connected for so long, such as 30m."),
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -82,6 +86,7 @@ def submit(
     priority: Priority = None,
     booking: Booking = None,
     project: Project = None,
+    inactivity: Inactivity = None,
     json_file: JsonFile = None,
     again: Again = None,
     wait: Annotated[
@@ -97,7 +102,7 @@ def submit(
     if timeout is not None and not wait:
         raise UsageError("--timeout needs --wait.")
     patience = None if timeout is None else parse_duration(timeout)
-    fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
+    fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         if dry_run:

@@ -24,7 +24,14 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 projects_app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
 _LENGTHS = frozenset(
-    {RuleName.MAX_DURATION, RuleName.MAX_ADVANCE, RuleName.MIN_NOTICE, RuleName.COOLDOWN, RuleName.NO_SHOW_GRACE}
+    {
+        RuleName.MAX_DURATION,
+        RuleName.MAX_ADVANCE,
+        RuleName.MIN_NOTICE,
+        RuleName.COOLDOWN,
+        RuleName.NO_SHOW_GRACE,
+        RuleName.INACTIVITY,
+    }
 )
 Scope = Annotated[
     str,

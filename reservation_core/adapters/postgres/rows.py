@@ -46,6 +46,7 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         warned_s=row["warned_s"],
         booking_id=row["booking_id"],
         project=row["project"],
+        inactivity=row["inactivity"],
         unsettled_until=row["unsettled_until"],
     )
 

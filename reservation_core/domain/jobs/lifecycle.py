@@ -24,6 +24,7 @@ from reservation_core.domain.changes import (
     EndReached,
     Event,
     ExtendRequested,
+    LeftAlone,
     MoveDeadline,
     NodeFenced,
     PodsFinished,
@@ -47,6 +48,7 @@ from reservation_core.domain.jobs.adoption import adopted
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.short_durations import written
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> Decisio
             return _change_start(reservation, event)
         case EndReached():
             return _expire(reservation, now)
+        case LeftAlone():
+            return _end_left_alone(reservation)
         case WarningDue():
             return _warn(reservation, event, now)
         case CancelRequested():
@@ -292,6 +296,22 @@ def _expire(reservation: Reservation, now: datetime) -> Decision:
         status=JobStatus.ENDING,
         outcome=JobStatus.EXPIRED,
         reason=Reason(ReasonCode.DURATION_REACHED, detail),
+    )
+    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
+
+
+def _end_left_alone(reservation: Reservation) -> Decision:
+    if reservation.status is not JobStatus.RUNNING or reservation.inactivity is None:
+        return reservation, ()
+    detail = (
+        f"Nobody was connected for {written(reservation.inactivity)}. Next time stay connected, or allow more with"
+        " --inactivity."
+    )
+    after = replace(
+        reservation,
+        status=JobStatus.ENDING,
+        outcome=JobStatus.EXPIRED,
+        reason=Reason(ReasonCode.INACTIVE, detail),
     )
     return after, (DeletePods(), Record(JobEventKind.END_REACHED))
 

@@ -41,6 +41,7 @@ class RuleName(StrEnum):
     COOLDOWN = "cooldown"
     PRIORITY = "priority"
     NO_SHOW_GRACE = "no_show_grace"
+    INACTIVITY = "inactivity"
     COST_PER_GPU_HOUR = "cost_per_gpu_hour"
 
 
@@ -115,8 +116,9 @@ class Rules:
     """The fields of one scope; None: not set. GPU-hours are per week from Monday 00:00 UTC.
 
     `priority` is the highest that a job may have. `no_show_grace` is how long a booking may stay unused (UNLIMITED: for
-    ever). `cooldown` is the time between a user's bookings of one type. `cost_per_gpu_hour` limits nothing. Without
-    `booking_required`, GPUs of clusters that ask (see `usecases.pods.schedulability`) may be used without a booking.
+    ever), `inactivity` how long a session may stay without a connection. `cooldown` is the time between a user's
+    bookings of one type. `cost_per_gpu_hour` limits nothing. Without `booking_required`, GPUs of clusters that ask (see
+    `usecases.pods.schedulability`) may be used without a booking.
     """
 
     max_gpus: int | Unlimited | None = None
@@ -128,6 +130,7 @@ class Rules:
     cooldown: timedelta | Unlimited | None = None
     priority: int | Unlimited | None = None
     no_show_grace: timedelta | Unlimited | None = None
+    inactivity: timedelta | Unlimited | None = None
     cost_per_gpu_hour: Money | None = None
     relaxed_if_starts_within: tuple[Relaxation, ...] | None = None
     booking_required: bool | None = None
@@ -162,6 +165,7 @@ class Limits:
     cooldown: Limit[timedelta] | None = None
     priority: Limit[int] | None = None
     no_show_grace: Limit[timedelta] | None = None
+    inactivity: Limit[timedelta] | None = None
     cost_per_gpu_hour: Limit[Money] | None = None
     relaxed_if_starts_within: Limit[tuple[Relaxation, ...]] | None = None
     booking_required: Limit[bool] | None = None
@@ -219,7 +223,7 @@ class Policy:
                 of_project |= _quotas(scope, rules, but=of_project)
         # Without a rule of the user's own, the project's is the most specific and already among those chosen.
         beside = tuple((name, limit) for name, limit in of_project.items() if chosen[name.value].scope.user is not None)
-        return Limits(**chosen, of_project=beside) if chosen else _NO_LIMITS
+        return Limits(**chosen, of_project=beside) if chosen else NO_LIMITS
 
     @property
     def has_prices(self) -> bool:
@@ -239,7 +243,7 @@ class Policy:
 
 
 NO_POLICY = Policy()
-_NO_LIMITS = Limits()
+NO_LIMITS = Limits()
 
 
 def _quotas(scope: Scope, rules: Rules, *, but: Container[RuleName]) -> dict[RuleName, Limit[Any]]:

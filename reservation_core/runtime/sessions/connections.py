@@ -124,7 +124,7 @@ class Connections:
             return
         try:
             async with self._uow() as uow:
-                await uow.connections.close(closed)
+                await uow.connections.close(closed, self._clock.now())
         except Exception:
             self._closed += closed
             raise

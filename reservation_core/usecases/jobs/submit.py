@@ -8,7 +8,7 @@ from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExceededError, merge_refusals
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.people.token_budgets import ask_for
-from reservation_core.domain.policy.limits import NO_POLICY, Policy
+from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
 from reservation_core.domain.policy.rules import not_in_project
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
@@ -39,7 +39,8 @@ def prepare(
     booking and its project are to be used is found out when it is stored.
     """
     project = None if foreign else request.project
-    ceiling = None if policy.is_empty else policy.limits(principal.user, project, request.gpu_type).priority
+    limits = NO_LIMITS if policy.is_empty else policy.limits(principal.user, project, request.gpu_type)
+    ceiling = limits.priority
     refusals = [*found, *_beyond_bounds(request, longest, may_raise=principal.is_admin or ceiling is not None)]
     reservation = Reservation(
         id=ids.new_id("job"),
@@ -65,6 +66,7 @@ def prepare(
         version=1,
         booking_id=request.booking_id,
         project=request.project,
+        inactivity=_inactivity_of(request, limits),
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
     if refusals and not broken and foreign and request.booking_id is None and request.project is not None:
@@ -83,8 +85,20 @@ def _beyond_bounds(request: JobSubmit, longest: timedelta, *, may_raise: bool) -
             f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
             "allowed. Ask for less and extend the job while it runs."
         )
+    if request.inactivity is not None and request.workload.command:
+        yield LimitExceededError(
+            "inactivity ends sessions, which are jobs without a command. Leave it out, or leave the command out."
+        )
     if request.priority > 0 and not may_raise:
         yield ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")
+
+
+def _inactivity_of(request: JobSubmit, limits: Limits) -> timedelta | None:
+    """How long a session may stay without a connection: as asked for, at most as the policy says."""
+    if request.workload.command:
+        return None
+    allowed = None if limits.inactivity is None else limits.inactivity.value
+    return min((length for length in (request.inactivity, allowed) if length is not None), default=None)
 
 
 async def project_within(uow_factory: UnitOfWorkFactory, principal: Principal, booking_id: str) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from reservation_core.domain.changes import EndReached, Event, StartTimedOut, WarningDue
+from reservation_core.domain.changes import EndReached, Event, LeftAlone, StartTimedOut, WarningDue
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
@@ -95,8 +95,9 @@ async def expire(
     """
     asked = asked or RepeatedEndRequests(rules.ending_patience)
     ends = await end_due(uow_factory, clock, rules.warn_before_s)
+    alone = await _each_batch(uow_factory, clock, _left_alone, lambda _row, _now: LeftAlone())
     repair = await repair_stuck(uow_factory, cluster, clock, rules.repair, asked)
-    return ExpiryReport(ends.ended, ends.warned, repair.timed_out, repair.unknown, repair.resent)
+    return ExpiryReport(ends.ended + alone, ends.warned, repair.timed_out, repair.unknown, repair.resent)
 
 
 async def end_due(uow_factory: UnitOfWorkFactory, clock: Clock, warn_before_s: Sequence[int]) -> EndReport:
@@ -109,6 +110,10 @@ async def end_due(uow_factory: UnitOfWorkFactory, clock: Clock, warn_before_s: S
 
 async def _due(uow: UnitOfWork, now: datetime) -> list[str]:
     return await uow.reservations.due(now, _BATCH)
+
+
+async def _left_alone(uow: UnitOfWork, now: datetime) -> list[str]:
+    return await uow.connections.left_alone(now, _BATCH)
 
 
 def _warnable(thresholds: Sequence[int]) -> Finder:

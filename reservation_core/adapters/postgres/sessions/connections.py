@@ -57,8 +57,14 @@ class Connections(StatementRunner):
         )
         return {row.id: _utc(row.ends_at) for row in rows}
 
-    async def close(self, ids: list[int]) -> None:
-        await self._run("close_connections", ids=ids)
+    async def close(self, ids: list[int], now: datetime) -> None:
+        """Delete closed connections, and note when somebody was last connected to their jobs."""
+        await self._run("close_connections", ids=ids, now=now)
+
+    async def left_alone(self, now: datetime, limit: int) -> list[str]:
+        """Running sessions to which nobody has been connected for their `inactivity`."""
+        rows = await self._run("sessions_left_alone", now=now, alive_since=now - _ALIVE, limit=limit)
+        return [row.id for row in rows]
 
     async def forget_abandoned(self, now: datetime) -> None:
         """Delete some connections of processes that were killed."""

@@ -43,14 +43,33 @@ WHERE c.id = given.id AND r.id = c.reservation_id AND u.id = c.user_id
 RETURNING c.id, r.ends_at;
 
 -- name: close_connections
--- Delete connections that were closed.
-DELETE FROM connections WHERE id = ANY(CAST(:ids AS bigint[]));
+-- Delete connections that were closed, and note when somebody was last connected to their jobs.
+WITH closed AS (
+    DELETE FROM connections WHERE id = ANY(CAST(:ids AS bigint[])) RETURNING reservation_id
+)
+INSERT INTO session_activity AS s (reservation_id, last_connected_at)
+SELECT DISTINCT reservation_id, CAST(:now AS timestamptz) FROM closed
+ON CONFLICT (reservation_id) DO UPDATE SET last_connected_at = greatest(s.last_connected_at, excluded.last_connected_at);
 
 -- name: forget_connections
--- Delete some connections of processes that ended without doing it.
-DELETE FROM connections WHERE id IN (
-    SELECT id FROM connections WHERE refreshed_at < :alive_since ORDER BY refreshed_at LIMIT 1000 FOR UPDATE SKIP LOCKED
-);
+-- Delete some connections of processes that ended without doing it; the same notes.
+WITH closed AS (
+    DELETE FROM connections WHERE id IN (
+        SELECT id FROM connections WHERE refreshed_at < :alive_since
+        ORDER BY refreshed_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ) RETURNING reservation_id, refreshed_at
+)
+INSERT INTO session_activity AS s (reservation_id, last_connected_at)
+SELECT reservation_id, max(refreshed_at) FROM closed GROUP BY reservation_id
+ON CONFLICT (reservation_id) DO UPDATE SET last_connected_at = greatest(s.last_connected_at, excluded.last_connected_at);
+
+-- name: sessions_left_alone
+-- Running sessions to which nobody has been connected for as long as they may stay so.
+SELECT r.id FROM reservations r LEFT JOIN session_activity s ON s.reservation_id = r.id
+WHERE r.status = 'running' AND r.inactivity IS NOT NULL
+  AND greatest(r.started_at, s.last_connected_at) + r.inactivity <= :now
+  AND NOT EXISTS (SELECT 1 FROM connections c WHERE c.reservation_id = r.id AND c.refreshed_at > :alive_since)
+ORDER BY r.id LIMIT :limit;
 
 -- name: connections_of_job
 -- The open connections of a job, oldest first.

@@ -75,6 +75,7 @@ async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.Asyn
         "priority": "unlimited",
         "no_show_grace": None,
         "cost_per_gpu_hour": None,
+        "inactivity": None,
         "relaxed_if_starts_within": [{"within": "PT2H", "lifts": ["max_gpus"]}],
         "booking_required": None,
     }
