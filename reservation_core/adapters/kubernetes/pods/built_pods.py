@@ -23,6 +23,10 @@ from reservation_core.ports.cluster import PodRefusedError
 CONTAINER = "workload"
 """The container of every job pod whose state, exit code and log count."""
 
+TOOLS_VOLUME = "gpu-dev-session-tools"
+TOOLS_PATH = "/opt/gpu-dev"
+"""Where sessions find sftp-server and rsync, in `bin`."""
+
 GPU_UUID = re.compile(r"(GPU|MIG)-[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 """A UUID that may be written to NVIDIA_VISIBLE_DEVICES: words such as `all` must never pass as a UUID."""
 
@@ -47,7 +51,8 @@ class PodRules:
     """The common properties of all job pods of this cluster.
 
     `extension_room` is added to the deadline in activeDeadlineSeconds, which Kubernetes can shorten but not extend.
-    `resource_name` is requested with `device-plugin` on nodes whose resource is unknown.
+    `resource_name` is requested with `device-plugin` on nodes whose resource is unknown. An init container with
+    `session_tools_image` puts sftp-server and rsync beside sessions.
     """
 
     namespace: str
@@ -55,6 +60,7 @@ class PodRules:
     pin: GpuPin = GpuPin.AFFINITY
     scheduler_name: str = "default-scheduler"
     default_image: str | None = None
+    session_tools_image: str | None = None
     defaults: PodDefaults = field(default_factory=PodDefaults)
     extension_room: timedelta = timedelta(days=30)
     resource_name: str = "nvidia.com/gpu"
@@ -85,8 +91,9 @@ def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
             "enableServiceLinks": False,
             "securityContext": _pod_security(rules.defaults),
             **_from_defaults(rules),
+            **_init_containers(spec, rules),
             "containers": [_container(spec, rules)],
-            "volumes": _volumes(rules.defaults),
+            "volumes": _volumes(spec, rules),
         },
     }
 
@@ -187,12 +194,34 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
             {"name": SHM_VOLUME, "mountPath": SHM_PATH},
+            *([{"name": TOOLS_VOLUME, "mountPath": TOOLS_PATH, "readOnly": True}] if _has_tools(spec, rules) else []),
             *(mount.model_dump(exclude_none=True, exclude_defaults=True) for mount in rules.defaults.volumeMounts),
         ],
     }
     if spec.workload.working_dir is not None:
         container["workingDir"] = _text(spec.workload.working_dir, "the working directory")
     return container
+
+
+def _has_tools(spec: PodSpec, rules: PodRules) -> bool:
+    return rules.session_tools_image is not None and not spec.workload.command
+
+
+def _init_containers(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
+    """The container that copies the tools of sessions, with next to no resources of its own."""
+    if not _has_tools(spec, rules):
+        return {}
+    container = {
+        "name": "session-tools",
+        "image": rules.session_tools_image,
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+            "limits": {"memory": "128Mi"},
+        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": TOOLS_VOLUME, "mountPath": "/tools"}],
+    }
+    return {"initContainers": [container]}
 
 
 def _image(spec: PodSpec, rules: PodRules) -> str:
@@ -286,13 +315,16 @@ def _amounts(share: ResourceShare, gpus: int) -> Mapping[str, str]:
     return {kind: amount for kind, amount in amounts.items() if amount != "0"}
 
 
-def _volumes(defaults: PodDefaults) -> list[dict[str, Any]]:
+def _volumes(spec: PodSpec, rules: PodRules) -> list[dict[str, Any]]:
+    defaults = rules.defaults
     # Frameworks share batches through /dev/shm, and the default 64 MiB are too small for that.
     memory: dict[str, Any] = {"medium": "Memory"}
     if defaults.shm_size is not None:
         memory["sizeLimit"] = defaults.shm_size
-    own = {"name": SHM_VOLUME, "emptyDir": memory}
-    return [own, *(volume.model_dump(exclude_none=True) for volume in defaults.volumes)]
+    own: list[dict[str, Any]] = [{"name": SHM_VOLUME, "emptyDir": memory}]
+    if _has_tools(spec, rules):
+        own.append({"name": TOOLS_VOLUME, "emptyDir": {"sizeLimit": "64Mi"}})
+    return [*own, *(volume.model_dump(exclude_none=True) for volume in defaults.volumes)]
 
 
 def _text(text: str, what: str) -> str:

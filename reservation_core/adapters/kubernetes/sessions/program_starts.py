@@ -23,6 +23,7 @@ _START = """[ "$1" = 0 ] || stty rows "$1" cols "$2" 2>/dev/null
 echo $$
 shift 2
 while [ "$1" != -- ]; do export "$1"; shift; done
+PATH="${PATH:-/usr/local/bin:/usr/bin:/bin}:/opt/gpu-dev/bin"
 shift
 [ $# = 0 ] || exec "$@"
 case ${SHELL-} in */nologin | */false) unset SHELL ;; esac

@@ -298,3 +298,19 @@ def test_administrators_may_have_pods_taken_away_from_silent_nodes() -> None:
         toleration for toleration in build_pod(SINGLE, rules, NOW)["spec"]["tolerations"] if toleration["key"] == key
     ]
     assert about == [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}]
+
+
+def test_tools_are_put_beside_sessions_alone_read_only() -> None:
+    rules = replace(RULES, session_tools_image="session-tools:1")
+    session = replace(SINGLE, workload=replace(SINGLE.workload, command=()))
+    built = build_pod(session, rules, NOW)["spec"]
+    [tools] = built["initContainers"]
+    assert tools["image"] == "session-tools:1"
+    assert tools["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    [container] = built["containers"]
+    [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == tools["volumeMounts"][0]["name"]]
+    assert mount == {"name": "gpu-dev-session-tools", "mountPath": "/opt/gpu-dev", "readOnly": True}
+    assert mount["name"] in {volume["name"] for volume in built["volumes"]}
+    for other in (build_pod(SINGLE, rules, NOW), build_pod(session, RULES, NOW)):
+        assert "initContainers" not in other["spec"]
+        assert all(volume["name"] != mount["name"] for volume in other["spec"]["volumes"])
