@@ -21,6 +21,7 @@ _SUBJECTS = {
     "search": "Searching",
     "bookings": "Bookings", "bookings.ics": "Bookings", "maintenance": "Maintenance", "usage": "Usage",
     "notifications": "Notifications", "login": "Signing in", "tokens": "Tokens", "users": "Users",
+    "keys": "SSH keys", "ssh-certificates": "SSH keys",
     "projects": "Projects", "policy": "Rules", "events": "The audit log", "dead-letters": "Dead letters",
     "pods": "Pods that the server does not know", "schedulability": "Schedulability",
     "gpu-schedulability": "Schedulability", "healthz": "Health", "readyz": "Health", "metrics": "Health",

@@ -16,8 +16,9 @@ RECORDS = "GPU_DEV_TESTS_RECORD" in os.environ
 _BEGINNING = datetime.fromisoformat("2030-01-07T09:00:00+00:00")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T)\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _CALENDAR_TIME = re.compile(r"\d{8}T\d{6}Z")
-_ID = re.compile(r"\b(job|bkg|ser|mnt|ntg|tok|tst|code)-[0-9a-z]{8,}\b")
+_ID = re.compile(r"\b(job|bkg|ser|mnt|ntg|tok|tst|code|key)-[0-9a-z]{8,}\b")
 _SECRET = re.compile(r"\b(gpudev_|whsec_|feed_)[\w+/=-]{16,}|\beyJ[\w.-]{40,}")
+_KEY = re.compile(r"\bAAAA[\w+/]{16,}=*")
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _LINES = 8
 
@@ -54,6 +55,7 @@ class Recorder:
         text = _TIME.sub(self._moved, text)
         text = _CALENDAR_TIME.sub(self._moved_in_a_calendar, text)
         text = _SECRET.sub(lambda found: f"{found[1] or 'eyJhbGciOi'}…", text)
+        text = _KEY.sub("AAAA…", text)
         tidied: dict[str, Any] = json.loads(_ID.sub(self._renamed, text))
         return dict(sorted(tidied.items(), key=lambda item: item[0].split()[::-1]))
 

@@ -30,6 +30,7 @@ from tests.waiting import eventually
 
 Client = Callable[[str], httpx.AsyncClient]
 POD = "job-nobody-1-0"
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMYb3q9Xj4YQ8F1W3QWp0aC4s0r1nF0wq9c0J9d6f3Jk"
 
 
 @pytest.fixture
@@ -117,6 +118,12 @@ class Story:
         async with httpx.AsyncClient(transport=self.alice._transport, base_url="http://api", headers=headers) as other:
             await self.call(other, "POST /v1/tokens/renew", {"token": f"gpudev_{'a' * 43}"})
 
+    async def ssh_keys(self) -> None:
+        key = await self.call(self.alice, "POST /v1/keys", {"public_key": PUBLIC_KEY, "name": "laptop"})
+        await self.call(self.alice, "GET /v1/keys")
+        await self.call(self.alice, "DELETE /v1/keys/{key_id}", key_id=key["id"])
+        await self.call(self.alice, "POST /v1/ssh-certificates", {"public_key": PUBLIC_KEY})
+
     async def policy(self) -> None:
         await self.call(self.root, "POST /v1/projects", {"name": "vision", "title": "Seeing robots"})
         await self.call(self.root, "PUT /v1/projects/{project}/members/{user}", project="vision", user="alice")
@@ -145,6 +152,9 @@ class Story:
         await self.call(self.alice, "GET /v1/jobs/{job_id}/logs", job_id=job)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/spec", job_id=job)
         await self.call(self.alice, "POST /v1/jobs/{job_id}/extend", {"by": "PT1H"}, job_id=job)
+        await self.call(self.alice, "PUT /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
+        await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
         await self.call(self.alice, "GET /v1/gpus", query="?limit=1")
         waiting = await self.alice.post("/v1/jobs", json={**body, "gpus": 4, "nodes": 2})
 
@@ -275,6 +285,7 @@ async def test_every_call_answers_as_its_example_says(
     async with working(runtime, standalone):
         parts: list[Callable[[], Awaitable[None]]] = [
             story.people,
+            story.ssh_keys,
             story.policy,
             story.jobs,
             story.bookings,
