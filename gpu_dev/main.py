@@ -65,6 +65,13 @@ COMMANDS = {
         "sessions.shell", "exec_app", "Run a command in a running job, and end with its exit code.", SESSIONS
     ),
     "attach": Entry("sessions.shell", "attach_app", "Join a terminal that was left or broken off.", SESSIONS),
+    "cp": Entry("sessions.copy", "app", "Copy files and folders into a running job or out of it.", SESSIONS),
+    "forward": Entry("sessions.forward", "forward_app", "Reach ports of a running job from this machine.", SESSIONS),
+    "open": Entry("sessions.forward", "open_app", "Open a web application of a running job in the browser.", SESSIONS),
+    "ssh": Entry("sessions.ssh", "ssh_app", "Enter a running job by OpenSSH.", SESSIONS),
+    "config-ssh": Entry(
+        "sessions.ssh", "config_app", "Make running jobs hosts of OpenSSH, for scp, rsync and editors.", SESSIONS
+    ),
     "gpus": Entry("gpus.inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
     "nodes": Entry(
         "gpus.inventory",

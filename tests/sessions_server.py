@@ -60,6 +60,7 @@ class SessionsServer(threading.Thread):
         self.refusals: dict[str, Response] = {}
         self.job: dict[str, Any] = {"status": "running", "queue_position": None, "estimated_start_at": None}
         self.kept: KeptTerminal | None = None
+        self.ssh_port = 0
         self.url = ""
         self._loop = asyncio.new_event_loop()
         self._up = threading.Event()
@@ -165,6 +166,8 @@ class SessionsServer(threading.Thread):
         with suppress(ConnectionClosed):
             if forward := re.fullmatch(rf"/v1/jobs/{JOB}/forward/(\d+)", url.path):
                 await _forward(connection, int(forward[1]))
+            elif url.path == "/v1/ssh":
+                await _forward(connection, self.ssh_port)
             elif query.get("attach"):
                 assert self.kept is not None
                 await connection.send(b"\x01" + bytes(self.kept.shown))
@@ -294,6 +297,7 @@ async def _forward(connection: ServerConnection, port: int) -> None:
                 await writer.drain()
             else:
                 writer.write_eof()
+        writer.transport.abort()  # the client is gone
 
     async def down() -> None:
         while chunk := await reader.read(_CHUNK):
@@ -301,9 +305,9 @@ async def _forward(connection: ServerConnection, port: int) -> None:
         await connection.send(b"")
 
     lifting = asyncio.create_task(up())
-    try:
+    with suppress(ConnectionError):
         await down()
         await lifting
-    finally:
-        lifting.cancel()
-        writer.close()
+    lifting.cancel()
+    await asyncio.gather(lifting, return_exceptions=True)
+    writer.close()

@@ -10,9 +10,31 @@ from gpu_dev.calls.calls import Calls
 from gpu_dev.server.web_sockets import open_web_socket
 from gpu_dev.sessions.program_wire import SUBPROTOCOL, Size
 from gpu_dev.sessions.remote_program import RemoteProgram
+from reservation_core.contracts.base import Time, Wire
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
+
+# Until the server's contracts of app tickets and certificates are here.
+
+
+class AppTicketAsk(Wire):
+    port: int
+
+
+class AppTicketOut(Wire):
+    url: str
+
+
+class SshCertificateIssue(Wire):
+    public_key: str
+
+
+class SshCertificateOut(Wire):
+    certificate: str
+    valid_until: Time
+    host_key: str
+
 
 _KIND = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 
@@ -35,6 +57,18 @@ class SessionCalls(Calls):
     async def connect(self, job_id: str, port: int, *, rank: int = 0) -> "ClientConnection":
         """Connect to a port in a job: messages of bytes, of which an empty one ends a direction."""
         return await open_web_socket(self._exchange, _path(job_id, f"forward/{port}"), {"rank": rank})
+
+    async def ssh(self, job: str) -> "ClientConnection":
+        """Connect to the SSH server for a job with this id or name: messages of bytes."""
+        return await open_web_socket(self._exchange, "/v1/ssh", {"job": job})
+
+    def certificate(self, public_key: str) -> SshCertificateOut:
+        """A certificate for a public key, with which SSH lets its owner into jobs for an hour."""
+        return self._post(SshCertificateOut, "/v1/ssh-certificates", SshCertificateIssue(public_key=public_key))
+
+    def app_address(self, job_id: str, port: int) -> str:
+        """An address that lets one browser into the web application at a port of a job, once and soon."""
+        return self._post(AppTicketOut, _path(job_id, "app-tickets"), AppTicketAsk(port=port)).url
 
 
 def _terminal(size: Size | None) -> dict[str, Any]:

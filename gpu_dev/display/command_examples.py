@@ -25,6 +25,11 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "shell": ("gpu-dev shell", "gpu-dev shell notebook"),
     "exec": ("gpu-dev exec job-7f3k9q2m -- nvidia-smi", "gpu-dev exec --tty notebook -- python"),
     "attach": ("gpu-dev attach", "gpu-dev attach job-7f3k9q2m"),
+    "cp": ("gpu-dev cp train.py notebook:", "gpu-dev cp job-7f3k9q2m:results ./results"),
+    "forward": ("gpu-dev forward notebook 8080:8888", "gpu-dev forward job-7f3k9q2m 0:6006 5678"),
+    "open": ("gpu-dev open notebook", "gpu-dev open job-7f3k9q2m 6006"),
+    "ssh": ("gpu-dev ssh notebook", "gpu-dev ssh job-7f3k9q2m -- nvidia-smi -L"),
+    "config-ssh": ("gpu-dev config-ssh", "gpu-dev config-ssh --remove"),
     "gpus": ("gpu-dev gpus", "gpu-dev gpus --type h100 --each"),
     "nodes": ("gpu-dev nodes", "gpu-dev nodes --watch"),
     "nodes cordon": (

@@ -121,7 +121,7 @@ def store_login(path: Path, server: str, token: str, *, way: Way | None = None, 
     if way is not None:
         ways[server] = way.remembered()
     chosen = server if current else logins.get("server")
-    _write_private(path, json.dumps({"server": chosen, "tokens": tokens, "ways": ways}, indent=2) + "\n")
+    write_private(path, json.dumps({"server": chosen, "tokens": tokens, "ways": ways}, indent=2) + "\n")
 
 
 def forget_login(path: Path, server: str) -> bool:
@@ -132,7 +132,7 @@ def forget_login(path: Path, server: str) -> bool:
         return False
     ways = {name: remembered_way for name, remembered_way in logins.get("ways", {}).items() if name != server}
     current = None if logins.get("server") == server else logins.get("server")
-    _write_private(path, json.dumps({"server": current, "tokens": tokens, "ways": ways}) + "\n")
+    write_private(path, json.dumps({"server": current, "tokens": tokens, "ways": ways}) + "\n")
     return True
 
 
@@ -174,7 +174,7 @@ def _read_logins(path: Path) -> dict[str, Any]:
     return logins
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")

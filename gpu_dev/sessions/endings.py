@@ -1,14 +1,12 @@
 """How entering a job ends: the program's exit code as this program's, and what becomes of the job."""
 
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_time
 from gpu_dev.errors import ClientError, ExitCode, UnreachableError
 from gpu_dev.following import waiting_line
 from gpu_dev.sessions.conversation import LeftError, SignalledError
-from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.remote_program import BrokenOffError
 from gpu_dev.terminal import say
 from reservation_core.contracts.jobs import Job
@@ -18,13 +16,16 @@ _SIGNAL = 128
 _MAX_CODE = 255
 
 
-def exit_code_after(client: GpuDevClient, conversation: Coroutine[Any, Any, int], job_id: str, come_back: str) -> int:
-    """Run a conversation with a program in a job, and return the exit code for how it ended.
+def exit_code_after(
+    client: GpuDevClient, converse: Callable[[], int], job_id: str, come_back: str, *, is_shell: bool = False
+) -> int:
+    """Call `converse`, which talks with programs in a job, and return the exit code for how it ended.
 
+    After a shell it says what becomes of the job, after other programs only whether the job has ended.
     Raises UnreachableError, with the command that comes back, where the connection broke and the job goes on.
     """
     try:
-        code = min(max(run_polling(conversation), 0), _MAX_CODE)
+        code = min(max(converse(), 0), _MAX_CODE)
     except LeftError:
         code = ExitCode.INTERRUPTED
     except SignalledError as signalled:

@@ -1,6 +1,7 @@
 """`shell`, `exec` and `attach`."""
 
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
 from gpu_dev.options import JobId
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.sessions.conversation import Ends, converse
+from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.endings import exit_code_after
 from gpu_dev.sessions.program_wire import USUAL_SIZE
 from gpu_dev.sessions.terminal_session import use_terminal
@@ -54,9 +56,13 @@ def shell(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> None
 def enter_shell(client: GpuDevClient, job_id: str, rank: int = 0) -> int:
     """Be in a shell of a running job until it ends, say what becomes of the job, and return the exit code."""
     if not sys.stdin.isatty():
-        return exit_code_after(client, _through_pipes(client, job_id, [], rank), job_id, f"gpu-dev shell {job_id}")
+        return exit_code_after(
+            client, lambda: run_polling(_pass_pipes(client, job_id, [], rank)), job_id, f"gpu-dev shell {job_id}"
+        )
     conversation = use_terminal(client.sessions, job_id, rank=rank)
-    return exit_code_after(client, conversation, job_id, f"gpu-dev attach {job_id}", is_shell=True)
+    return exit_code_after(
+        client, partial(run_polling, conversation), job_id, f"gpu-dev attach {job_id}", is_shell=True
+    )
 
 
 @exec_app.command("exec", context_settings={"allow_interspersed_args": False})
@@ -83,9 +89,9 @@ def execute(
         if tty and sys.stdin.isatty():
             conversation = use_terminal(client.sessions, whole, words, rank=rank)
         else:
-            conversation = _through_pipes(client, whole, words, rank, tty=tty)
+            conversation = _pass_pipes(client, whole, words, rank, tty=tty)
         come_back = f"gpu-dev attach {whole}" if tty else f"gpu-dev show {whole}"
-        code = exit_code_after(client, conversation, whole, come_back)
+        code = exit_code_after(client, partial(run_polling, conversation), whole, come_back)
     raise typer.Exit(code)
 
 
@@ -100,11 +106,13 @@ def attach(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> Non
     with client_for(ctx) as client:
         whole = session_id(client, job_id)
         conversation = use_terminal(client.sessions, whole, rank=rank, attach=True)
-        code = exit_code_after(client, conversation, whole, f"gpu-dev attach {whole}", is_shell=True)
+        code = exit_code_after(
+            client, partial(run_polling, conversation), whole, f"gpu-dev attach {whole}", is_shell=True
+        )
     raise typer.Exit(code)
 
 
-async def _through_pipes(client: GpuDevClient, job_id: str, command: list[str], rank: int, *, tty: bool = False) -> int:
+async def _pass_pipes(client: GpuDevClient, job_id: str, command: list[str], rank: int, *, tty: bool = False) -> int:
     terminal = USUAL_SIZE if tty else None
     return await converse(await client.sessions.start(job_id, command, terminal=terminal, rank=rank), Ends())
 

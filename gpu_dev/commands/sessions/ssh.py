@@ -1,0 +1,96 @@
+"""`ssh` and `config-ssh`."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpu_dev.errors import UsageError
+from gpu_dev.session import client_for, complete_job_id, connection_of, whole_id
+from gpu_dev.sessions.descriptors import run_polling
+from gpu_dev.sessions.ssh_config import add, config_text, our_command, remove
+from gpu_dev.sessions.ssh_files import host_of, job_of, options, refresh, ssh_files
+from gpu_dev.sessions.ssh_streams import carry_ssh
+from gpu_dev.terminal import put
+
+ssh_app = typer.Typer(add_completion=False)
+config_app = typer.Typer(add_completion=False)
+
+
+@ssh_app.command(context_settings={"allow_interspersed_args": False})
+def ssh(
+    ctx: typer.Context,
+    job_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            show_default=False,
+            help="A job's name or id; with --stdio its host name.",
+            autocompletion=complete_job_id,
+        ),
+    ] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="The command, after `--` (default: a shell).")
+    ] = None,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Only carry stdin and stdout to the SSH server, as OpenSSH's ProxyCommand.")
+    ] = False,
+    certificate: Annotated[
+        bool, typer.Option("--certificate", help="Only fetch the certificate, which is good for an hour.")
+    ] = False,
+) -> None:
+    """Enter a running job by this machine's OpenSSH, over the server's own address.
+
+    A key is made for it once, and a certificate is fetched that is good for an hour.
+
+    For OpenSSH's own options, and for scp, rsync and editors, run `gpu-dev config-ssh` and use the host `ID.gpu-dev`.
+    """
+    connection = connection_of(ctx)
+    files = ssh_files(connection.server, os.environ)
+    with client_for(ctx) as client:
+        if certificate:
+            refresh(client.sessions, files)
+            return
+        if job_id is None:
+            raise UsageError("Which job? Give its id or name.", next_command="gpu-dev list")
+        if stdio:
+            run_polling(carry_ssh(client.sessions, job_of(job_id)))
+            return
+        whole = whole_id(client, job_id)
+        refresh(client.sessions, files)
+    proxy = f"{shlex.join(our_command(connection)).replace('%', '%%')} ssh --stdio %h"
+    given = [word for line in options(files, proxy) for word in ("-o", line)]
+    words = command[1:] if command and command[0] == "--" else command or []
+    try:
+        os.execvp("ssh", ["ssh", *given, "-l", whole, host_of(whole), *words])  # noqa: S606, S607
+    except FileNotFoundError as error:
+        raise UsageError("OpenSSH is not installed here: there is no ssh.", next_command="gpu-dev shell ID") from error
+
+
+@config_app.command("config-ssh")
+def config_ssh(
+    ctx: typer.Context,
+    removes: Annotated[bool, typer.Option("--remove", help="Remove both again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
+) -> None:
+    """Make running jobs hosts of OpenSSH, such as `job-7f3k9q2m.gpu-dev`, for ssh, scp, rsync and editors.
+
+    It writes a file of its own, and one line that includes it at the top of ~/.ssh/config. All else there stays.
+    """
+    connection = connection_of(ctx)
+    files = ssh_files(connection.server, os.environ)
+    user_config = Path(os.environ.get("HOME") or Path.home()) / ".ssh" / "config"
+    if removes:
+        is_changed = remove(files, user_config)
+        put(f"The hosts *.gpu-dev are {'removed from' if is_changed else 'not in'} {user_config}.\n")
+        return
+    text = config_text(connection, files)
+    if dry_run:
+        put(f"{files.config}:\n{text}\n{user_config}, at its top:\nInclude {files.config}\n")
+        return
+    is_changed = add(connection, files, user_config)
+    put(f"{files.config} is written.\n")
+    put(f"{user_config} {'now includes' if is_changed else 'includes'} it.\n")
+    put("Try it: ssh ID.gpu-dev, with the id or name of a running job.\n")
