@@ -290,14 +290,16 @@ async def _forward(connection: ServerConnection, port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def up() -> None:
-        async for message in connection:
-            assert isinstance(message, bytes)
-            if message:
-                writer.write(message)
-                await writer.drain()
-            else:
-                writer.write_eof()
-        writer.transport.abort()  # the client is gone
+        try:
+            async for message in connection:
+                assert isinstance(message, bytes)
+                if message:
+                    writer.write(message)
+                    await writer.drain()
+                else:
+                    writer.write_eof()
+        finally:
+            writer.transport.abort()  # the client is gone
 
     async def down() -> None:
         while chunk := await reader.read(_CHUNK):
@@ -305,7 +307,7 @@ async def _forward(connection: ServerConnection, port: int) -> None:
         await connection.send(b"")
 
     lifting = asyncio.create_task(up())
-    with suppress(ConnectionError):
+    with suppress(ConnectionError, ConnectionClosed):
         await down()
         await lifting
     lifting.cancel()

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import typer
+
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_time
 from gpu_dev.errors import ClientError, ExitCode, UnreachableError
@@ -22,14 +24,16 @@ def exit_code_after(
     """Call `converse`, which talks with programs in a job, and return the exit code for how it ended.
 
     After a shell it says what becomes of the job, after other programs only whether the job has ended.
-    Raises UnreachableError, with the command that comes back, where the connection broke and the job goes on.
+    Raises typer.Exit where somebody or a signal left them, and UnreachableError, with the command that comes back,
+    where the connection broke and the job goes on.
     """
     try:
         code = min(max(converse(), 0), _MAX_CODE)
     except LeftError:
-        code = ExitCode.INTERRUPTED
+        _say_if_known(client, job_id)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     except SignalledError as signalled:
-        code = _SIGNAL + signalled.number
+        raise typer.Exit(_SIGNAL + signalled.number) from None
     except BrokenOffError as error:
         job = _job_if_known(client, job_id)
         if job is None or job.status is JobStatus.RUNNING:
@@ -37,8 +41,8 @@ def exit_code_after(
             raise UnreachableError(detail, next_command=come_back) from error
         say_what_goes_on(job)
         return ExitCode.TIMEOUT if job.status is JobStatus.EXPIRED else ExitCode.JOB_FAILED
-    if is_shell and (job := _job_if_known(client, job_id)) is not None:
-        say_what_goes_on(job)
+    if is_shell:
+        _say_if_known(client, job_id)
     return code
 
 
@@ -47,6 +51,12 @@ def _job_if_known(client: GpuDevClient, job_id: str) -> Job | None:
         return client.job(job_id)
     except ClientError:
         return None
+
+
+def _say_if_known(client: GpuDevClient, job_id: str) -> None:
+    job = _job_if_known(client, job_id)
+    if job is not None:
+        say_what_goes_on(job)
 
 
 def say_what_goes_on(job: Job) -> None:

@@ -1,5 +1,8 @@
 """Wait for a job's start: place, reason and promised start, in one line of a terminal or a line for each change."""
 
+import uuid
+from collections.abc import Callable
+
 import typer
 
 from gpu_dev.client import GpuDevClient
@@ -7,15 +10,32 @@ from gpu_dev.display.local_times import minute
 from gpu_dev.errors import ClientError, ExitCode
 from gpu_dev.following import has_started, wait_until, waiting_line
 from gpu_dev.terminal import StatusLine, say
-from reservation_core.contracts.jobs import Job
+from reservation_core.contracts.jobs import Job, JobSubmit
 from reservation_core.domain.model import JobStatus
 
 
-def wait_for_start(client: GpuDevClient, job: Job) -> Job:
+def say_how_to_go_on(job_id: str) -> None:
+    """Say that a job keeps its place, and the commands that come back to it and cancel it."""
+    say(f"{job_id} keeps its place. Come back: gpu-dev shell {job_id}   Cancel it: gpu-dev cancel {job_id}")
+
+
+def submit_session(
+    client: GpuDevClient, request: JobSubmit, interrupted: Callable[[str], None] = say_how_to_go_on
+) -> Job:
+    """Submit a job. Ctrl-C ends the command after `interrupted`, once it is known which job the server has."""
+    key = str(uuid.uuid4())
+    try:
+        return client.submit(request, idempotency_key=key)
+    except KeyboardInterrupt:
+        interrupted(client.submit(request, idempotency_key=key).id)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def wait_for_start(client: GpuDevClient, job: Job, interrupted: Callable[[str], None] = say_how_to_go_on) -> Job:
     """Wait until a job runs.
 
-    Ctrl-C asks nothing and ends the command: the job keeps its place, and a line says how to come back or to cancel.
-    Raises ClientError for a job that has ended.
+    Ctrl-C asks nothing, and ends the command after `interrupted`: by default the job keeps its place. Raises
+    ClientError for a job that has ended.
     """
     if job.status is JobStatus.RUNNING:
         return job
@@ -23,16 +43,11 @@ def wait_for_start(client: GpuDevClient, job: Job) -> Job:
         with StatusLine() as line:
             job = wait_until(client, job, has_started, describe=_line, tell=line.show)
     except KeyboardInterrupt:
-        say_how_to_go_on(job.id)
+        interrupted(job.id)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     if job.status is not JobStatus.RUNNING:
         raise ClientError(f"{job.id} can't be entered: {waiting_line(job)}", next_command=f"gpu-dev explain {job.id}")
     return job
-
-
-def say_how_to_go_on(job_id: str) -> None:
-    """Say that a job keeps its place, and the commands that come back to it and cancel it."""
-    say(f"{job_id} keeps its place. Come back: gpu-dev shell {job_id}   Cancel it: gpu-dev cancel {job_id}")
 
 
 def _line(job: Job) -> str:

@@ -21,6 +21,7 @@ from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import checked, job_fields, read_submit
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import booking_id_of, client_for, complete_job_id, whole_id
+from gpu_dev.sessions.run_input import has_input, reading_input
 from gpu_dev.terminal import put, say
 from reservation_core.contracts.jobs import Job, JobSubmit
 from reservation_core.contracts.policy import ExplainRequest
@@ -143,6 +144,9 @@ def run(
         Interrupted | None,
         typer.Option(help="What Ctrl-C does to the job (default: ask; without a terminal: cancel)."),
     ] = None,
+    tty: Annotated[
+        bool, typer.Option("--tty", help="Run the command in a terminal; its output is not kept for `logs`.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Submit a job, follow its output, and end with its exit code.
@@ -152,6 +156,8 @@ def run(
     Ctrl-C asks whether to cancel, detach or go on; a second Ctrl-C detaches.
 
     Without a terminal, Ctrl-C and SIGTERM cancel the job.
+
+    Where stdin is a pipe or a file, the command reads it, by `sh` in the job's image; `</dev/null` prevents that.
     """
     fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
@@ -163,7 +169,13 @@ def run(
     with client_for(ctx) as client, _terminable():
         if dry_run:
             _rehearse(client, request, Format.TABLE)
-        raise typer.Exit(_run(client, request, on_interrupt))
+        if tty:
+            # Loaded here: other jobs need no WebSockets.
+            from gpu_dev.sessions.terminal_runs import run_in_terminal
+
+            raise typer.Exit(run_in_terminal(client, request))
+        feeds = has_input()
+        raise typer.Exit(_run(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds))
 
 
 def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
@@ -191,7 +203,7 @@ class TerminatedError(KeyboardInterrupt):
     """SIGTERM came: like Ctrl-C, but nobody is to be asked."""
 
 
-def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None) -> int:
+def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, *, feeds: bool) -> int:
     key = str(uuid.uuid4())
     job: Job | None = None
     log = ResumableLog(request.nodes)
@@ -200,6 +212,12 @@ def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | N
             # After an interrupt in the middle of the submit, the same key finds out what became of it.
             job = job or client.submit(request, idempotency_key=key)
             job = wait_until(client, job, has_started)
+            if feeds:
+                # Loaded here: other jobs need no WebSockets.
+                from gpu_dev.sessions.input_feed import start_feeding
+
+                start_feeding(client, job.id)
+                feeds = False
             for chunk in client.follow_log(job.id, log):
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()

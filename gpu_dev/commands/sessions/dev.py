@@ -1,18 +1,33 @@
 """`dev` and its alias `reserve`: ask for GPUs, wait for them, and be in a shell on them."""
 
-import uuid
+from functools import partial
+from typing import Annotated
 
 import typer
 
-from gpu_dev.client import GpuDevClient
-from gpu_dev.commands.jobs.run import Booking, Env, For, Gpus, GpuType, Image, Name, Priority, Project, WorkingDir
+from gpu_dev.commands.jobs.run import (
+    Booking,
+    Env,
+    For,
+    Gpus,
+    GpuType,
+    Image,
+    Name,
+    Nodes,
+    Priority,
+    Project,
+    WorkingDir,
+)
 from gpu_dev.commands.sessions.shell import enter_shell
-from gpu_dev.errors import ExitCode
+from gpu_dev.commands.sessions.ssh import write_config
 from gpu_dev.inputs.asking import needed_duration, needed_gpus
 from gpu_dev.inputs.requests import checked, job_fields
 from gpu_dev.session import booking_id_of, client_for
-from gpu_dev.sessions.waiting import say_how_to_go_on, wait_for_start
-from reservation_core.contracts.jobs import Job, JobSubmit
+from gpu_dev.sessions.descriptors import run_polling
+from gpu_dev.sessions.editors import Ide, open_editor, run_notebook
+from gpu_dev.sessions.endings import exit_code_after
+from gpu_dev.sessions.waiting import submit_session, wait_for_start
+from reservation_core.contracts.jobs import JobSubmit
 
 app = typer.Typer(add_completion=False)
 
@@ -25,6 +40,7 @@ def dev(
     gpus: Gpus = None,
     duration: For = None,
     gpu_type: GpuType = None,
+    nodes: Nodes = None,
     image: Image = None,
     name: Name = None,
     env: Env = None,
@@ -32,28 +48,32 @@ def dev(
     priority: Priority = None,
     booking: Booking = None,
     project: Project = None,
+    ide: Annotated[
+        Ide | None,
+        typer.Option(help="Also open an editor of this machine on it, or run JupyterLab instead of a shell."),
+    ] = None,
 ) -> None:
     """Get GPUs for a session, wait for them, and open a shell on them.
 
     Ctrl-C while waiting asks nothing: the session keeps its place in the queue, and its id is shown.
 
+    --ide vscode and cursor open a window by OpenSSH, for which `gpu-dev config-ssh` runs; jupyter needs JupyterLab in
+    the image.
+
     The session goes on when the shell ends, until its time is over or `gpu-dev cancel ID`.
     """
-    fields = job_fields(None, gpu_type, None, name, env, image, working_dir, priority, booking, project)
+    fields = job_fields(None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     with client_for(ctx) as client:
         if booking is not None:
             fields["booking_id"] = booking_id_of(client, booking)
         asked = {"gpus": needed_gpus(gpus, _EXAMPLE), "duration": needed_duration(duration, _EXAMPLE)}
         job = wait_for_start(client, submit_session(client, checked(JobSubmit, {**fields, **asked})))
-        code = enter_shell(client, job.id)
+        if ide is Ide.JUPYTER:
+            notebook = partial(run_polling, run_notebook(client.sessions, job.id))
+            code = exit_code_after(client, notebook, job.id, f"gpu-dev shell {job.id}", is_shell=True)
+        else:
+            if ide is not None:
+                write_config(ctx)
+                open_editor(ide, job.id)
+            code = enter_shell(client, job.id)
     raise typer.Exit(code)
-
-
-def submit_session(client: GpuDevClient, request: JobSubmit) -> Job:
-    """Submit a session. Ctrl-C ends the command once it is known whether the server has it."""
-    key = str(uuid.uuid4())
-    try:
-        return client.submit(request, idempotency_key=key)
-    except KeyboardInterrupt:
-        say_how_to_go_on(client.submit(request, idempotency_key=key).id)
-        raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -13,7 +13,7 @@ from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.ssh_config import add, config_text, our_command, remove
 from gpu_dev.sessions.ssh_files import host_of, job_of, options, refresh, ssh_files
 from gpu_dev.sessions.ssh_streams import carry_ssh
-from gpu_dev.terminal import put
+from gpu_dev.terminal import put, say
 
 ssh_app = typer.Typer(add_completion=False)
 config_app = typer.Typer(add_completion=False)
@@ -81,7 +81,7 @@ def config_ssh(
     """
     connection = connection_of(ctx)
     files = ssh_files(connection.server, os.environ)
-    user_config = Path(os.environ.get("HOME") or Path.home()) / ".ssh" / "config"
+    user_config = _user_config()
     if removes:
         is_changed = remove(files, user_config)
         put(f"The hosts *.gpu-dev are {'removed from' if is_changed else 'not in'} {user_config}.\n")
@@ -90,7 +90,17 @@ def config_ssh(
     if dry_run:
         put(f"{files.config}:\n{text}\n{user_config}, at its top:\nInclude {files.config}\n")
         return
-    is_changed = add(connection, files, user_config)
-    put(f"{files.config} is written.\n")
-    put(f"{user_config} {'now includes' if is_changed else 'includes'} it.\n")
+    write_config(ctx)
     put("Try it: ssh ID.gpu-dev, with the id or name of a running job.\n")
+
+
+def write_config(ctx: typer.Context) -> None:
+    """Make jobs hosts of OpenSSH, and say which files are written."""
+    connection = connection_of(ctx)
+    files = ssh_files(connection.server, os.environ)
+    is_changed = add(connection, files, _user_config())
+    say(f"{files.config} is written; {_user_config()} {'now includes' if is_changed else 'includes'} it.")
+
+
+def _user_config() -> Path:
+    return Path(os.environ.get("HOME") or Path.home()) / ".ssh" / "config"

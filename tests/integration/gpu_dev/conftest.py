@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,11 +94,13 @@ class System:
             texts.append(stream.read())
         return Finished(int(ended.value.code or 0), *texts)
 
-    def run_whole(self, *words: str, who: str = "alice", stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def run_whole(
+        self, *words: str, who: str = "alice", stdin: bytes = b"", more: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
         """Run `gpu-dev` as a process of its own to its end, off a terminal."""
         return subprocess.run(
             [sys.executable, "-m", "gpu_dev", *words],
-            env=self.environment(who),
+            env={**self.environment(who), **(more or {})},
             cwd=ROOT,
             input=stdin,
             capture_output=True,

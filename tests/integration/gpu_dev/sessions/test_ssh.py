@@ -166,13 +166,13 @@ def user_config(tmp_path: Path) -> Path:
 
 def test_the_users_configuration_keeps_all_else(ann: Person, user_config: Path, server: SessionsServer) -> None:
     first = ann.run("config-ssh")
-    assert b"now includes it" in first.stdout
+    assert b"now includes it" in first.stderr
     written = user_config.read_text()
     assert written.endswith(OWN)
     assert written.splitlines()[1] == f"Include {ssh_files(server.url, ann.environment).config}"
     assert stat.S_IMODE(user_config.stat().st_mode) == 0o644
     again = ann.run("config-ssh")
-    assert b"now includes it" not in again.stdout
+    assert b"now includes it" not in again.stderr
     assert user_config.read_text() == written
     assert b"removed from" in ann.run("config-ssh", "--remove").stdout
     assert user_config.read_text() == OWN

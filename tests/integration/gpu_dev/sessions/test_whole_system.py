@@ -1,10 +1,13 @@
 """Sessions end to end: the command line, REST, and real pods on this machine."""
 
 import hashlib
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -50,6 +53,80 @@ def test_ctrl_c_while_waiting_keeps_the_place(system: System) -> None:
         at.shows("keeps its place")
         assert at.ends() == 130
     assert "queued" in system.cli("show", "waits").stdout
+
+
+def test_a_notebook_is_reached_here(system: System) -> None:
+    tools = system.folder / "tools"
+    tools.mkdir()
+    (tools / "jupyter").write_text(
+        "#!/bin/sh\nfor word; do case $word in --port=*) port=${word#--port=};; esac; done\n"
+        f'echo "$JUPYTER_TOKEN" >token; exec {sys.executable} -m http.server --bind 127.0.0.1 $port\n'
+    )
+    (tools / "jupyter").chmod(0o755)
+    path = f"PATH={tools}:/usr/bin:/bin"
+    running = system.begin("dev", "--gpus", "1", "--for", "1h", "--env", path, "--ide", "jupyter")
+    assert running.stdout is not None
+    address = urlsplit(running.stdout.readline().strip())
+
+    def fetched() -> bytes:
+        with suppress(OSError), urlopen(f"http://{address.netloc}/token", timeout=PATIENCE_S) as answer:
+            return bytes(answer.read())
+        return b""
+
+    assert eventually_sync(fetched).decode().strip() == parse_qs(address.query)["token"][0]
+    running.send_signal(signal.SIGINT)
+    assert running.wait(PATIENCE_S) == 130
+
+
+def test_an_editor_is_opened_on_the_session(system: System) -> None:
+    tools = system.folder / "tools"
+    tools.mkdir()
+    (tools / "code").write_text(f'#!/bin/sh\necho "$@" >{tools}/called.new; mv {tools}/called.new {tools}/called\n')
+    (tools / "code").chmod(0o755)
+    path = f"{tools}:{system.environment('alice')['PATH']}"
+    done = system.run_whole("dev", "--gpus", "1", "--for", "1h", "--ide", "vscode", more={"PATH": path})
+    assert done.returncode == 0, done.stderr
+    called = eventually_sync(lambda: (tools / "called").exists() and (tools / "called").read_text())
+    job_id = system.cli("list", "-o", "name").stdout.strip()
+    assert called == f"--remote ssh-remote+{job_id}.gpu-dev\n"
+    assert "Include" in (system.folder / ".ssh" / "config").read_text()
+
+
+def test_run_reads_stdin_to_its_end(system: System) -> None:
+    text = b"line\n" * 200_000
+    command = ["run", "--gpus", "1", "--for", "10m", "--", "sh", "-c", "cksum; exit 3"]
+    done = system.run_whole(*command, stdin=text)
+    expected = subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout
+    assert (done.returncode, done.stdout) == (3, expected), done.stderr
+
+
+def test_run_ends_with_a_command_that_reads_no_input(system: System) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "gpu_dev", "run", "--gpus", "1", "--for", "10m", "--", "echo", "done"],
+        env={**system.environment("alice"), "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with running:
+        assert running.stdout is not None
+        assert running.stdout.read() == b"done\n"
+        assert running.wait(PATIENCE_S) == 0
+
+
+def test_run_in_a_terminal_gives_the_gpus_back(system: System) -> None:
+    with at_terminal(system, "run", "--tty", "--gpus", "1", "--for", "1h", "--", "sh", "-c", "tty -s && exit 6") as at:
+        assert at.ends() == 6
+        assert "is cancelled" in at.all
+    eventually_sync(lambda: "cancelled" in system.cli("list", "--all").stdout)
+
+
+def test_run_in_a_terminal_is_cancelled_while_it_waits(system: System) -> None:
+    a_session(system, "--gpus", "4")
+    with at_terminal(system, "run", "--tty", "--gpus", "4", "--for", "1h", "--name", "waits", "--", "true") as at:
+        at.shows("place 1 in the queue")
+        at.types("\x03")
+        assert at.ends() == 130
+    assert "cancelled" in system.cli("show", "waits").stdout
 
 
 def test_a_terminal_that_is_left_is_kept(system: System) -> None:
