@@ -12,6 +12,7 @@ from gpu_dev.commands.jobs.run import (
     Gpus,
     GpuType,
     Image,
+    Inactivity,
     Name,
     Nodes,
     Priority,
@@ -48,6 +49,7 @@ def dev(
     priority: Priority = None,
     booking: Booking = None,
     project: Project = None,
+    inactivity: Inactivity = None,
     ide: Annotated[
         Ide | None,
         typer.Option(help="Also open an editor of this machine on it, or run JupyterLab instead of a shell."),
@@ -62,7 +64,7 @@ def dev(
 
     The session goes on when the shell ends, until its time is over or `gpu-dev cancel ID`.
     """
-    fields = job_fields(None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
+    fields = job_fields(None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity)
     with client_for(ctx) as client:
         if booking is not None:
             fields["booking_id"] = booking_id_of(client, booking)
