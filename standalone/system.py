@@ -38,6 +38,7 @@ from reservation_expiry.expire import ends_pods
 from reservation_expiry.expire import run_once as expire_once
 from reservation_expiry.expire import watch as end_pods
 from reservation_processor.process import run as process
+from ssh_gateway.listening import run as serve_ssh
 from standalone.administrator import AdminToken, ensure_admin_token
 from standalone.components import LONGEST_PAUSE_S, Start, run_together
 
@@ -153,6 +154,7 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
         "updater": lambda: runtime.loops["updater"].repeat(
             lambda: update_once(runtime), rest_s=settings.update_every_s, rests_first=True, stop=stop
         ),
+        "SSH gateway": lambda: serve_ssh(runtime, settings, stop),
     }  # fmt: skip
     if ends_pods(settings):
         components["ending of pods"] = lambda: end_pods(runtime, settings, stop)

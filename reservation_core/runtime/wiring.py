@@ -33,6 +33,7 @@ from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.sealing_keys import sealing_of
 from reservation_core.runtime.settings.components import ClusterKind, CommonSettings
 from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.ssh.counts import SshCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Runtime:
     cluster: Cluster
     pod_streams: PodStreams
     loops: Loops = field(default_factory=Loops)
+    ssh: SshCounts = field(default_factory=SshCounts)
     steps: SharedClock | None = None
 
     def leading(self, epoch: int) -> AbstractAsyncContextManager[None]:

@@ -27,6 +27,8 @@ class Connection:
         self.entered = entered
         self.over = asyncio.Event()
         self.why = ""
+        self.stopping = False
+        """Whether it ends only because this process does: kept terminals go on."""
         self.show: Callable[[str], None] | None = None
         """Shows a message on its terminal."""
         self.last_byte_at = entered.opened_at
@@ -116,6 +118,7 @@ class Connections:
     def stop(self) -> None:
         """End all connections, because this process is about to end."""
         for connection in self._open.values():
+            connection.stopping = True
             connection.end(_STOPPING)
 
     async def _forget_closed(self) -> None:

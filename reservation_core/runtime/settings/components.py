@@ -22,6 +22,7 @@ from reservation_core.runtime.settings.http import HttpSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
 from reservation_core.runtime.settings.section import Seconds, Section, split
+from reservation_core.runtime.settings.ssh import SshSettings
 from reservation_core.runtime.settings.web import WebSettings
 
 
@@ -244,7 +245,21 @@ class EndSettings(StartSettings, CalendarSettings):
     ending_patience_s: Seconds = 60
 
 
-class ApiSettings(GraceSettings, WaitlistSettings):
+class SessionSettings(CommonSettings):
+    """Settings of processes that let users into jobs."""
+
+    # The number of connections to jobs that a user may have at once: terminals, programs and ports.
+    connections_per_user: Annotated[int, Field(ge=1, le=100_000)] = 500
+    ssh: SshSettings = Field(default_factory=SshSettings)
+
+
+class SshGatewaySettings(SessionSettings):
+    """The SSH gateway."""
+
+    health_listen: HealthListen = None
+
+
+class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
@@ -271,8 +286,6 @@ class ApiSettings(GraceSettings, WaitlistSettings):
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
     # The number of jobs that a user's programs may follow at once (`gpu-dev run`, `logs --follow`), per API process.
     streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 200
-    # The number of connections to jobs that a user may have at once: terminals, programs and ports.
-    connections_per_user: Annotated[int, Field(ge=1, le=100_000)] = 500
     # everyone: all users; members: members of a project with the holder; self: the holder alone.
     holders: Holders = Holders.EVERYONE
     auth: AuthSettings = Field(default_factory=AuthSettings)

@@ -1,0 +1,1 @@
+"""An SSH server whose sessions are programs and ports in running jobs."""

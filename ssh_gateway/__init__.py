@@ -1,0 +1,1 @@
+"""SSH into running jobs, on a port of its own."""
