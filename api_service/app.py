@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api_service.apps.apps import Apps
 from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
 from api_service.routes import dead_letters, operations, search
@@ -21,7 +22,7 @@ from api_service.routes.nodes import inventory, maintenance, nodes
 from api_service.routes.people import login, notifications, tokens, users
 from api_service.routes.pods import schedulability, unknown_pods
 from api_service.routes.policy import policy, projects, usage
-from api_service.routes.sessions import connections, ports, programs, shares, ssh_keys
+from api_service.routes.sessions import app_tickets, connections, ports, programs, shares, ssh_keys
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.runtime.reading.reading import Reads
@@ -38,6 +39,7 @@ _ROUTERS = (
     programs.router,
     ports.router,
     connections.router,
+    app_tickets.router,
     shares.router,
     inventory.router,
     nodes.router,
@@ -69,9 +71,12 @@ class GatedApplication(FastAPI):
     """FastAPI's application; requests whose time counts in microseconds pass its layers by the express gate."""
 
     express: ExpressGate
+    apps: Apps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.express.takes(scope):
+        if scope["type"] == "http" and self.apps.host.takes(scope):
+            await self.apps(scope, receive, send)
+        elif self.express.takes(scope):
             scope["app"] = self
             await self.express(scope, receive, send)
         else:
@@ -95,6 +100,7 @@ def create_app(
             await running.enter_async_context(services.running())
             if site is not None:
                 await running.enter_async_context(site.running())
+            running.push_async_callback(app.apps.close)
             yield
 
     app = GatedApplication(
@@ -119,6 +125,7 @@ def create_app(
     express = [route for route in app.state.operations if route.endpoint is jobs.submit_job]
     app.add_middleware(Gate, services=services, pages=site)
     app.express = ExpressGate(services, express)
+    app.apps = Apps(services)
     return app
 
 

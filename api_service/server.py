@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from api_service.apps.hosts import AppsHost
 from api_service.routes.operations import exposition
 from api_service.services import Services
 from reservation_core.domain.network.client_addresses import trusted_networks
@@ -68,7 +69,8 @@ async def serve(
 
     bounds = ServerBounds(settings.http.limits(CONNECTIONS))
     services.metrics.show(HttpCollector(bounds))
-    server = QuietServer(config, report_ready, bounds, proxies=trusted_networks(settings.trusted_proxies))
+    proxies = trusted_networks(settings.trusted_proxies)
+    server = QuietServer(config, report_ready, bounds, proxies=proxies, tunnels=AppsHost.of(settings).takes)
     calm_garbage_collector()
 
     async def stop_in_order() -> None:

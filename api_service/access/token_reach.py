@@ -30,7 +30,7 @@ _BY_ADDRESS = {
 }
 
 
-_ENTERS = re.compile(r"/v1/(jobs/[^/]+/(exec|forward/[^/]+|shares/[^/]+)|ssh|ssh-certificates)")
+_ENTERS = re.compile(r"/v1/(jobs/[^/]+/(exec|forward/[^/]+|app-tickets|shares/[^/]+)|ssh|ssh-certificates)")
 """WebSockets into jobs, and what lets people in."""
 
 

@@ -42,10 +42,14 @@ def subprotocol_of(socket: WebSocket) -> str:
 def visitor_of(scope: Mapping[str, Any], services: Services) -> Visitor:
     """The caller, and where the caller is."""
     principal: Principal = scope["principal"]
+    return Visitor(principal.user_id, principal.user, principal.token_id, address_of(scope, services))
+
+
+def address_of(scope: Mapping[str, Any], services: Services) -> str | None:
+    """Where a client is, also behind trusted proxies."""
     trusted = trusted_networks(services.settings.trusted_proxies)
     client = scope.get("client")
-    address = address_of_client(client[0] if client else None, headers.values(scope, b"x-forwarded-for"), trusted)
-    return Visitor(principal.user_id, principal.user, principal.token_id, address)
+    return address_of_client(client[0] if client else None, headers.values(scope, b"x-forwarded-for"), trusted)
 
 
 def refusal(error: PodNotReachableError | PortClosedError | NoTerminalError) -> ProblemError:

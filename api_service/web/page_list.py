@@ -18,7 +18,7 @@ from api_service.web.routes import (
     why_waiting,
 )
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
-from api_service.web.routes.sessions import terminal
+from api_service.web.routes.sessions import apps, terminal
 from api_service.web.routing import SocketRoute, WebRoute
 
 WEB_ROUTES: tuple[WebRoute, ...] = (
@@ -33,6 +33,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *job_logs.ROUTES,
     *why_waiting.ROUTES,
     *terminal.ROUTES,
+    *apps.ROUTES,
     *calendar.ROUTES,
     *bookings.ROUTES,
     *usage.ROUTES,

@@ -165,7 +165,7 @@ class RestCalls:
         content = b"" if body is None else json.dumps(body).encode()
         query = parts.get("query") or {}
         key = None if method != "POST" or _is_rehearsal(path, query, body) else self._key(path, content)
-        headers = _headers(len(content), key, parts.get("match"), json_comes=body is not None)
+        headers = self._headers(len(content), key, parts.get("match"), json_comes=body is not None)
         scope = self._scope(method, path, query, headers)
         received = _Received()
         try:
@@ -188,6 +188,21 @@ class RestCalls:
         parts = (self.form_key.encode(), path.encode(), content)
         return hashlib.sha256(b"\x00".join(parts)).hexdigest()
 
+    def _headers(
+        self, length: int, key: str | None, match: str | None, *, json_comes: bool
+    ) -> list[tuple[bytes, bytes]]:
+        browsers = self._request.headers
+        named = {
+            # Answers with addresses have those that the browser knows.
+            "host": browsers.get("host", "localhost"),
+            "x-forwarded-proto": browsers.get("x-forwarded-proto"),
+            "content-length": str(length),
+            "content-type": "application/json" if json_comes else None,
+            "idempotency-key": key,
+            "if-match": match,
+        }
+        return [(name.encode(), value.encode("latin-1")) for name, value in named.items() if value is not None]
+
     def _scope(
         self, method: str, path: str, query: Query, headers: list[tuple[bytes, bytes]]
     ) -> MutableMapping[str, Any]:
@@ -198,7 +213,7 @@ class RestCalls:
             "asgi": browsers.get("asgi", {"version": "3.0"}),
             "http_version": "1.1",
             "method": method,
-            "scheme": "http",
+            "scheme": browsers["scheme"],
             "path": unquote(path),
             "raw_path": path.encode(),
             "root_path": "",
@@ -217,17 +232,6 @@ def _is_rehearsal(path: str, query: Query, body: object) -> bool:
     """Whether a POST changes nothing, so that it is judged anew each time."""
     dry_run = bool(query.get("dry_run")) or (isinstance(body, Mapping) and body.get("dry_run") is True)
     return dry_run or path == "/v1/policy/explain"
-
-
-def _headers(length: int, key: str | None, match: str | None, *, json_comes: bool) -> list[tuple[bytes, bytes]]:
-    named = {
-        "host": "localhost",
-        "content-length": str(length),
-        "content-type": "application/json" if json_comes else None,
-        "idempotency-key": key,
-        "if-match": match,
-    }
-    return [(name.encode(), value.encode()) for name, value in named.items() if value is not None]
 
 
 def _sending(content: bytes) -> Receive:

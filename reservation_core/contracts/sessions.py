@@ -1,4 +1,4 @@
-"""Connections to running jobs, and SSH keys and certificates, over REST."""
+"""Connections to running jobs and their apps, and SSH keys and certificates, over REST."""
 
 from typing import Annotated
 
@@ -22,6 +22,21 @@ class JobConnection(Wire):
     address: str | None
     opened_at: Time
     last_byte_at: Time
+
+
+class AppTicketMake(Wire):
+    """A port of a running job at which an app listens, such as a notebook."""
+
+    model_config = with_example(port=8888)
+
+    port: Annotated[int, Field(strict=True, ge=1, le=65_535)]
+
+
+class AppTicketOut(Wire):
+    """The address that opens an app in a browser, once and until `expires_at`."""
+
+    url: str
+    expires_at: Time
 
 
 class SshKeyAdd(Wire):

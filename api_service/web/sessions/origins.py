@@ -1,4 +1,7 @@
-"""The origin of our pages: any page may open a WebSocket with the session's cookie, so its origin is checked."""
+"""The origin of our pages.
+
+Browsers send the session's cookie with a WebSocket whichever page opens it, so the page's origin is checked.
+"""
 
 from urllib.parse import urlsplit
 

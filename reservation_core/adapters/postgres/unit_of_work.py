@@ -49,6 +49,7 @@ from reservation_core.adapters.postgres.policy.projects import Projects
 from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.search.search import Search
+from reservation_core.adapters.postgres.sessions.app_passes import AppPasses
 from reservation_core.adapters.postgres.sessions.connections import Connections
 from reservation_core.adapters.postgres.sessions.server_keys import ServerKeys
 from reservation_core.adapters.postgres.sessions.shares import Shares
@@ -109,6 +110,10 @@ class UnitOfWork:
     @cached_property
     def connections(self) -> Connections:
         return Connections(self._connection)
+
+    @cached_property
+    def app_passes(self) -> AppPasses:
+        return AppPasses(self._connection)
 
     @cached_property
     def unknown_pods(self) -> UnknownPods:

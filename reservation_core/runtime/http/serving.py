@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from reservation_core.domain.network.client_addresses import Network
 from reservation_core.runtime.http.bounded_listener import BoundedListener
 from reservation_core.runtime.http.bounded_protocol import BoundedProtocol, ServerBounds
 from reservation_core.runtime.http.bounded_websocket import OPTIONS, BoundedWebSocket
+from reservation_core.runtime.http.tunnels import TunnelProtocol
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.settings.http import HttpSettings
 
@@ -48,7 +49,7 @@ def quiet_config(app: Any, *, stop_patience_s: int, websockets: bool = False, **
 class QuietServer(uvicorn.Server):
     """A server that leaves signals to its program, reports when it is ready, and bounds its connections.
 
-    Connections from `proxies` are bounded only in total.
+    Connections from `proxies` are bounded only in total. `tunnels` chooses upgrades that the application takes over.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class QuietServer(uvicorn.Server):
         bounds: ServerBounds,
         *,
         proxies: Sequence[Network] = (),
+        tunnels: Callable[[Mapping[str, Any]], bool] = lambda _: False,
     ) -> None:
         super().__init__(config)
         self._ready = ready
         self._bounds = bounds
         self._proxies = proxies
+        self._tunnels = tunnels
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -99,7 +102,8 @@ class QuietServer(uvicorn.Server):
         self._ready()
 
     def _new_protocol(self) -> BoundedProtocol:
-        return BoundedProtocol(
+        return TunnelProtocol(
+            self._tunnels,
             self._bounds,
             config=self.config,
             server_state=self.server_state,

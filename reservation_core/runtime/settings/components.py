@@ -90,6 +90,14 @@ Proxies = Annotated[
 ]
 
 
+# In lower case, and without the `*.` that it may be written with.
+AppsHost = Annotated[
+    str,
+    BeforeValidator(lambda value: value.lower().removeprefix("*.") if isinstance(value, str) else value),
+    Field(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*)?$", max_length=200),
+]
+
+
 class GpuSettings(Section):
     """How GPUs are found on nodes, and how pods get them."""
 
@@ -286,6 +294,9 @@ class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
     # The number of jobs that a user's programs may follow at once (`gpu-dev run`, `logs --follow`), per API process.
     streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 200
+    # The names below which apps of jobs have their addresses, JOB-PORT.<this>, such as *.apps.example.org; empty: apps
+    # are not served. The names lead to this server (DNS and certificate have the wildcard).
+    apps_host: AppsHost = "localhost"
     # everyone: all users; members: members of a project with the holder; self: the holder alone.
     holders: Holders = Holders.EVERYONE
     auth: AuthSettings = Field(default_factory=AuthSettings)
