@@ -23,8 +23,8 @@ class OpenStreams:
         """Reserve a place for as long as a stream is open. Raises ProblemError (429) if none is left."""
         if self._open[user_id] >= self._most:
             detail = (
-                f"You have {self._most} streams open, which is as many as one person may. Close pages, or end "
-                "programs, that follow something; what has ended makes room at once."
+                f"You have {self._most} streams open, the most that one user may have. Close pages, or end programs, "
+                "that follow jobs; then try again."
             )
             raise ProblemError(429, "too_many_streams", detail, headers={"Retry-After": str(_RETRY_S)})
         return self._hold(user_id)

@@ -17,9 +17,8 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     workload["env"] = {**spec.workload.env, **given.get("workload", {}).get("env", {})}
     missing = sorted(name for name, value in workload["env"].items() if value is None)
     if missing:
-        raise UsageError(
-            f"What {', '.join(missing)} said is known to the job's owner alone. Give it with --env {missing[0]}=VALUE."
-        )
+        what = f"The value of {', '.join(missing)} is known to the job's owner alone."
+        raise UsageError(f"{what} Give it with --env {missing[0]}=VALUE.")
     kept = ("name", "gpus", "gpu_type", "nodes", "duration", "priority", "project")
     fields: dict[str, Any] = {name: getattr(spec, name) for name in kept}
     fields |= given

@@ -101,7 +101,7 @@ COMMANDS = {
         "Show the audit log, export it, or verify that it was not changed.",
         OPERATE,
     ),
-    "pods": Entry("operate.pods", "app", "List pods that the ledger does not know, or end one.", OPERATE),
+    "pods": Entry("operate.pods", "app", "List pods that belong to no known job, or end one.", OPERATE),
     "up": Entry("operate.operate", "up_app", "Run the whole system on this machine, in the foreground.", OPERATE),
     "db": Entry("operate.operate", "db_app", "Migrate the database, or show its revision.", OPERATE),
     "psql": Entry("operate.operate", "psql_app", "Open psql on the database of this machine's server.", OPERATE),

@@ -218,7 +218,7 @@ Open the URL and sign in with the token, or submit a job from a second terminal:
 
   {_first_job(url, settings)}
 
-Ctrl-C ends the server. Jobs that run then go on and are taken up again at the next start.
+Ctrl-C ends the server. Running jobs go on; the next start finds them again.
 """
 
 

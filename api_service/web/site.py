@@ -219,8 +219,8 @@ def _refuse_other_sites(request: Request, public_url: str | None) -> None:
         raise ProblemError(
             403,
             "from_elsewhere",
-            "This was sent by another site. Open the page here, and do it there. If you did, a proxy hides the page's "
-            "address from the server: an administrator sets GPU_DEV_WEB__PUBLIC_URL.",
+            "This was sent by a page of another site. Open the page on this server, and send it there. If you did, a "
+            "proxy hides the page's address: ask an administrator to set GPU_DEV_WEB__PUBLIC_URL.",
         )
 
 

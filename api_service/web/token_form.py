@@ -7,9 +7,9 @@ from api_service.web.visit import Visit
 
 SCOPES = {
     "": "everything that you may do",
-    "read": "looking",
-    "read submit": "looking, and jobs",
-    "read book": "looking, and bookings",
+    "read": "reading only",
+    "read submit": "reading, and jobs",
+    "read book": "reading, and bookings",
 }
 """The choices of the form by their scopes. `gpu-dev tokens create` offers any combination."""
 
@@ -28,5 +28,5 @@ def token_asked(visit: Visit) -> dict[str, Any]:
     if hours is not None:
         asked["budget"] = {"gpu_hours": hours} | ({} if until is None else {"until": visit.instant(until)})
     elif until is not None:
-        raise ProblemError(422, "invalid_request", "A budget has an end, and no GPU-hours. Say how many.")
+        raise ProblemError(422, "invalid_request", "The budget has an end, but no GPU-hours. Say how many.")
     return asked

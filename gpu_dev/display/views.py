@@ -169,7 +169,7 @@ UNKNOWN_POD: "View[UnknownPodOut]" = View(
         Column("ENDED BY", lambda pod: pod.end_requested_by or ""),
         Column("WHY", lambda pod: local_sentence(pod.detail)),
     ),
-    empty="No unknown pods: the ledger accounts for all of them.",
+    empty="No unknown pods: every pod belongs to a job.",
 )
 
 QUEUE: "View[QueueEntry]" = View(

@@ -135,8 +135,8 @@ def verification_notice(code: str, *, target: str, user: str, delivery: str, at:
     text = (
         f"The user {user} wants to receive notifications about GPU jobs and bookings at this address.\n\n"
         f"If that is you, confirm it with this code: {code}\n\n"
-        f'  POST /v1/notifications/targets/{target}/verify  {{"code": "{code}"}}\n\n'
-        "If it is not you, do nothing: no other message will come."
+        f"  gpu-dev notify verify {target} {code}\n\n"
+        "or type it on the page of your account. If it is not you, do nothing: no other message will come."
     )
     return Notice(delivery, "verification", at, user, "[gpu-dev] Confirm this address", text)
 

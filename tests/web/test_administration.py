@@ -82,7 +82,7 @@ async def test_whom_a_rule_would_affect_is_seen_before_it_holds(
     await page.get_by_label("GPUs at once").first.fill("2")
     await page.get_by_role("button", name="Show what it affects").click()
     verdict = page.locator("#preview")
-    await expect(verdict).to_contain_text("not said")
+    await expect(verdict).to_contain_text("not set")
     await expect(verdict.get_by_role("link", name=booking["id"])).to_be_visible()
     assert system.rest("root").get("/v1/policy").json()["items"] == []
     await assert_accessible(page)
@@ -113,13 +113,13 @@ async def test_a_projects_members_are_seen_as_they_change(people: People, screen
     await second.goto("/admin/projects")
     for user in ("alice", "bob"):
         await page.get_by_label("User").fill(user)
-        await page.get_by_role("button", name="Take in").click()
+        await page.get_by_role("button", name="Add").click()
         await expect(page.locator(f"#member-{user}")).to_be_visible()
     await expect(second.locator("#project-vision")).to_contain_text("alice, bob")  # without a reload
     await assert_accessible(page)
     await screenshot(page, "admin-project")
-    await page.get_by_role("link", name="Take bob out…").click()
-    await page.get_by_role("button", name="Take bob out").click()
+    await page.get_by_role("link", name="Remove bob…").click()
+    await page.get_by_role("button", name="Remove bob").click()
     await expect(page.locator("#member-bob")).to_have_count(0)
 
 

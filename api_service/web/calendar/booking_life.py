@@ -89,9 +89,9 @@ def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:  # noqa: C901
         case BookingEventKind.CANCELLED:
             return "cancelled"
         case BookingEventKind.OFFER_EXPIRED:
-            return "the offer ran out"
+            return "the offer expired"
         case BookingEventKind.WAIT_EXPIRED:
-            return "waited in vain"
+            return "nothing came free"
         case _:
             assert_never(kind)
 

@@ -113,7 +113,7 @@ def _recurrence(form: Form) -> Mapping[str, Any]:
     try:
         repeats = Repeats(form.get("repeats") or Repeats.NEVER)
     except ValueError:
-        raise _NotReadableError("Choose how often it comes again from the list.") from None
+        raise _NotReadableError("Choose how often it repeats from the list.") from None
     match repeats:
         case Repeats.NEVER:
             return {}

@@ -49,18 +49,16 @@ class RuleWords:
 RULES: Mapping[RuleName, RuleWords] = {
     RuleName.MAX_GPUS: RuleWords("GPUs at once", ValueKind.NUMBER, "A number: 8. Jobs and bookings together."),
     RuleName.MAX_GPU_HOURS_PER_WEEK: RuleWords(
-        "GPU-hours in a week", ValueKind.HOURS, "A number of hours: 400. From Monday 00:00 UTC, run and booked."
+        "GPU-hours in a week", ValueKind.HOURS, "A number of hours: 400. Of jobs and bookings, from Monday 00:00 UTC."
     ),
     RuleName.MAX_DURATION: RuleWords(
         "Longest job or booking", ValueKind.LENGTH, "A time: 7d, 12h, 90m.", timedelta(seconds=1)
     ),
-    RuleName.PRIORITY: RuleWords(
-        "Highest priority of a job", ValueKind.NUMBER, "A number: 10. Where nothing is said, 0."
-    ),
+    RuleName.PRIORITY: RuleWords("Highest priority of a job", ValueKind.NUMBER, "A number: 10. Without a rule, 0."),
     RuleName.MAX_ADVANCE: RuleWords("How far ahead a booking may start", ValueKind.LENGTH, "A time: 28d."),
     RuleName.MIN_NOTICE: RuleWords("How long before its start it has to be booked", ValueKind.LENGTH, "A time: 1h."),
     RuleName.MAX_OPEN_BOOKINGS: RuleWords(
-        "Open bookings", ValueKind.NUMBER, "A number: 5. Those that are not over, and requests that wait."
+        "Open bookings", ValueKind.NUMBER, "A number: 5. Bookings that are not over, and requests on the waitlist."
     ),
     RuleName.COOLDOWN: RuleWords(
         "Pause between two bookings", ValueKind.LENGTH, "A time: 4h. Between the end of one and the start of the next."
@@ -68,7 +66,7 @@ RULES: Mapping[RuleName, RuleWords] = {
     RuleName.NO_SHOW_GRACE: RuleWords(
         "Given back when unused for",
         ValueKind.LENGTH,
-        "A time: 30m. unlimited: it waits to its end.",
+        "A time: 30m. unlimited: never before its end.",
         timedelta(minutes=1),
     ),
     RuleName.INACTIVITY: RuleWords(
@@ -139,7 +137,7 @@ def typed_rules(form: Form) -> TypedRules:
             body[name.value] = read
     exceptions = _exceptions(form, wrong)
     if form.has(NO_EXCEPTIONS) and exceptions:
-        wrong[NO_EXCEPTIONS] = "Either there are exceptions, or there are none: empty their rows, or untick the box."
+        wrong[NO_EXCEPTIONS] = "Fill in exceptions or tick “No exceptions”, not both."
     if exceptions or form.has(NO_EXCEPTIONS):
         body[_EXCEPTIONS] = exceptions
     required = form.get(BOOKING_REQUIRED)
@@ -189,11 +187,12 @@ def rule_texts(rules: RulesIn) -> list[RuleText]:
         found.append(RuleText("Exceptions for bookings that start soon", "none"))
     for relaxation in rules.relaxed_if_starts_within or []:
         lifted = ", ".join(LIFTED[name] for name in RULES if name in relaxation.lifts)
-        found.append(RuleText(f"Bookings that start within {_typed(relaxation.within)} are free of", lifted))
+        found.append(RuleText(f"Bookings that start within {_typed(relaxation.within)} are not bound by", lifted))
     if rules.booking_required is not None:
         found.append(
             RuleText(
-                "GPUs of clusters that ask", "only with a booking" if rules.booking_required else "without one, too"
+                "Pods that others create use GPUs",
+                "only with a booking" if rules.booking_required else "without one, too",
             )
         )
     return found
@@ -235,11 +234,9 @@ def _exceptions(form: Form, wrong: dict[str, str]) -> list[dict[str, Any]]:
             continue
         within = _read(ValueKind.LENGTH, row.within)
         if within is None:
-            wrong[f"within_{row.number}"] = (
-                f"Exceptions are for bookings that start within a time: {_how(ValueKind.LENGTH)}."
-            )
+            wrong[f"within_{row.number}"] = f"Say how soon bookings of this exception start: {_how(ValueKind.LENGTH)}."
         elif not row.lifts:
-            wrong[f"within_{row.number}"] = "Tick what does not bind the bookings of an exception, or empty its time."
+            wrong[f"within_{row.number}"] = "Tick the rules that do not bind these bookings, or empty the time."
         else:
             found.append({"within": within, "lifts": list(row.lifts)})
     return found

@@ -191,7 +191,7 @@ def _taken(start: int, end: int) -> Bar:
 
 
 def _out_of_use(start: int, end: int) -> Bar:
-    return Bar(start, end, None, BarKind.OUT, "out of use", "This GPU takes nothing new now")
+    return Bar(start, end, None, BarKind.OUT, "out of use", "This GPU gets no new work now")
 
 
 def _joined(bars: Sequence[Bar]) -> Bar:

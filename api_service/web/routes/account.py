@@ -129,9 +129,9 @@ async def change_target(visit: Visit) -> Response:
 
 
 _DONE = {
-    "test": "A test is on its way; the target says here how it went.",
+    "test": "A test is being sent; the list shows whether it was delivered.",
     "verify": "The address is confirmed.",
-    "remove": "The target is removed: nothing is sent there any more.",
+    "remove": "The address is removed: nothing is sent there any more.",
 }
 
 

@@ -122,8 +122,8 @@ async def make_feed(visit: Visit) -> Response:
 async def confirm_remove_feed(visit: Visit) -> Response:
     """Explain what deleting the private address would end."""
     sentences = (
-        "Calendar programs that follow it show your bookings no more.",
-        "An address that you make later is another one: give it to each program again.",
+        "Calendar programs that follow it stop showing your bookings.",
+        "If you make another address later, give it to each program again.",
     )
     return ask(visit, "End your iCal address?", sentences, words="End it", back="/calendar")
 

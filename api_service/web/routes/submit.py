@@ -119,11 +119,11 @@ async def _cancel_replaced(visit: Visit, job_id: str) -> str:
         if before.body.status is JobStatus.QUEUED:
             await visit.rest.send("POST", f"{address}/cancel", match=before.headers["etag"])
         elif before.body.status is not JobStatus.CANCELLED:
-            return f" {job_id} was not cancelled: it waits no longer."
+            return f" {job_id} was not cancelled: it no longer waits."
     except RestProblemError as problem:
         if problem.status not in (404, 409, 412):
             raise
-        return f" {job_id} was not cancelled: it waits no longer."
+        return f" {job_id} was not cancelled: it no longer waits."
     return f" {job_id} is cancelled."
 
 

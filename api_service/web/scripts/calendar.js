@@ -291,7 +291,7 @@ class Timeline {
     }
     if (from.node === to.node) {
       const way = "Drop it on a GPU of another node to move it there.";
-      return { node: "", why: `Which of a node’s GPUs a booking has is the server’s choice. ${way}` };
+      return { node: "", why: `The server chooses which of a node’s GPUs a booking gets. ${way}` };
     }
     return { node: to.node };
   }

@@ -197,7 +197,7 @@ def move(
     end: Annotated[str | None, typer.Option("--end", help="The new end.")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="The new length.")] = None,
     node: Annotated[str | None, typer.Option("--node", help="On this node.")] = None,
-    any_node: Annotated[bool, typer.Option("--any-node", help="On whichever node.")] = False,
+    any_node: Annotated[bool, typer.Option("--any-node", help="On any node.")] = False,
     title: Annotated[str | None, typer.Option("--title", help="Its purpose.")] = None,
     zone: Zone = None,
     dry_run: DryRun = False,
@@ -205,7 +205,7 @@ def move(
 ) -> None:
     """Change a booking's time, node or title. If that is not possible, the old slot stays."""
     if node is not None and any_node:
-        raise UsageError("--node pins it, --any-node takes the pin away: give one of them.")
+        raise UsageError("--node pins it to a node, --any-node unpins it: give one of them.")
     name, now = zone_name(zone), local_now()
     fields: dict[str, Any] = {
         "start": None if start is None else parse_time(start, now, name),

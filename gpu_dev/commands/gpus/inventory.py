@@ -58,10 +58,10 @@ def fence(
     reason: Annotated[str | None, typer.Option(help="The reason, for the audit log.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Say that a node is without power: jobs with pods there end, and GPUs that they hold elsewhere come back.
+    """Declare that a node has no power: jobs with pods there end, and the GPUs that they hold elsewhere become free.
 
-    For administrators. Nothing but your word says that these pods are over: were they still running, two jobs could
-    meet on whatever they share. The node gets nothing new until `gpu-dev nodes unfence`.
+    For administrators. The server cannot check it: if these pods still run, two jobs may use the same GPUs or files.
+    The node gets nothing new until `gpu-dev nodes unfence`.
     """
     confirmed(
         f"Is the machine {node} switched off, so that nothing runs on it? Its jobs will end.",

@@ -26,7 +26,8 @@ def logs(
     job_id: JobId,
     follow: Follow = False,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="Begin lines with when they were printed (UTC), or - if not known.")
+        bool,
+        typer.Option("--timestamps", help="Begin each line with the time when it was printed (UTC), or - if unknown."),
     ] = False,
 ) -> None:
     """Print a job's output. Lines of a job on several nodes begin with their rank in brackets."""

@@ -68,10 +68,8 @@ def audit(
     subject: Subject = None,
     start: From = None,
     end: To = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the first.")] = 100,
-    oldest_first: Annotated[
-        bool, typer.Option("--oldest-first", help="The oldest first, in place of the newest.")
-    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many.")] = 100,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Show the oldest first.")] = False,
     zone: Zone = None,
     output: Output = Format.TABLE,
 ) -> None:

@@ -19,10 +19,9 @@ _MOST = 10_000
 
 @app.callback(invoke_without_command=True)
 def pods(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False) -> None:
-    """List pods that carry our marks and that the ledger does not know (administrators).
+    """List pods with this server's labels that belong to no known job (administrators).
 
-    A ledger from a backup knows less than the cluster. While such a pod is there, the GPUs that it says it holds are
-    not given out.
+    Some may be left after the database was restored from a backup. Their GPUs are not given out while they exist.
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -48,9 +48,9 @@ def login(
     ] = None,
     server_id: Annotated[str | None, typer.Option(help="The server's own name, if it is not its address.")] = None,
 ) -> None:
-    """Check a token with the server, or get one for a proof of who you are, and remember both, readable by you alone.
+    """Sign in with a token, or get a token with credentials of AWS, OIDC or Kubernetes.
 
-    Sign in again with the stored proof when the token has expired.
+    It is stored in a file that you alone can read. With such credentials, you are signed in again when it expires.
     """
     url = server_of(ctx, server)
     if url.startswith("http://") and not is_loopback(url):

@@ -55,9 +55,9 @@ def create(
     ] = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
-    """Create a token and print it: the only time that it is shown.
+    """Create a token and print it; it is not shown again.
 
-    It ends with the token that you use, and does not reach farther.
+    It expires with the token that you use, and can do no more than that one.
     """
     longest = None if expires_in is None else parse_duration(expires_in)
     if until is not None and gpu_hours is None:

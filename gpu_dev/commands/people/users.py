@@ -53,8 +53,8 @@ def disable(
 ) -> None:
     """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
 
-    It asks first, and says how many of their jobs and requests wait: these are cancelled. What runs or is booked goes
-    on and is listed; with --end it is ended, too.
+    It asks first, and says how many of their jobs and requests wait: these are cancelled. Running jobs and bookings go
+    on and are listed; --end ends them, too.
     """
     with client_for(ctx) as client:
         if not yes:
@@ -85,7 +85,7 @@ def _counted(waiting: int) -> str:
 
 @app.command()
 def enable(ctx: typer.Context, name: str) -> None:
-    """Let a disabled user in again (administrators); those of their tokens that were not revoked work again."""
+    """Enable a disabled user (administrators): tokens that were not revoked work again."""
     with client_for(ctx) as client:
         user = client.enable_user(name)
     put(f"{user.name} is enabled. To end their old tokens: gpu-dev tokens revoke --all --user {user.name}\n")

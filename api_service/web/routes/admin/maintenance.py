@@ -54,7 +54,7 @@ async def confirm_end(visit: Visit) -> Response:
         "End the maintenance window?",
         (
             f"The window on {nodes}, {when} ({window.reason}), is cancelled, or over at once if it has begun.",
-            f"Jobs and bookings can then have its {len(window.gpus)} GPUs, even while someone works on the machine.",
+            f"Jobs and bookings can then have its {len(window.gpus)} GPUs, even if someone still works on the machine.",
         ),
         words="End it",
         back="/admin/maintenance",

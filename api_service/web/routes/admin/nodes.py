@@ -17,8 +17,8 @@ _PAGE = 100
 _DONE = {
     "cordon": "{} gets nothing new from now on.",
     "uncordon": "{} takes jobs again.",
-    "fence": "{} is fenced: what it held is given to others.",
-    "unfence": "The fence of {} is taken away.",
+    "fence": "{} is fenced: its jobs end, and the GPUs that they held become free.",
+    "unfence": "{} is no longer fenced.",
 }
 
 
@@ -85,8 +85,8 @@ async def confirm_cordon(visit: Visit) -> Response:
     return _confirm(
         visit,
         "cordon",
-        "Nothing new is placed there by us: no job starts, and nothing new is booked on its GPUs.",
-        "What runs there goes on, and bookings that were made stay. Plan maintenance instead to move these.",
+        "No new job starts there, and its GPUs get no new bookings.",
+        "Running jobs go on, and bookings stay. To move the bookings, plan maintenance instead.",
     )
 
 
@@ -96,7 +96,7 @@ async def confirm_fence(visit: Visit) -> Response:
         visit,
         "fence",
         "Only do this when the node has no power, or was reinstalled: pods that still run there would share GPUs"
-        " with others' from now on.",
+        " with new ones.",
         "Its jobs end as failed, and the GPUs that they held become free, although the node did not answer.",
     )
 

@@ -104,7 +104,7 @@ async def confirm_drop(visit: Visit) -> Response:
         "Less specific rules then apply at once. Running jobs and bookings stay.",
     ]
     if stored.from_file:
-        sentences.append("The policy file says it, too: with its next change it comes back, unless it is gone there.")
+        sentences.append("The policy file has them, too: its next change brings them back unless it leaves them out.")
     return ask(
         visit,
         f"Drop the rules for {whom}?",

@@ -25,7 +25,7 @@ async def make(visit: Visit) -> Response:
         name = (await visit.rest.post(ProjectOut, "/v1/projects", body)).name
     except RestProblemError as problem:
         return await _list(visit, problem)
-    return visit.go(f"/admin/projects/{visit.encoded(name)}", f"There is a project {name} now. Take members in next.")
+    return visit.go(f"/admin/projects/{visit.encoded(name)}", f"There is a project {name} now. Add members next.")
 
 
 async def project_page(visit: Visit) -> Response:
@@ -50,9 +50,9 @@ async def confirm_remove(visit: Visit) -> Response:
     user = visit.request.path_params["user"]
     return ask(
         visit,
-        f"Take {user} out of {_name(visit)}?",
-        (f"{user} can ask for nothing more for {_name(visit)}. What {user} holds for it goes on.",),
-        words=f"Take {user} out",
+        f"Remove {user} from {_name(visit)}?",
+        (f"{user} can request nothing more for {_name(visit)}. Jobs and bookings of {user} for it go on.",),
+        words=f"Remove {user}",
         back=_address(visit),
     )
 
@@ -64,7 +64,9 @@ async def remove_member(visit: Visit) -> Response:
     except RestProblemError as problem:
         return await _page(visit, problem)
     user = visit.request.path_params["user"]
-    return visit.go(_address(visit), f"{user} is in {_name(visit)} no more. What they hold for it goes on.")
+    return visit.go(
+        _address(visit), f"{user} is no longer in {_name(visit)}. Jobs and bookings of {user} for it go on."
+    )
 
 
 async def confirm_end(visit: Visit) -> Response:
@@ -77,10 +79,10 @@ async def confirm_end(visit: Visit) -> Response:
         visit,
         f"End {project.name}?",
         (
-            f"Its {members} members can ask for nothing more for it." if members != 1 else
-            f"{project.members[0]} can ask for nothing more for it.",
-            "What waits, runs or is booked for it goes on, and what was held stays in reports under its name.",
-            f"Its rules go with it: {', '.join(rules)}." if rules else "It has no rules that would go with it.",
+            f"Its {members} members can request nothing more for it." if members != 1 else
+            f"{project.members[0]} can request nothing more for it.",
+            "Its jobs and bookings go on, and its usage stays in reports under its name.",
+            f"Its rules are deleted: {', '.join(rules)}." if rules else "It has no rules.",
         ),
         words=f"End {project.name}",
         back=_address(visit),

@@ -42,7 +42,7 @@ async def confirm_end(visit: Visit) -> Response:
     return ask(
         visit,
         "End this pod?",
-        (f"{pod} is deleted. Whatever runs in it ends, and what it has not saved is lost.",),
+        (f"{pod} is deleted: what runs in it ends, and unsaved work is lost.",),
         words="End it",
         back="/admin/pods",
     )

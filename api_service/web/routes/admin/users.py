@@ -31,7 +31,9 @@ async def make(visit: Visit) -> Response:
         made = await visit.rest.post(UserOut, "/v1/users", body)
     except RestProblemError as problem:
         return await _page(visit, problem)
-    return visit.go(f"/admin/tokens?user={made.name}", f"There is a user {made.name} now. Make them a token next.")
+    return visit.go(
+        f"/admin/tokens?user={made.name}", f"There is a user {made.name} now. Make a token for this user next."
+    )
 
 
 async def confirm_disable(visit: Visit) -> Response:
@@ -42,10 +44,12 @@ async def confirm_disable(visit: Visit) -> Response:
         f"Disable {user.name}?",
         (
             "Their tokens and sessions stop working at once, and nothing new of theirs starts.",
-            "What waits is cancelled: their jobs in the queue, and their requests on the waitlist.",
-            "What runs or is booked goes on, unless you tick the box. The name stays theirs, and can't be given again.",
+            "Their jobs in the queue and their requests on the waitlist are cancelled.",
+            "Running jobs and bookings go on, unless you tick the box. No later user can have this name.",
         ),
-        boxes=[("end", "End everything of theirs, too", "Their running jobs end, and their bookings are given back.")],
+        boxes=[
+            ("end", "End their running jobs and bookings, too", "Otherwise these go on until they end by themselves.")
+        ],
         words=f"Disable {user.name}",
         back="/admin/users",
     )
@@ -63,7 +67,7 @@ async def disable(visit: Visit) -> Response:
 async def enable(visit: Visit) -> Response:
     """Enable a disabled user."""
     user = await visit.rest.post(UserOut, f"/v1/users/{visit.path('name')}/enable")
-    return visit.go("/admin/users", f"{user.name} may come in again, with the tokens that were not revoked.")
+    return visit.go("/admin/users", f"{user.name} may sign in again, with the tokens that were not revoked.")
 
 
 async def _page(visit: Visit, problem: RestProblemError | None = None) -> Response:
@@ -80,7 +84,7 @@ async def _page(visit: Visit, problem: RestProblemError | None = None) -> Respon
 
 
 def _words_of(user: UserOut) -> tuple[str, ...]:
-    return user.name, user.role, "may come in" if user.disabled_at is None else "disabled"
+    return user.name, user.role, "may sign in" if user.disabled_at is None else "disabled"
 
 
 ROUTES = (

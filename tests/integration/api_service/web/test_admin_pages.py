@@ -57,7 +57,7 @@ async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, peo
     assert "disabled" in words(await root.get("/admin/users"))
     again = await root.send("/admin/users/carol/enable")
     assert again.headers["location"] == "/admin/users"
-    assert "carol may come in again" in words(await root.get("/admin/users"))
+    assert "carol may sign in again" in words(await root.get("/admin/users"))
 
 
 async def test_what_is_wrong_is_said_where_it_was_typed(browsing: SignedIn) -> None:
@@ -80,7 +80,7 @@ async def test_what_is_wrong_is_said_where_it_was_typed(browsing: SignedIn) -> N
 async def test_a_node_is_cordoned_and_taken_back(browsing: SignedIn, root: httpx.AsyncClient, with_gpus: None) -> None:
     admin = await browsing("root")
     assert "takes jobs" in words(await admin.get("/admin/nodes"))
-    assert "Nothing new is placed there" in words(await admin.get("/admin/nodes/node1/cordon"))
+    assert "No new job starts there" in words(await admin.get("/admin/nodes/node1/cordon"))
     await admin.send("/admin/nodes/node1/cordon", reason="a fan is loud")
     page = words(await admin.get("/admin/nodes"))
     assert "cordoned" in page

@@ -157,7 +157,7 @@ async def test_administrators_are_told_too(
     (await root.post("/v1/projects", json={"name": "vision"})).raise_for_status()
     (await root.put("/v1/projects/vision/members/alice")).raise_for_status()
     part = await asked(browser, "/admin/projects/vision/members/alice/remove")
-    assert "alice can ask for nothing more for vision." in words(part)
+    assert "alice can request nothing more for vision." in words(part)
     await confirmed(browser, part)
     assert (await root.get("/v1/projects/vision")).json()["members"] == []
 

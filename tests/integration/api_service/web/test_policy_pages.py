@@ -35,7 +35,7 @@ async def test_a_rule_is_tried_said_changed_and_dropped(
     tried = await root.send("/admin/policy/default/preview", **fields)
     assert tried.status_code == 200
     page = words(tried.text)
-    assert "GPUs at once not said 2" in page
+    assert "GPUs at once not set 2" in page
     assert "Users 1 : alice" in page
     assert f"Bookings, which stay 1 : {booking['id']}" in page
     assert "GPUs at once (1)" in page
@@ -45,7 +45,7 @@ async def test_a_rule_is_tried_said_changed_and_dropped(
     page = words(await root.get("/admin/policy"))
     assert "GPUs at once: 2" in page
     assert "Longest job or booking: 7d" in page
-    assert "Bookings that start within 1m are free of: GPUs at once" in page
+    assert "Bookings that start within 1m are not bound by: GPUs at once" in page
     drawn = await root.get("/admin/policy/default")
     changed = await root.send("/admin/policy/default", max_gpus="unlimited", etag=etag(drawn))
     assert changed.status_code == 303
@@ -126,7 +126,7 @@ async def test_a_project_is_made_given_members_and_ended(browsing: SignedIn, roo
     assert "<script>Seeing" not in await admin.get("/admin/projects")
     for _ in range(2):  # twice is once
         assert (await admin.send("/admin/projects/vision/members", user="alice")).status_code == 303
-    assert "Take alice out" in words(await admin.get("/admin/projects/vision"))
+    assert "Remove alice" in words(await admin.get("/admin/projects/vision"))
     for user, status in (("nobody", 404), ("Not A Name", 422), ("", 422)):
         answer = await admin.send("/admin/projects/vision/members", user=user)
         assert answer.status_code == status

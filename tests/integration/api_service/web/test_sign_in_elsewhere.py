@@ -204,7 +204,10 @@ async def test_an_issuer_that_is_away_is_said(browser: Browser, world: SignInWor
 
 async def test_a_browser_that_would_not_stay_signed_in_is_told_where_it_would(browser: Browser) -> None:
     plain = await browser.client.get("http://gpus.lab/sign-in")
-    assert f"Your browser came without TLS, and would not stay signed in. Open {SERVER} instead." in words(plain.text)
+    assert (
+        f"This address is not encrypted (http), so your browser would not stay signed in. Open {SERVER} instead."
+        in words(plain.text)
+    )
     proxied = await browser.client.get("http://gpus.lab/sign-in", headers={"X-Forwarded-Proto": "https"})
     for page in (await browser.get("/sign-in"), proxied.text):
         assert "without TLS" not in words(page)

@@ -104,7 +104,7 @@ async def test_a_job_takes_the_place_of_one_that_waits_and_of_no_other(
     await lab.plan()
     started = await browser.send("/submit", **{**fields, "instead_of": after["id"]}, key="k-2")
     page = words(await browser.get(started.headers["location"]))
-    assert f"{after['id']} was not cancelled: it waits no longer." in page
+    assert f"{after['id']} was not cancelled: it no longer waits." in page
     assert (await lab.alice.get(f"/v1/jobs/{after['id']}")).json()["status"] == "starting"
     verdict = words((await browser.send("/submit/verdict", **{**fields, "instead_of": after["id"]})).text)
     assert "It starts about" in verdict
