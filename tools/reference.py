@@ -15,14 +15,14 @@ import typer
 from pydantic import BaseModel
 from pydantic_settings import BaseSettings
 
-from gpu_dev.display.meanings import NOTIFICATIONS, RULES
+from gpu_dev.display.meanings import RULES
 from gpu_dev.main import COMMANDS, app
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import ReasonCode
-from reservation_core.domain.notices import NoticeKind
+from reservation_core.domain.notices import KIND_MEANINGS, NoticeKind
 from reservation_core.domain.policy.limits import LIFTABLE, QUOTAS, RuleName
 from reservation_core.runtime.settings.components import (
     ApiSettings,
@@ -150,7 +150,7 @@ def rules_page() -> str:
 
 def notifications_page() -> str:
     """What a notification can be about."""
-    rows = ((f"`{kind}`", NOTIFICATIONS[kind]) for kind in NoticeKind)
+    rows = ((f"`{kind}`", KIND_MEANINGS[kind]) for kind in NoticeKind)
     lead = "Kinds of notifications, as webhooks carry them. [Notifications](../guides/notifications.md) is the guide."
     return page("Notification kinds", lead, ("kind", "sent when"), rows)
 

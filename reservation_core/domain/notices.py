@@ -3,6 +3,7 @@
 Times in text are UTC. Text that a user may have chosen (a job's name, say) is reduced to one line.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -45,6 +46,26 @@ class NoticeKind(StrEnum):
     FAILED = "failed"
     PROMISE_MISSED = "promise_missed"
     MAINTENANCE = "maintenance"
+
+
+KIND_MEANINGS: Mapping[NoticeKind, str] = {
+    NoticeKind.CONFIRMED: "A booking is confirmed.",
+    NoticeKind.MOVED: "A booking has another time or other GPUs.",
+    NoticeKind.CANCELLED: "A job or booking is cancelled.",
+    NoticeKind.WAITLISTED: "A booking is put on the waitlist.",
+    NoticeKind.OFFERED: "A slot is offered to a booking on the waitlist.",
+    NoticeKind.OFFER_EXPIRED: "An offer expired without an answer.",
+    NoticeKind.STARTING_SOON: "A booking starts soon.",
+    NoticeKind.STARTED: "A job or booking started.",
+    NoticeKind.ENDING_SOON: "A job or booking ends soon.",
+    NoticeKind.ENDED: "A job or booking ended.",
+    NoticeKind.NO_SHOW: "Nothing uses a booking; it is released soon.",
+    NoticeKind.RELEASED: "A booking was released because nothing used it.",
+    NoticeKind.FAILED: "A job failed, or a booking could not be kept.",
+    NoticeKind.PROMISE_MISSED: "A job did not start at its promised start.",
+    NoticeKind.MAINTENANCE: "A maintenance window affects a job or booking.",
+}
+"""What each kind says, for people who choose."""
 
 
 class TargetStatus(StrEnum):

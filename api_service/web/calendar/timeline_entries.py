@@ -58,7 +58,7 @@ def _seen(
     times: Callable[[datetime, datetime], str],
 ) -> SeenEntry:
     here = [places[gpu_id] for gpu_id in entry.gpu_ids if gpu_id in places]
-    mine = entry.user_id == sight.caller.user_id
+    mine = entry.user_id == sight.caller.user_id and entry.kind is not ReservationKind.MAINTENANCE
     open_to = mine or sight.caller.is_admin
     label, owner_words = _named(entry, sight, mine=mine)
     cards = entry.gpus * entry.nodes

@@ -11,7 +11,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page, rfc3339
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
 from reservation_core.contracts.tokens import TokenCreated, TokenOut
-from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 _NAMED = 5
@@ -171,6 +171,7 @@ async def _page(
         target=target,
         problem=problem,
         kinds=preferences.kinds,
+        meanings=KIND_MEANINGS,
         channels=list(NoticeChannel),
         targets=await _targets(visit),
     )

@@ -8,7 +8,7 @@ import typer
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.calendar_views import TARGET
-from gpu_dev.display.meanings import NOTIFICATIONS, as_epilog
+from gpu_dev.display.meanings import as_epilog
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.inputs.ids import named_id
@@ -17,7 +17,7 @@ from gpu_dev.options import Output
 from gpu_dev.session import client_for, own_names
 from gpu_dev.terminal import put, say
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
-from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.similar_names import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -127,7 +127,7 @@ def show(ctx: typer.Context, output: Output = Format.TABLE) -> None:
         _show(client.notices.preferences(), output)
 
 
-@app.command("set", epilog=as_epilog("Kinds:", NOTIFICATIONS))
+@app.command("set", epilog=as_epilog("Kinds:", KIND_MEANINGS))
 def set_preferences(
     ctx: typer.Context,
     words: Annotated[

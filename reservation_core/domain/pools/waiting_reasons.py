@@ -81,7 +81,7 @@ class Capacity:
         return Reason(
             ReasonCode.LARGER_THAN_ANY_NODE,
             f"It asks for {_gpus(gpus, of_type)} on one node, and the largest node has {largest}. "
-            f"Only a request for at most {largest} per node can start; --nodes takes several nodes.",
+            f"Only a request for at most {largest} per node can start: ask for fewer, or for several nodes.",
         )
 
     def _no_such_type(self, gpu_type: str | None) -> Reason:

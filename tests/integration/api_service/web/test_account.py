@@ -46,6 +46,7 @@ async def test_what_one_is_told_is_chosen_and_where_is_added(browsing: SignedIn)
     page = await alice.get("/account")
     assert 'name="started" value="email" checked' in page
     assert page.count(" checked") == 1
+    assert "no show Nothing uses a booking; it is released soon." in words(page)
     wrong = await alice.send("/account/targets", channel="email", address="nobody", key="k")
     assert wrong.status_code == 422
     assert "such as ada@example.org" in words(wrong.text)

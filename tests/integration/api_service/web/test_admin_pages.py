@@ -99,6 +99,8 @@ async def test_maintenance_is_planned_after_a_look_at_whom_it_affects(browsing: 
     assert "No window was ever planned" in page
     assert (await admin.send("/admin/maintenance", **fields, key="k")).status_code == 303
     page = words(await admin.get("/admin/maintenance"))
+    assert "active" not in page
+    assert "open" in page
     assert "new fans" in page
     assert "Maintenance 1 planned or open" in words(await admin.get("/admin"))
 

@@ -72,6 +72,16 @@ def test_a_window_has_whole_days_and_follows_the_one_before(view: str, days: int
     assert window_of(window.view, window.moved(-1), BERLIN).last == window.first
 
 
+def test_the_administrator_who_plans_maintenance_does_not_hold_its_gpus() -> None:
+    seen = look(entry(kind=ReservationKind.MAINTENANCE, status="active", start=NOW - HOUR))
+    assert (seen.mine, seen.label, seen.movable, seen.extendable) == (False, "maintenance", False, False)
+
+
+def test_a_card_says_the_day_of_a_range_once() -> None:
+    seen = look(entry(start=NOW + 25 * HOUR, hours=2))
+    assert [line for line in seen.words.splitlines() if " to " in line] == ["Tue 5 Mar 12:20 to 14:20"]
+
+
 def test_days_begin_at_midnight_and_are_as_long_as_clocks_make_them() -> None:
     """In Berlin clocks went forward on 31 March 2030, and back on 27 October."""
     short = window_of(TimelineScale.DAY, date(2030, 3, 31), BERLIN)
