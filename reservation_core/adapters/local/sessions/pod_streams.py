@@ -168,7 +168,8 @@ def _connect(folder: Path, name: str, request: bytes, pipes: tuple[int, ...]) ->
             opened.connect(address)
         if request:
             sent = socket.send_fds(opened, [request], pipes)
-            opened.sendall(request[sent:])
+            if sent < len(request):  # a program may have ended already: even an empty write would fail then
+                opened.sendall(request[sent:])
         opened.setblocking(False)
     except BaseException:
         opened.close()

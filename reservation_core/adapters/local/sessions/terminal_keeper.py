@@ -170,7 +170,7 @@ class TerminalKeeper:
         except BlockingIOError:
             return
         except OSError:
-            self._leave(viewer)
+            viewer.unsent.clear()  # it has gone; `_hear` reads what it said last, which may be HANG_UP
 
     def _hear(self, viewer: _Viewer) -> None:
         """Do what a connection asks for."""
