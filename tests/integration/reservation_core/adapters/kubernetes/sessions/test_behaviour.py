@@ -1,11 +1,13 @@
 """The ways into Kubernetes pods keep the promises of the port, on a real API server or the emulator."""
 
+import asyncio
+
 import pytest
 
 from reservation_core.domain.model import PodName
-from reservation_core.ports.sessions.pod_streams import InputClosedError, NoTerminalError, TerminalSize
+from reservation_core.ports.sessions.pod_streams import InputClosedError, NoTerminalError, Program, TerminalSize
 from tests.integration.sessions.pod_streams_contract import PodStreamsContract
-from tests.integration.sessions.pod_worlds import PodWorld, echoing
+from tests.integration.sessions.pod_worlds import PodWorld, echoing, result_of
 
 
 class TestKubernetesPodStreams(PodStreamsContract):
@@ -24,3 +26,13 @@ class TestKubernetesPodStreams(PodStreamsContract):
     async def test_pods_keep_no_terminals(self, world: PodWorld, pod: PodName) -> None:
         with pytest.raises(NoTerminalError, match="tmux"):
             await world.streams.attach(pod, TerminalSize())
+
+    async def test_closing_leaves_everything(self, world: PodWorld, pod: PodName) -> None:
+        """Programs are hung up, as no pod keeps a terminal."""
+        port, _ = await echoing(world, pod)
+        connection = await world.streams.connect(pod, port)
+        program = await world.streams.run(pod, Program(("cat",)))
+        reading = asyncio.create_task(connection.read())
+        await world.streams.close()
+        assert (await result_of(program))[2].exit_code is None
+        assert await reading == b""
