@@ -21,14 +21,15 @@ import aiohttp
 import attrs
 from aiohttp import web
 from kmock import KubernetesScaffold, ResourceInfo, Server
+from yarl import URL
 
 from tests.kubernetes.emulated_patches import patched
 from tests.kubernetes.emulated_pods import bound_pod, check_metadata, check_pod_update, invalid, new_pod, pod_grace
 from tests.kubernetes.emulated_selectors import selector
 from tests.kubernetes.emulated_store import ApiError, JsonObject, Resource, Store
-from tests.kubernetes.emulated_streams import STREAMS, pass_on
 from tests.kubernetes.emulated_tokens import Tokens
 from tests.kubernetes.emulated_watches import page, watch
+from tests.kubernetes.passed_websockets import pass_on
 
 _PATH = re.compile(
     r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
@@ -42,6 +43,9 @@ _EXTRA = (
 )
 _NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 _SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+_AT_KUBELETS = {"stdin": "input", "stdout": "output", "stderr": "error", "ports": "port"}
+"""What kubelets call the parameters of exec and portforward."""
+
 _STATUS_OF_ITS_OWN = ("pods", "nodes", "namespaces", "services")
 
 
@@ -149,8 +153,8 @@ class Emulator(KubernetesScaffold):
             return page(self.store, asked.resource, asked.namespace, asked.query)
         if asked.subresource == "log":
             return await self._log(asked, asked.name)
-        if asked.subresource in STREAMS:
-            return await self._streams(asked, asked.name, STREAMS[asked.subresource])
+        if asked.subresource in ("exec", "portforward"):
+            return await self._streams(asked, asked.name, asked.subresource)
         return web.json_response(self.store.get(asked.resource, asked.namespace, asked.name))
 
     def _post(self, asked: Asked, body: JsonObject) -> JsonObject:
@@ -263,10 +267,15 @@ class Emulator(KubernetesScaffold):
         pod = self.store.get(asked.resource, asked.namespace, name)
         if not pod["spec"].get("nodeName"):
             raise ApiError(400, "BadRequest", f"pod {name} does not have a host assigned")
-        url = f"{self._kubelet_of(pod)}/{way}/{asked.namespace}/{name}"
-        if way != "portForward":
-            url += f"/{_container(pod, asked.query)}"
-        return await pass_on(asked.raw, self._kubelet_client(), url)
+        where = f"portForward/{asked.namespace}/{name}"
+        if way == "exec":
+            where = f"exec/{asked.namespace}/{name}/{_container(pod, asked.query)}"
+        query = [
+            (_AT_KUBELETS.get(key, key), "1" if value == "true" and key != "command" else value)
+            for key, value in asked.query.items()
+        ]
+        target = URL(f"{self._kubelet_of(pod)}/{where}").with_query(query)
+        return await pass_on(asked.raw, self._kubelet_client(), target)
 
     def _kubelet_of(self, pod: JsonObject) -> str:
         node_name = pod["spec"]["nodeName"]

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from tests.kubernetes.api_client import break_off
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.background import Background
+from tests.kubernetes.passed_websockets import pass_on
 from tests.stream_server import some_rounds, stop_listening
 
 _REASONS = {
@@ -264,6 +266,11 @@ class FaultProxy(Background):
         return self._upstream.request(request.method, url, data=body or None, headers=headers, allow_redirects=False)
 
     async def _pass_on(self, request: web.BaseRequest, body: bytes, rule: Rule | None) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            assert self._upstream is not None
+            target = URL(self._server.url + request.path_qs, encoded=True)
+            headers = {"Authorization": request.headers.get("Authorization", "")}
+            return await pass_on(request, self._upstream, target, headers)
         streams = "watch=" in request.query_string or "follow=" in request.query_string
         cut = rule is not None and rule.harm in (Harm.CUT_STREAM, Harm.STALL_STREAM, Harm.ERROR_EVENT)
         async with self._asked(request, body) as answer:

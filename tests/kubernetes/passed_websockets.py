@@ -1,4 +1,4 @@
-"""WebSockets to pods, passed on to their kubelets message by message."""
+"""WebSockets that a server passes on to another one, message by message."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,22 +7,15 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-STREAMS: Mapping[str, str] = {"exec": "exec", "portforward": "portForward"}
-"""Where a kubelet has what a subresource asks for."""
 
-_AT_KUBELETS = {"stdin": "input", "stdout": "output", "stderr": "error", "ports": "port"}
-
-
-async def pass_on(raw: web.BaseRequest, kubelets: aiohttp.ClientSession, url: str) -> web.StreamResponse:
-    """Connect a request to a kubelet; its refusal is the answer."""
+async def pass_on(
+    raw: web.BaseRequest, client: aiohttp.ClientSession, target: URL, headers: Mapping[str, str] | None = None
+) -> web.StreamResponse:
+    """Connect a request to `target`, whose refusal is the answer."""
     protocols = [name.strip() for name in raw.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    query = [
-        (_AT_KUBELETS.get(key, key), "1" if value == "true" and key != "command" else value)
-        for key, value in raw.query.items()
-    ]
-    target = URL(url).with_query(query)
+    farewell = aiohttp.ClientWSTimeout(ws_close=1)
     try:
-        there = await kubelets.ws_connect(target, protocols=protocols, timeout=aiohttp.ClientWSTimeout(ws_close=1))
+        there = await client.ws_connect(target, protocols=protocols, headers=headers, timeout=farewell)
     except aiohttp.WSServerHandshakeError as refusal:
         return web.Response(status=refusal.status)
     here = web.WebSocketResponse(protocols=[there.protocol] if there.protocol else [], timeout=1, compress=False)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, urlsplit
 
 from tests.kubernetes.api_client import JsonObject
@@ -12,6 +12,7 @@ _PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/v[0-9a-z]+(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
     r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?"
 )
+_STREAMS = ("pods/exec", "pods/attach", "pods/portforward")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -61,6 +62,14 @@ def of_role(role: JsonObject, namespace: str) -> Iterator[Permission]:
             for resource in rule["resources"]:
                 for verb in rule["verbs"]:
                     yield Permission(namespace, group, resource, verb)
+
+
+def needed_by(method: str, path_and_query: str) -> set[Permission]:
+    """All that a request needs: for streams API servers since 1.35 want `create`, whatever their method."""
+    permission = needed(method, path_and_query)
+    if permission is None:
+        return set()
+    return {permission, replace(permission, verb="create")} if permission.resource in _STREAMS else {permission}
 
 
 def needed(method: str, path_and_query: str) -> Permission | None:

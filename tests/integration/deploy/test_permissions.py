@@ -6,7 +6,7 @@ On the emulator, which refuses nobody, the requests that were made are held agai
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +15,7 @@ import pytest
 from pod_scheduling.adapters.kubernetes.guarded_pods import GuardRules, KubernetesGuardedPods
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.credentials import Credentials
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
@@ -24,14 +25,18 @@ from reservation_core.adapters.kubernetes.other_objects.event_writer import Even
 from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuPin
+from reservation_core.adapters.kubernetes.sessions.pod_streams import KubernetesPodStreams
 from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.sessions.pod_streams import NoTerminalError, PortClosedError, Program, TerminalSize
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import objects
-from tests.kubernetes.permissions import Permission, granted, needed
+from tests.kubernetes.permissions import Permission, granted, needed_by
+from tests.ports import own_port
 from tests.waiting import eventually
 
 WORKLOADS = "gpu-dev"
@@ -93,10 +98,19 @@ async def read_log(cluster: KubernetesCluster, *, follow: bool) -> bytes:
     return b""
 
 
-async def serve_logs(this: Installation) -> None:
+async def serve_logs_and_sessions(this: Installation) -> None:
     """What the API service asks."""
     await run_gang(this.administrator)
     assert await read_log(this.cluster, follow=True) == b"here I am\n"
+    streams, pod = KubernetesPodStreams(this.transport, WORKLOADS), specs()[0].name
+    program = await streams.run(pod, Program(("cat",)))
+    await program.close()  # by another exec
+    with pytest.raises(PortClosedError):
+        await (await streams.connect(pod, own_port())).read()
+    with pytest.raises(NoTerminalError):
+        await streams.attach(pod, TerminalSize())
+    with suppress(ApiServerError, ClusterUnavailableError):  # as if admission had given it a terminal
+        await this.transport.open_websocket(f"{PODS}/{pod}/attach", {"stdout": True}, ("v5.channel.k8s.io",))
 
 
 async def process_reservations(this: Installation) -> None:
@@ -189,7 +203,7 @@ async def tell_of_a_node(this: Installation) -> None:
 
 
 WORK: dict[str, Callable[[Installation], Awaitable[None]]] = {
-    "api-service": serve_logs,
+    "api-service": serve_logs_and_sessions,
     "reservation-processor": process_reservations,
     "availability-updater": look_at_the_cluster,
     "reservation-expiry": look_for_late_pods,
@@ -214,8 +228,7 @@ async def asked_by(work: Callable[[Installation], Awaitable[None]], server: ApiS
             await direct.close()
         # The proxy notes a stream when that is over.
         await eventually(lambda: proxy.cut_watches() == 0)
-    asked = (needed(request.method, request.path) for request in proxy.requests)
-    return {permission for permission in asked if permission is not None}
+    return {permission for request in proxy.requests for permission in needed_by(request.method, request.path)}
 
 
 @pytest.mark.parametrize("component", WORK)
@@ -297,7 +310,9 @@ REFUSED: list[tuple[str, str, str, JsonObject | None]] = [
     ("api-service", "DELETE", f"{PODS}/job-x-1-0", None),
     ("api-service", "GET", f"{PODS}", None),
     ("api-service", "GET", "/api/v1/namespaces/kube-system/pods/p/log", None),
-    ("api-service", "POST", f"{PODS}/job-x-1-0/exec?command=sh", None),
+    ("api-service", "GET", "/api/v1/namespaces/kube-system/pods/p/exec?command=sh", None),
+    ("api-service", "POST", "/api/v1/namespaces/kube-system/pods/p/portforward", None),
+    ("reservation-processor", "POST", f"{PODS}/job-x-1-0/exec?command=sh", None),
     ("reservation-processor", "GET", f"/api/v1/namespaces/{WORKLOADS}/secrets", None),
     ("reservation-processor", "GET", "/api/v1/pods", None),
     ("reservation-processor", "GET", "/api/v1/nodes", None),
