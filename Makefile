@@ -132,7 +132,8 @@ $(DOCS): requirements-docs.lock .venv/.is-created
 	  --only-binary :all: -r requirements-docs.lock
 	@touch $@
 
-reference: $(DEV) ## the generated pages of docs/reference, anew
+reference: $(DEV) ## the generated pages of docs/reference and classes of gpu_dev/wire, anew
+	@$(PY) -m tools.wire
 	@$(PY) -m tools.reference
 
 images: ## every image of the Dockerfile, with docker buildx

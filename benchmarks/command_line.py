@@ -15,12 +15,14 @@ ROUNDS = 5
 JOBS = 20
 PYTHON = "`python -c 'import ssl, json'`"
 _GPU_DEV = (sys.executable, "-m", "gpu_dev")
+_JOB = ("submit", "--gpus", "4", "--for", "1h", "--", "sleep", "3600")
 _COMMANDS = {
     "gpu-dev --help": ((*_GPU_DEV, "--help"), 5),
     "gpu-dev --version": ((*_GPU_DEV, "--version"), 5),
     "gpu-dev list": ((*_GPU_DEV, "list"), 5),
     "gpu-dev gpus": ((*_GPU_DEV, "gpus"), 5),
     "gpu-dev status": ((*_GPU_DEV, "status"), 5),
+    "gpu-dev submit": ((*_GPU_DEV, *_JOB), 5),
     "gpu-dev psql": ((*_GPU_DEV, "psql", "-c", "SELECT 1"), 8),
 }
 
@@ -34,7 +36,7 @@ def measure() -> list[Figure]:
             with standalone(Path(home)) as (_, environment):
                 environment.pop("PYTHONDONTWRITEBYTECODE", None)
                 for _ in range(JOBS):
-                    _cpu_ms((*_GPU_DEV, "submit", "--gpus", "4", "--for", "1h", "--", "sleep", "3600"), environment)
+                    _cpu_ms((*_GPU_DEV, *_JOB), environment)
                 for command, _ in _COMMANDS.values():
                     _cpu_ms(command, environment)
                 for _ in range(ROUNDS):

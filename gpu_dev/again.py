@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from gpu_dev.errors import UsageError
-from reservation_core.contracts.jobs import JobSpec
+from gpu_dev.wire.jobs import JobSpec
 
 
 def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -13,7 +15,7 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     Variables are overridden one by one. The booking is not repeated: its time may be over. Raises UsageError for
     variables of another user that `given` has no value for.
     """
-    workload: dict[str, Any] = spec.workload.model_dump() | dict(given.get("workload", {}))
+    workload: dict[str, Any] = asdict(spec.workload) | dict(given.get("workload", {}))
     workload["env"] = {**spec.workload.env, **given.get("workload", {}).get("env", {})}
     missing = sorted(name for name, value in workload["env"].items() if value is None)
     if missing:

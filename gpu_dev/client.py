@@ -1,4 +1,4 @@
-"""The typed client: one method for each call of the REST interface, the contracts' models in and out.
+"""The typed client: one method for each call of the REST interface, typed messages in and out.
 
 Errors are those of `gpu_dev.errors`; times are UTC datetimes, durations timedeltas. Lists are read page by page as they
 are used.
@@ -14,8 +14,11 @@ from urllib.parse import quote
 from gpu_dev.calls.calls import PAGE, Calls
 from gpu_dev.server.exchange import read_answer
 from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
-from reservation_core.contracts.base import Page
-from reservation_core.contracts.jobs import Job, JobEvent, JobExtend, JobSpec, JobSubmit, QueuePage
+from gpu_dev.wire.base import Page
+from gpu_dev.wire.dead_letters import DeadLetterOut, Redrive, Redriven
+from gpu_dev.wire.jobs import Job, JobEvent, JobExtend, JobSpec, JobSubmit, QueuePage
+from gpu_dev.wire.nodes import GpuOut, NodeCordon, NodeFence, NodeOut, UnknownPodOut
+from gpu_dev.wire.users import UserCreate, UserDisabled, UserOut
 from reservation_core.domain.model import JobStatus
 
 if TYPE_CHECKING:
@@ -25,10 +28,7 @@ if TYPE_CHECKING:
     from gpu_dev.calls.notice_calls import NoticeCalls
     from gpu_dev.calls.policy_calls import PolicyCalls
     from gpu_dev.calls.session_calls import SessionCalls
-    from reservation_core.contracts.dead_letters import DeadLetterOut, Redriven
-    from reservation_core.contracts.nodes import GpuOut, NodeOut, UnknownPodOut
-    from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokensRevoked
-    from reservation_core.contracts.users import UserCreate, UserDisabled, UserOut
+    from gpu_dev.wire.tokens import TokenCreate, TokenCreated, TokenOut, TokensRevoked
 
 QUIET_S = 1.0
 
@@ -148,16 +148,12 @@ class GpuDevClient(Calls):
 
     # inventory and queue
 
-    def gpus(self) -> "Iterator[GpuOut]":
+    def gpus(self) -> Iterator[GpuOut]:
         """Every GPU, by node and index."""
-        from reservation_core.contracts.nodes import GpuOut
-
         return self._items(Page[GpuOut], "/v1/gpus")
 
-    def nodes(self) -> "Iterator[NodeOut]":
+    def nodes(self) -> Iterator[NodeOut]:
         """Every node, by name."""
-        from reservation_core.contracts.nodes import NodeOut
-
         return self._items(Page[NodeOut], "/v1/nodes")
 
     def queue(self, limit: int = PAGE) -> QueuePage:
@@ -179,119 +175,93 @@ class GpuDevClient(Calls):
 
     # people
 
-    def me(self) -> "UserOut":
+    def me(self) -> UserOut:
         """The user of this token."""
-        from reservation_core.contracts.users import UserOut
-
         return read_answer(UserOut, self._exchange.send("GET", "/v1/users/me").content)
 
-    def users(self) -> "Iterator[UserOut]":
+    def users(self) -> Iterator[UserOut]:
         """Every user (administrators only)."""
-        from reservation_core.contracts.users import UserOut
-
         return self._items(Page[UserOut], "/v1/users")
 
-    def create_user(self, request: "UserCreate") -> "UserOut":
+    def create_user(self, request: UserCreate) -> UserOut:
         """Add a user (administrators only)."""
-        from reservation_core.contracts.users import UserOut
-
         return self._post(UserOut, "/v1/users", request)
 
-    def disable_user(self, name: str, *, end: bool = False) -> "UserDisabled":
+    def disable_user(self, name: str, *, end: bool = False) -> UserDisabled:
         """Disable a user (administrators only); with `end`, end all jobs and bookings, else only waiting ones."""
-        from reservation_core.contracts.users import UserDisabled
-
         params = {"end": "true"} if end else None
         answer = self._exchange.send("DELETE", f"/v1/users/{quote(name, safe='')}", params=params)
         return read_answer(UserDisabled, answer.content)
 
-    def enable_user(self, name: str) -> "UserOut":
+    def enable_user(self, name: str) -> UserOut:
         """Enable a disabled user (administrators only)."""
-        from reservation_core.contracts.users import UserOut
-
         return read_answer(UserOut, self._exchange.send("POST", f"/v1/users/{quote(name, safe='')}/enable").content)
 
     def tokens(self) -> "Iterator[TokenOut]":
         """Your tokens; for administrators all tokens."""
-        from reservation_core.contracts.tokens import TokenOut
+        from gpu_dev.wire.tokens import TokenOut
 
         return self._items(Page[TokenOut], "/v1/tokens")
 
     def create_token(self, request: "TokenCreate") -> "TokenCreated":
         """Make a token; its secret is in this answer and nowhere else."""
-        from reservation_core.contracts.tokens import TokenCreated
+        from gpu_dev.wire.tokens import TokenCreated
 
         return self._post(TokenCreated, "/v1/tokens", request)
 
     def revoke_token(self, token_id: str) -> "TokenOut":
         """Revoke a token and all tokens that were made with it."""
-        from reservation_core.contracts.tokens import TokenOut
+        from gpu_dev.wire.tokens import TokenOut
 
         return read_answer(TokenOut, self._exchange.send("DELETE", f"/v1/tokens/{quote(token_id, safe='')}").content)
 
     def renew_token(self, secret: str) -> "TokenOut":
         """Replace the secret of the token in use."""
-        from reservation_core.contracts.tokens import TokenOut, TokenRenew
+        from gpu_dev.wire.tokens import TokenOut, TokenRenew
 
         return self._post(TokenOut, "/v1/tokens/renew", TokenRenew(token=secret))
 
     def revoke_tokens(self, user: str | None = None) -> "TokensRevoked":
         """Revoke all your tokens but the one in use, or (administrators only) all tokens of a user."""
-        from reservation_core.contracts.tokens import TokensRevoked
+        from gpu_dev.wire.tokens import TokensRevoked
 
         params = None if user is None else {"user": user}
         return read_answer(TokensRevoked, self._exchange.send("DELETE", "/v1/tokens", params=params).content)
 
     # operators
 
-    def fence_node(self, name: str, reason: str | None = None) -> "NodeOut":
+    def fence_node(self, name: str, reason: str | None = None) -> NodeOut:
         """Fence a node that is without power: its jobs end (administrators only)."""
-        from reservation_core.contracts.nodes import NodeFence, NodeOut
-
         return self._post(NodeOut, f"{_node_path(name)}/fence", NodeFence(reason=reason))
 
-    def unfence_node(self, name: str) -> "NodeOut":
+    def unfence_node(self, name: str) -> NodeOut:
         """Unfence a node (administrators only)."""
-        from reservation_core.contracts.nodes import NodeOut
-
         return self._post(NodeOut, f"{_node_path(name)}/unfence")
 
-    def cordon_node(self, name: str, reason: str | None = None) -> "NodeOut":
+    def cordon_node(self, name: str, reason: str | None = None) -> NodeOut:
         """Cordon a node: nothing new is placed there, and its jobs go on (administrators only)."""
-        from reservation_core.contracts.nodes import NodeCordon, NodeOut
-
         return self._post(NodeOut, f"{_node_path(name)}/cordon", NodeCordon(reason=reason))
 
-    def uncordon_node(self, name: str) -> "NodeOut":
+    def uncordon_node(self, name: str) -> NodeOut:
         """Uncordon a node (administrators only)."""
-        from reservation_core.contracts.nodes import NodeOut
-
         return self._post(NodeOut, f"{_node_path(name)}/uncordon")
 
-    def unknown_pods(self) -> "Iterator[UnknownPodOut]":
+    def unknown_pods(self) -> Iterator[UnknownPodOut]:
         """Pods that the ledger does not know, by name (administrators only)."""
-        from reservation_core.contracts.nodes import UnknownPodOut
-
         return self._items(Page[UnknownPodOut], "/v1/pods/unknown")
 
-    def end_unknown_pod(self, name: str) -> "UnknownPodOut":
+    def end_unknown_pod(self, name: str) -> UnknownPodOut:
         """End an unknown pod (administrators only)."""
-        from reservation_core.contracts.nodes import UnknownPodOut
-
         return self._post(UnknownPodOut, f"/v1/pods/unknown/{quote(name, safe='')}/end")
 
-    def dead_letters(self, queue: str, limit: int = PAGE) -> "list[DeadLetterOut]":
+    def dead_letters(self, queue: str, limit: int = PAGE) -> list[DeadLetterOut]:
         """The oldest dead letters of a queue (administrators only)."""
-        from reservation_core.contracts.dead_letters import DeadLetterOut
-
         params = {"queue": queue, "limit": limit}
         answer = self._exchange.send("GET", "/v1/dead-letters", params=params)
         return read_answer(Page[DeadLetterOut], answer.content).items
 
-    def redrive(self, queue: str, ids: list[int] | None) -> "Redriven":
+    def redrive(self, queue: str, ids: list[int] | None) -> Redriven:
         """Send dead letters to their queue again, all if `ids` is None (administrators only)."""
-        from reservation_core.contracts.dead_letters import Redrive, Redriven
-
         return self._post(Redriven, f"/v1/dead-letters/{quote(queue, safe='')}/redrive", Redrive(ids=ids))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # For the annotation alone: `gpu-dev --help` needs the errors, not the contracts.
-    from reservation_core.contracts.base import Problem
+    from gpu_dev.wire.base import Problem
 
 
 _LOG_IN = "gpu-dev login"

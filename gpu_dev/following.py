@@ -10,7 +10,7 @@ from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.views import placed
 from gpu_dev.errors import ExitCode, WaitTimeoutError
 from gpu_dev.terminal import say
-from reservation_core.contracts.jobs import Job
+from gpu_dev.wire.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 
 _FIRST_PAUSE_S = 0.1

@@ -23,7 +23,7 @@ from gpu_dev.terminal import Rendered, clean, say
 
 if TYPE_CHECKING:
     # For an annotation alone: `gpu-dev --help` needs no contracts.
-    from reservation_core.contracts.base import Problem
+    from gpu_dev.wire.base import Problem
 
 _OURS = "urn:gpu-dev:problem:"
 _PLACES = re.compile(r"^(?:path|query|header|body)(?:\.|: )")

@@ -29,8 +29,8 @@ from gpu_dev.terminal import clean, say
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, RequestVerdict
 
 if TYPE_CHECKING:
-    from reservation_core.contracts.notices import NoticeTargetOut
-    from reservation_core.contracts.tokens import TokenOut
+    from gpu_dev.wire.notices import NoticeTargetOut
+    from gpu_dev.wire.tokens import TokenOut
 
 _COMPLETED = 100
 OPEN_BOOKINGS = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE, BookingStatus.WAITING, BookingStatus.OFFERED)
@@ -123,11 +123,11 @@ def check_type(client: GpuDevClient, gpu_type: str, known: Iterable[str]) -> str
     """The type as the server has it. Raises UsageError where it is not `known` here and no job may ask for it."""
     wanted = gpu_type.lower()
     if wanted not in known:
-        from gpu_dev.inputs.requests import checked
-        from reservation_core.contracts.policy import ExplainRequest
+        from gpu_dev.inputs.requests import make_request
+        from gpu_dev.wire.policy import ExplainRequest
 
-        request = checked(ExplainRequest, {"gpus": 1, "gpu_type": wanted, "duration": timedelta(minutes=1)})
-        answer = client.policy.explain(request)
+        asked = make_request(ExplainRequest, {"gpus": 1, "gpu_type": wanted, "duration": timedelta(minutes=1)})
+        answer = client.policy.explain(asked)
         for reason in answer.reasons if answer.verdict is RequestVerdict.REFUSED else ():
             if reason.code == "no_such_type":
                 raise UsageError(local_sentence(reason.detail))

@@ -18,8 +18,8 @@ from select import PIPE_BUF
 from typing import Any, NamedTuple
 
 from api_service.requests import headers
-from reservation_core.contracts.base import rfc3339
 from reservation_core.domain.network.client_addresses import address_of_client, trusted_networks
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings.components import ApiSettings

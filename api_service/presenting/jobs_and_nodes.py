@@ -1,15 +1,11 @@
 """Jobs, nodes, events, tokens and users as bodies of REST: the only place that decides who sees which fields."""
 
-from datetime import timedelta
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 import msgspec
-from pydantic import ConfigDict, TypeAdapter
 
 from api_service.access.sight import Sight
-from reservation_core.contracts import base as contracts
 from reservation_core.contracts import dead_letters as contracts_dead_letters
 from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
@@ -22,6 +18,8 @@ from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
+from reservation_core.domain.short_durations import iso8601
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.history.audit import RecordedEvent
 from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.jobs.reservations import JobView
@@ -108,13 +106,13 @@ def encode_accepted(row: Reservation) -> bytes:
         "gpus": row.gpus,
         "gpu_type": row.gpu_type,
         "nodes": row.nodes,
-        "duration": _iso_duration(row.duration),
+        "duration": iso8601(row.duration),
         "priority": row.priority,
-        "created_at": contracts.rfc3339(row.created_at),
+        "created_at": rfc3339(row.created_at),
         **_NOT_YET,
         "booking_id": row.booking_id,
         "project": row.project,
-        "inactivity": None if row.inactivity is None else _iso_duration(row.inactivity),
+        "inactivity": None if row.inactivity is None else iso8601(row.inactivity),
         "shared_with": [],
     }
     return msgspec.json.encode(shown)
@@ -130,13 +128,6 @@ _NOT_YET: dict[str, object] = {
     "exit_code": None,
     "allocations": [],
 }
-_DURATION = TypeAdapter(timedelta, config=ConfigDict(ser_json_timedelta="iso8601"))
-
-
-@lru_cache(maxsize=1000)
-def _iso_duration(value: timedelta) -> str:
-    text: str = _DURATION.dump_python(value, mode="json")
-    return text
 
 
 def reason(value: Reason) -> contracts_jobs.ReasonOut:

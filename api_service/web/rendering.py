@@ -17,8 +17,8 @@ from api_service.requests.headers import takes_gzip
 from api_service.web import words
 from api_service.web.assets import Assets
 from api_service.web.finding.site_pages import keys_of
-from reservation_core.contracts.base import rfc3339
 from reservation_core.domain.policy.prices import rounded_cost
+from reservation_core.domain.time_words import rfc3339
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COMPRESS_FROM = 1024

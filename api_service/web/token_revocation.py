@@ -7,8 +7,8 @@ from starlette.responses import Response
 from api_service.web.confirmation import ask
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.visit import Visit
-from reservation_core.contracts.base import rfc3339
 from reservation_core.contracts.tokens import TokenOut
+from reservation_core.domain.time_words import rfc3339
 
 
 def ask_to_revoke(visit: Visit, tokens: Sequence[TokenOut], *, back: str, fields: dict[str, str]) -> Response:

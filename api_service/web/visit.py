@@ -23,7 +23,7 @@ from api_service.web.rendering import Templates, html
 from api_service.web.rest_calls import RestCalls
 from api_service.web.sessions import csrf
 from api_service.web.sessions.cookies import Cookies, PageZone
-from reservation_core.contracts.base import rfc3339
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
 from reservation_core.ports.people.identities import Principal
 

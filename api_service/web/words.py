@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from reservation_core.contracts.base import rfc3339
-from reservation_core.domain.time_words import time_words, with_time_words, zone_words
+from reservation_core.domain.time_words import rfc3339, time_words, with_time_words, zone_words
 
 _LOCAL = re.compile(r"(?<!such as )\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?([+-]\d\d:\d\d)?(?![\w:+-]|\.\d)")
 

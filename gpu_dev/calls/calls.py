@@ -1,16 +1,16 @@
-"""The base of all groups of calls: requests and answers in the contracts' models, and lists page by page."""
+"""The base of all groups of calls: requests and answers as classes, and lists page by page."""
 
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from msgspec import Struct
 
-from gpu_dev.server.exchange import Answer, Exchange, read_answer, version_of
-from reservation_core.contracts.base import Page, Wire
+from gpu_dev.server.exchange import Answer, Exchange, Request, read_answer, version_of
+from gpu_dev.wire.base import Page
 
-W = TypeVar("W", bound=Wire)
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 PAGE = 500
 
@@ -19,35 +19,35 @@ class Calls:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
 
-    def _get(self, model: type[M], path: str, params: Mapping[str, Any] | None = None) -> M:
+    def _get(self, model: type[S], path: str, params: Mapping[str, Any] | None = None) -> S:
         return _read(model, self._exchange.send("GET", path, params=params))
 
     def _post(
         self,
-        model: type[M],
+        model: type[S],
         path: str,
-        body: Wire | None = None,
+        body: "Request | None" = None,
         *,
         idempotency_key: str | None = None,
         if_match: str | None = None,
-    ) -> M:
+    ) -> S:
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4()), **_if_match(if_match)}
         return _read(model, self._exchange.send("POST", path, body=body, headers=headers))
 
     def _change(
         self,
         method: str,
-        model: type[M],
+        model: type[S],
         path: str,
-        body: Wire | None = None,
+        body: "Request | None" = None,
         *,
         if_match: str | None = None,
         **more: Any,
-    ) -> M:
+    ) -> S:
         """PUT, PATCH or DELETE; `more` are query parameters."""
         return _read(model, self._exchange.send(method, path, body=body, params=more, headers=_if_match(if_match)))
 
-    def _items(self, model: type[Page[W]], path: str, params: Mapping[str, Any] | None = None) -> Iterator[W]:
+    def _items(self, model: type[Page[T]], path: str, params: Mapping[str, Any] | None = None) -> Iterator[T]:
         query: dict[str, Any] = {**(params or {}), "limit": PAGE}
         while True:
             page = _read(model, self._exchange.send("GET", path, params=query))
@@ -57,7 +57,7 @@ class Calls:
             query["cursor"] = page.next_cursor
 
 
-def _read(model: type[M], response: Answer) -> M:
+def _read(model: type[S], response: Answer) -> S:
     return read_answer(model, response.content, server_version=version_of(response))
 
 

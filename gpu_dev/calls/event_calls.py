@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from gpu_dev.calls.calls import Calls, given
-from reservation_core.contracts.audit_log import ChainHeadOut, ChainLineOut, EventOut
-from reservation_core.contracts.base import Page, rfc3339
+from gpu_dev.wire.audit_log import ChainHeadOut, ChainLineOut, EventOut
+from gpu_dev.wire.base import Page
+from reservation_core.domain.time_words import rfc3339
 
 
 class EventCalls(Calls):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from gpu_dev.calls.calls import Calls
-from reservation_core.contracts.base import Page
-from reservation_core.contracts.maintenance import MaintenanceCreate, MaintenanceOut
+from gpu_dev.wire.base import Page
+from gpu_dev.wire.maintenance import MaintenanceCreate, MaintenanceOut
 
 _PATH = "/v1/maintenance"
 

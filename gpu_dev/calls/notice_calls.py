@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from gpu_dev.calls.calls import Calls
 from gpu_dev.server.exchange import read_answer
-from reservation_core.contracts.base import Page
-from reservation_core.contracts.notices import (
+from gpu_dev.wire.base import Page
+from gpu_dev.wire.notices import (
     NoticePreferences,
     NoticeQueued,
     NoticeTargetCreate,

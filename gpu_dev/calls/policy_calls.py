@@ -2,23 +2,27 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from gpu_dev.calls.calls import Calls, given
 from gpu_dev.server.exchange import read_answer
-from reservation_core.contracts.base import Page, rfc3339
-from reservation_core.contracts.policy import (
+from gpu_dev.wire.base import Page
+from gpu_dev.wire.policy import (
     ExplainRequest,
     Explanation,
     PolicyVerdict,
     ProjectCreate,
     ProjectOut,
     RuleOut,
-    RulesIn,
     UsageOut,
     UsageSeriesOut,
 )
 from reservation_core.domain.policy.usage import UsageBy
+from reservation_core.domain.time_words import rfc3339
+
+if TYPE_CHECKING:
+    from reservation_core.contracts.policy import RulesIn
 
 
 class PolicyCalls(Calls):
@@ -37,11 +41,11 @@ class PolicyCalls(Calls):
         response = self._exchange.send("GET", _scope_path(scope))
         return read_answer(RuleOut, response.content), response.headers.get("etag")
 
-    def put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> RuleOut:
+    def put_rules(self, scope: str, rules: "RulesIn", *, if_match: str | None = None) -> RuleOut:
         """Replace the rules of a scope (administrators only)."""
         return self._change("PUT", RuleOut, _scope_path(scope), rules, if_match=if_match)
 
-    def would_put_rules(self, scope: str, rules: RulesIn, *, if_match: str | None = None) -> PolicyVerdict:
+    def would_put_rules(self, scope: str, rules: "RulesIn", *, if_match: str | None = None) -> PolicyVerdict:
         """Preview which users `put_rules` would affect; nothing is stored (administrators only)."""
         return self._change("PUT", PolicyVerdict, _scope_path(scope), rules, if_match=if_match, dry_run="true")
 

@@ -10,31 +10,10 @@ from gpu_dev.calls.calls import Calls
 from gpu_dev.server.web_sockets import open_web_socket
 from gpu_dev.sessions.program_wire import SUBPROTOCOL, Size
 from gpu_dev.sessions.remote_program import RemoteProgram
-from reservation_core.contracts.base import Time, Wire
+from gpu_dev.wire.sessions import AppTicketMake, AppTicketOut, SshCertificateIssue, SshCertificateOut
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
-
-# Until the server's contracts of app tickets and certificates are here.
-
-
-class AppTicketAsk(Wire):
-    port: int
-
-
-class AppTicketOut(Wire):
-    url: str
-
-
-class SshCertificateIssue(Wire):
-    public_key: str
-
-
-class SshCertificateOut(Wire):
-    certificate: str
-    valid_until: Time
-    host_key: str
-
 
 _KIND = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 
@@ -68,7 +47,7 @@ class SessionCalls(Calls):
 
     def app_address(self, job_id: str, port: int) -> str:
         """An address that lets one browser into the web application at a port of a job, once and soon."""
-        return self._post(AppTicketOut, _path(job_id, "app-tickets"), AppTicketAsk(port=port)).url
+        return self._post(AppTicketOut, _path(job_id, "app-tickets"), AppTicketMake(port=port)).url
 
 
 def _terminal(size: Size | None) -> dict[str, Any]:

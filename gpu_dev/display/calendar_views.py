@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from gpu_dev.display.local_times import local_sentence, local_time, minute
-from gpu_dev.display.output import Column, View, amount
+from gpu_dev.display.output import Column, View, amount, as_data
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.model import RequestVerdict
@@ -11,10 +11,10 @@ from reservation_core.domain.policy.prices import rounded_cost
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
-    from reservation_core.contracts.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
-    from reservation_core.contracts.maintenance import AffectedOut, MaintenanceOut
-    from reservation_core.contracts.notices import NoticeTargetOut
-    from reservation_core.contracts.policy import (
+    from gpu_dev.wire.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
+    from gpu_dev.wire.maintenance import AffectedOut, MaintenanceOut
+    from gpu_dev.wire.notices import NoticeTargetOut
+    from gpu_dev.wire.policy import (
         LimitOut,
         Named,
         PolicyVerdict,
@@ -149,8 +149,7 @@ LIMIT: "View[LimitOut]" = View(
 
 def format_rules(rules: "RulesIn") -> str:
     """Rules in one line."""
-    words = rules.model_dump(mode="json", exclude_none=True)
-    return ", ".join(f"{name}={value}" for name, value in words.items())
+    return ", ".join(f"{name}={value}" for name, value in as_data(rules).items() if value is not None)
 
 
 RULE: "View[RuleOut]" = View(

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from msgspec import Struct
+
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.views import placed, wanted_gpus
-from reservation_core.contracts.base import Wire
-from reservation_core.contracts.jobs import Job
+from gpu_dev.wire.jobs import Job
 from reservation_core.domain.model import JobStatus, ReasonCode
 
 
-class JobExplanation(Wire):
+class JobExplanation(Struct, kw_only=True):
     """The answer of `explain` for programs: the job, with a sentence for each reason and each advice."""
 
     job: Job

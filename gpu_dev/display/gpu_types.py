@@ -1,16 +1,16 @@
 """GPUs counted by type."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from itertools import groupby
 
-from pydantic import BaseModel
+from msgspec import Struct
 
-from reservation_core.contracts.base import Time
-from reservation_core.contracts.nodes import GpuOut
+from gpu_dev.wire.nodes import GpuOut
 from reservation_core.domain.model import GpuState
 
 
-class TypeSummary(BaseModel):
+class TypeSummary(Struct, kw_only=True):
     """The counted GPUs of one type; `next_free_at` is null when one is free now or no time is known."""
 
     gpu_type: str
@@ -19,7 +19,7 @@ class TypeSummary(BaseModel):
     held: int
     unusable: int
     most_free_on_one_node: int
-    next_free_at: Time | None
+    next_free_at: datetime | None
 
 
 def summarise(cards: Iterable[GpuOut]) -> list[TypeSummary]:

@@ -10,15 +10,18 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import Enum, StrEnum
+from typing import Any, Generic, TypeVar, assert_never
+
+from msgspec import Struct
 
 from gpu_dev.terminal import Rendered, clean
+from reservation_core.domain.short_durations import iso8601
+from reservation_core.domain.time_words import rfc3339
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-T = TypeVar("T", bound="BaseModel")
+T = TypeVar("T", bound=Struct)
 _GAP = "  "
 _BOLD, _DIM, _RED, _GREEN, _YELLOW, _MAGENTA, _CYAN = 1, 2, 31, 32, 33, 35, 36
 _FIRST_COLOUR = 30
@@ -84,7 +87,7 @@ def show_list(
             rows = [[clean(column.value(item)) for column in columns] for item in items]
             return _table([[column.title for column in columns], *rows], [column.right for column in columns])
         case Format.JSON | Format.YAML:
-            plain = {"items": [item.model_dump(mode="json") for item in items], "next_cursor": next_cursor, **more}
+            plain = {"items": as_data(items), "next_cursor": next_cursor, **more}
             return _data(plain, form)
         case Format.NAME:
             return Rendered("".join(f"{clean(view.name(item))}\n" for item in items))
@@ -99,11 +102,32 @@ def show_one(item: T, view: View[T], form: Format) -> Rendered:
             lines = ((column.title.lower(), clean(column.value(item))) for column in view.columns)
             return _table([[*line] for line in lines if line[1] or form is Format.WIDE], [False, False], down=True)
         case Format.JSON | Format.YAML:
-            return _data(item.model_dump(mode="json"), form)
+            return _data(as_data(item), form)
         case Format.NAME:
             return Rendered(f"{clean(view.name(item))}\n")
         case _:
             assert_never(form)
+
+
+def as_data(value: Any) -> Any:
+    """An answer as the wire has it: objects, lists, texts and numbers."""
+    match value:
+        case Struct():
+            return {name: as_data(getattr(value, name)) for name in value.__struct_fields__}
+        case dict():
+            return {as_data(key): as_data(item) for key, item in value.items()}
+        case list() | tuple():
+            return [as_data(item) for item in value]
+        case Enum():
+            return value.value
+        case datetime():
+            return rfc3339(value)
+        case timedelta():
+            return iso8601(value)
+        case Decimal():
+            return str(value)
+        case _:
+            return value
 
 
 def memory(size_bytes: int | None) -> str:

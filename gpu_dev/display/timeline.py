@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.contracts.bookings import Availability
+from gpu_dev.wire.bookings import Availability
 
 _NARROWEST = 12
 _HOURS = timedelta(hours=1)

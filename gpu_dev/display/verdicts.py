@@ -8,8 +8,8 @@ from gpu_dev.display.local_times import local_sentence, minute
 from gpu_dev.display.output import Format, View, coloured, show_list, show_one
 from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
-from reservation_core.contracts.jobs import Job
-from reservation_core.contracts.policy import Explanation
+from gpu_dev.wire.jobs import Job
+from gpu_dev.wire.policy import Explanation
 from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 

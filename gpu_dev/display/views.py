@@ -12,11 +12,11 @@ from reservation_core.domain.model import JobStatus
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
     from gpu_dev.display.gpu_types import TypeSummary
-    from reservation_core.contracts.dead_letters import DeadLetterOut
-    from reservation_core.contracts.jobs import AllocationOut, Job, JobEvent, QueueEntry
-    from reservation_core.contracts.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
-    from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
-    from reservation_core.contracts.users import BelongingOut, UserOut
+    from gpu_dev.wire.dead_letters import DeadLetterOut
+    from gpu_dev.wire.jobs import AllocationOut, Job, JobEvent, QueueEntry
+    from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
+    from gpu_dev.wire.tokens import TokenBudgetOut, TokenOut
+    from gpu_dev.wire.users import BelongingOut, UserOut
     from reservation_core.domain.people.token_scopes import TokenScope
 
 
@@ -251,7 +251,7 @@ LEFT: "View[BelongingOut]" = View(
     columns=(
         Column("ID", lambda thing: thing.id),
         Column("NAME", lambda thing: thing.name or ""),
-        Column("STATUS", lambda thing: thing.status.value),
+        Column("STATUS", lambda thing: thing.status),
         Column("STARTS", lambda thing: local_time(thing.starts_at)),
         Column("ENDS", lambda thing: local_time(thing.ends_at)),
     ),

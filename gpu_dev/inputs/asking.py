@@ -10,7 +10,6 @@ from typing import TypeVar
 from gpu_dev.errors import DeclinedError, UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.terminal import harmless, say
-from reservation_core.contracts.base import MAX_GPUS_PER_NODE
 
 T = TypeVar("T")
 
@@ -83,6 +82,8 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 def read_gpus(text: str) -> int:
     """A number of cards on one node. Raises UsageError."""
+    from reservation_core.contracts.base import MAX_GPUS_PER_NODE
+
     if not (text.strip().isascii() and text.strip().isdigit()) or not 1 <= int(text) <= MAX_GPUS_PER_NODE:
         raise UsageError(f"{text!r} is not a number of GPUs from 1 to {MAX_GPUS_PER_NODE}.")
     return int(text)

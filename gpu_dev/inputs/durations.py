@@ -3,30 +3,39 @@
 from datetime import timedelta
 
 from gpu_dev.errors import UsageError
-from reservation_core.domain.short_durations import seconds_in, written
+from reservation_core.domain.short_durations import LONGEST_DURATION, seconds_in, written
 
 FORMS = 'Write it as 45s, 90m, 4h, 1h30m, 2d or "4 hours" (at least 1s, at most 90d).'
 
 
 def parse_duration(text: str) -> timedelta:
     """Read a duration, in whole seconds. Raises UsageError for anything else, and beyond the wire's bounds."""
+    wanted = text.strip()
+    seconds = seconds_in(wanted)
+    if seconds is not None:
+        if 1 <= seconds <= LONGEST_DURATION.total_seconds():
+            return timedelta(seconds=seconds)
+    elif wanted[:1] in ("P", "p"):
+        if (read := _read_iso8601(wanted.upper())) is not None:
+            return read
+    elif wanted.isascii() and wanted.isdigit():
+        raise UsageError(f"{wanted} of what? Write {wanted}h for hours, {wanted}m for minutes or {wanted}d for days.")
+    else:
+        raise UsageError(f"{text!r} is not a duration. {FORMS}")
+    raise UsageError(f"{text!r} is no duration that a job can have. {FORMS}")
+
+
+def _read_iso8601(text: str) -> timedelta | None:
+    """A duration in the form of REST messages; None for what no job can have."""
     from pydantic import TypeAdapter, ValidationError
 
     from reservation_core.contracts.base import Duration
 
-    wanted = text.strip()
-    seconds = seconds_in(wanted)
     wire: TypeAdapter[timedelta] = TypeAdapter(Duration)
     try:
-        if seconds is not None:
-            return wire.validate_python(seconds)
-        if wanted[:1] in ("P", "p"):
-            return wire.validate_python(wanted.upper())
-    except (ValidationError, OverflowError) as error:
-        raise UsageError(f"{text!r} is no duration that a job can have. {FORMS}") from error
-    if wanted.isascii() and wanted.isdigit():
-        raise UsageError(f"{wanted} of what? Write {wanted}h for hours, {wanted}m for minutes or {wanted}d for days.")
-    raise UsageError(f"{text!r} is not a duration. {FORMS}")
+        return wire.validate_python(text)
+    except (ValidationError, OverflowError):
+        return None
 
 
 def format_duration(duration: timedelta) -> str:

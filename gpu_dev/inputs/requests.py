@@ -3,18 +3,30 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
+import msgspec
+from msgspec import Struct
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from reservation_core.contracts.base import Wire
-from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.domain.complaints import complaint
+from gpu_dev.wire import CHECKED_HERE
+from gpu_dev.wire.jobs import JobSubmit
+from reservation_core.domain.jobs.variables import fault_of_variable
+from reservation_core.domain.short_durations import LONGEST_DURATION
 
-W = TypeVar("W", bound=Wire)
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+B = TypeVar("B", bound="BaseModel")
+S = TypeVar("S", bound=Struct)
+_PLAIN = frozenset({
+    "name", "role", "gpus", "gpu_type", "nodes", "duration", "priority", "project", "booking_id", "workload",
+    "start", "end", "time_zone", "title", "wait", "instead_of",
+})  # fmt: skip
+"""Fields of which contracts ask for no more than their types say, `_is_plain` and `_go_together` look at."""
 _OPTIONS = {
     "duration": "--for",
     "gpu_type": "--type",
@@ -32,27 +44,82 @@ _OPTIONS = {
 }
 
 
-def checked(model: type[W], fields: Mapping[str, Any], **said_by: str) -> W:
-    """A request from its fields. Raises UsageError that names each option that is wrong.
+def make_request(model: type[S], fields: Mapping[str, Any], **said_by: str) -> S:
+    """A request from its fields; what is not plainly right its contract checks. Raises UsageError, as `checked`."""
+    if (plain := _plain(model, fields)) is not None:
+        return plain
+    from gpu_dev.server.checked_answers import contract_of
+
+    return msgspec.convert(checked(contract_of(model), fields, **said_by).model_dump(exclude_unset=True), model)
+
+
+def checked(model: type[B], fields: Mapping[str, Any], **said_by: str) -> B:
+    """A contract's request from its fields. Raises UsageError that names each option that is wrong.
 
     `said_by` are names of arguments for fields that no option sets.
     """
+    from pydantic import ValidationError
+
     try:
         return model.model_validate(fields)
     except ValidationError as error:
         raise UsageError(_complaints(error, _OPTIONS | said_by)) from error
 
 
+def _plain(model: type[S], fields: Mapping[str, Any]) -> S | None:
+    """A request that its contract would accept; None where only the contract can tell."""
+    if model.__name__ not in CHECKED_HERE or not fields.keys() <= _PLAIN.intersection(model.__struct_fields__):
+        return None
+    try:
+        made = msgspec.convert(fields, model)
+    except msgspec.ValidationError:
+        return None
+    said = {name: getattr(made, name) for name in fields}
+    return made if all(map(_is_plain, said.values())) and _go_together(said) else None
+
+
+def _go_together(said: Mapping[str, Any]) -> bool:
+    """Whether the fields of a job or of a slot are consistent."""
+    if "start" not in said:
+        return ("duration" in said or "gpus" not in said) and not said.keys() & {"end", "time_zone", "wait"}
+    if ("end" in said) == ("duration" in said) or "instead_of" in said:
+        return False
+    from reservation_core.domain.bookings.asked_slots import slot_faults
+
+    return not slot_faults(said["start"], said.get("end"), said.get("duration"), said.get("time_zone"))
+
+
+def _is_plain(value: Any) -> bool:
+    match value:
+        case Struct():
+            return all(_is_plain(getattr(value, field)) for field in value.__struct_fields__)
+        case str():
+            return value.isprintable()
+        case list():  # a command, whose first word names a program
+            return all(map(_is_plain, value)) and value[:1] != [""]
+        case dict():  # variables
+            return all(fault_of_variable(name) is None and _is_plain(text) for name, text in value.items())
+        case timedelta():
+            return timedelta(0) < value <= LONGEST_DURATION and not value.microseconds
+        case _:
+            return value is not None
+
+
 def read_submit(path: str) -> JobSubmit:
     """A whole request as JSON from a file, or from stdin for `-`. Raises UsageError."""
+    from pydantic import ValidationError
+
+    from gpu_dev.server.checked_answers import contract_of
+
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}.") from error
     try:
-        return JobSubmit.model_validate_json(content)
+        read = contract_of(JobSubmit).model_validate_json(content)
     except ValidationError as error:
         raise UsageError(f"{'stdin' if path == '-' else path} is no job: {_complaints(error)}") from error
+    return msgspec.convert(read.model_dump(exclude_unset=True), JobSubmit)
 
 
 def read_env(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -74,8 +141,10 @@ def read_working_dir(text: str | None) -> str | None:
     return None if text is None else os.path.normpath(Path.cwd() / text)
 
 
-def _complaints(error: ValidationError, options: Mapping[str, str] = _OPTIONS) -> str:
+def _complaints(error: "ValidationError", options: Mapping[str, str] = _OPTIONS) -> str:
     """The problems, option by option, without the values."""
+    from reservation_core.domain.complaints import complaint
+
     said = []
     for one in error.errors(include_input=False, include_url=False):
         path = ".".join(map(str, one["loc"]))

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ValidationError
+import msgspec
 
 from gpu_dev.errors import (
     ApiError,
@@ -34,12 +34,14 @@ from gpu_dev.server.transport import (
     TransportError,
     transport_to,
 )
-from reservation_core.contracts.base import Problem
+from gpu_dev.wire.base import Problem
 
 if TYPE_CHECKING:
     import httpx
+    from pydantic import BaseModel
 
-M = TypeVar("M", bound=BaseModel)
+Request: TypeAlias = "msgspec.Struct | BaseModel"
+S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
 BRIEF_S = (0.2, 0.5)
@@ -101,7 +103,7 @@ class Exchange:
         path: str,
         *,
         params: Mapping[str, Any] | None = None,
-        body: BaseModel | None = None,
+        body: "Request | None" = None,
         headers: Mapping[str, str] | None = None,
         anonymous: bool = False,
     ) -> Answer:
@@ -110,7 +112,7 @@ class Exchange:
         Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token,
         UsageError for a header that HTTP can't carry.
         """
-        content = None if body is None else body.model_dump_json(exclude_unset=True).encode()
+        content = None if body is None else _sent(body)
         sent = dict(headers or {})
         if content is not None:
             sent["Content-Type"] = "application/json"
@@ -222,23 +224,24 @@ class Exchange:
         return self._token != refused
 
 
-def read_answer(model: type[M], content: bytes | str, *, server_version: str | None = None) -> M:
+def read_answer(model: type[S], content: bytes | str, *, server_version: str | None = None) -> S:
     """Read an answer. Fields that this client doesn't know are ignored.
 
     Raises OlderServerError when fields are missing, UnexpectedAnswerError when it isn't what the contract says.
     """
     try:
-        return model.model_validate_json(content, extra="ignore")
-    except ValidationError as error:
-        found = error.errors()
-        where = _named({".".join(map(str, one["loc"])) or "everything" for one in found})
-        required = sum(field.is_required() for field in model.model_fields.values())
-        if all(one["type"] == "missing" for one in found) and len(found) < required:
-            raise OlderServerError(f"its answer has no {where}", server_version) from error
-        raise UnexpectedAnswerError(
-            f"The answer is not as this command line expects it (see: {where}). "
-            "Is this address a GPU Dev Server, and of the same version as this command line?"
-        ) from error
+        return msgspec.json.decode(content, type=model)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        from gpu_dev.server.checked_answers import read_checked
+
+        return read_checked(model, content, server_version)
+
+
+def _sent(body: Request) -> bytes:
+    """The JSON of what is set."""
+    if isinstance(body, msgspec.Struct):
+        return msgspec.json.encode(body)
+    return body.model_dump_json(exclude_unset=True).encode()
 
 
 def version_of(response: Answer) -> str | None:
@@ -246,7 +249,8 @@ def version_of(response: Answer) -> str | None:
     return response.headers.get("gpu-dev-version")
 
 
-def _named(fields: Iterable[str]) -> str:
+def named_fields(fields: Iterable[str]) -> str:
+    """The first names of fields, in order."""
     return ", ".join(sorted(fields)[:_SHOWN_FIELDS])
 
 
@@ -258,7 +262,7 @@ def problem_error(response: Answer) -> ClientError:
             # This client sends no fields but those of its own contracts.
             unknown = [rule.detail for rule in problem.broken_rules or () if rule.code == "extra_forbidden"]
             if unknown:
-                fields = _named(detail.partition(":")[0] for detail in unknown)
+                fields = named_fields(detail.partition(":")[0] for detail in unknown)
                 return OlderServerError(f"it does not know {fields}", version_of(response))
             return ApiError(problem)
         except UnexpectedAnswerError:

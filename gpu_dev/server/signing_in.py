@@ -6,9 +6,8 @@ from collections.abc import Callable
 from gpu_dev.errors import ApiError
 from gpu_dev.server.connection import Connection, login_file, store_login
 from gpu_dev.server.exchange import Exchange, read_answer
-from gpu_dev.server.proving import proof_of
 from gpu_dev.server.ways import Way, WayKind
-from reservation_core.contracts.sign_in import SignedIn, SignIn
+from gpu_dev.wire.sign_in import SignedIn
 
 _UNAUTHORIZED = 401
 
@@ -25,6 +24,9 @@ def sign_in(exchange: Exchange, way: Way) -> SignedIn:
 
 
 def _sign_in(exchange: Exchange, way: Way) -> SignedIn:
+    from gpu_dev.server.proving import proof_of
+    from reservation_core.contracts.sign_in import SignIn
+
     proof = SignIn(proof_of(way, exchange.server))
     return read_answer(SignedIn, exchange.send("POST", "/v1/login", body=proof, anonymous=True).content)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from gpu_dev.errors import ApiError
 from gpu_dev.server.exchange import PATIENT_S, Exchange, read_answer
 from gpu_dev.server.transport import Body, SilenceError, TransportError
-from reservation_core.contracts.jobs import Job, JobEvent
+from gpu_dev.wire.jobs import Job, JobEvent
 from reservation_core.domain.model import FINAL_STATUSES
 
 EVENT_SILENCE_S = 45.0

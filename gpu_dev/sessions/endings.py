@@ -11,7 +11,7 @@ from gpu_dev.following import waiting_line
 from gpu_dev.sessions.conversation import LeftError, SignalledError
 from gpu_dev.sessions.remote_program import BrokenOffError
 from gpu_dev.terminal import say
-from reservation_core.contracts.jobs import Job
+from gpu_dev.wire.jobs import Job
 from reservation_core.domain.model import JobStatus
 
 _SIGNAL = 128

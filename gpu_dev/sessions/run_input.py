@@ -9,7 +9,9 @@ import select
 import stat
 import sys
 
-from reservation_core.contracts.jobs import JobSubmit
+from msgspec.structs import replace
+
+from gpu_dev.wire.jobs import JobSubmit
 
 PLACE = 'd="${TMPDIR:-/tmp}/gpu-dev-stdin-$GPU_DEV_JOB_ID"; '
 _READ = (
@@ -37,6 +39,5 @@ def has_input() -> bool:
 
 def reading_input(request: JobSubmit) -> JobSubmit:
     """The request, whose command reads what `input_feed` sends."""
-    workload = request.workload
-    command = ["sh", "-c", _READ, _NAME, *workload.command]
-    return request.model_copy(update={"workload": workload.model_copy(update={"command": command})})
+    command = ["sh", "-c", _READ, _NAME, *(request.workload.command or ())]
+    return replace(request, workload=replace(request.workload, command=command))

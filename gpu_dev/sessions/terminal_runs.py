@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from gpu_dev.client import GpuDevClient
 from gpu_dev.errors import UsageError
 from gpu_dev.sessions.descriptors import run_polling
@@ -9,7 +11,7 @@ from gpu_dev.sessions.endings import exit_code_after
 from gpu_dev.sessions.terminal_session import use_terminal
 from gpu_dev.sessions.waiting import submit_session, wait_for_start
 from gpu_dev.terminal import say
-from reservation_core.contracts.jobs import JobSubmit
+from gpu_dev.wire.jobs import JobSubmit
 
 
 def run_in_terminal(client: GpuDevClient, request: JobSubmit) -> int:
@@ -17,16 +19,16 @@ def run_in_terminal(client: GpuDevClient, request: JobSubmit) -> int:
 
     Ctrl-C while waiting cancels. A command that is left by `~.` goes on. Raises ClientError.
     """
-    if request.nodes > 1:
+    if (request.nodes or 1) > 1:
         raise UsageError("A terminal is on one node. Use `gpu-dev dev --nodes` and `gpu-dev shell --rank`.")
 
     def cancel(job_id: str) -> None:
         client.cancel(job_id)
         say(f"{job_id} is cancelled; its GPUs go back as soon as it is gone.")
 
-    session = request.model_copy(update={"workload": request.workload.model_copy(update={"command": []})})
+    session = replace(request, workload=replace(request.workload, command=[]))
     job = wait_for_start(client, submit_session(client, session, cancel), cancel)
-    conversation = use_terminal(client.sessions, job.id, request.workload.command)
+    conversation = use_terminal(client.sessions, job.id, request.workload.command or ())
     code = exit_code_after(client, partial(run_polling, conversation), job.id, f"gpu-dev attach {job.id}")
     cancel(job.id)
     return code

@@ -10,7 +10,7 @@ from gpu_dev.display.local_times import minute
 from gpu_dev.errors import ClientError, ExitCode
 from gpu_dev.following import has_started, wait_until, waiting_line
 from gpu_dev.terminal import StatusLine, say
-from reservation_core.contracts.jobs import Job, JobSubmit
+from gpu_dev.wire.jobs import Job, JobSubmit
 from reservation_core.domain.model import JobStatus
 
 

@@ -19,12 +19,13 @@ from pydantic import (
 )
 
 from reservation_core.domain.model import FoundKind
+from reservation_core.domain.short_durations import LONGEST_DURATION
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.domain.wall_times import WallTimeError, read_time
 
 T = TypeVar("T")
 
-LONGEST_DURATION = timedelta(days=90)
 MAX_GPUS_PER_NODE = 64
 MAX_NODES = 256
 
@@ -83,12 +84,6 @@ def _read_instant(value: object) -> object:
     if instant.tzinfo is None:
         raise WallTimeError("must have an offset, such as …T08:00:00Z (write + as %2B in an address)")
     return instant.astimezone(UTC)
-
-
-def rfc3339(value: datetime) -> str:
-    """A time in REST messages, to the millisecond."""
-    at = value if value.tzinfo is UTC else value.astimezone(UTC)
-    return f"{at.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 Text = Annotated[str, Field(strict=True), AfterValidator(_refuse_nul)]

@@ -20,10 +20,11 @@ from reservation_core.contracts.base import (
     with_example,
 )
 from reservation_core.contracts.jobs import Workload, WorkloadSpec
-from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, BookingReason, Span
+from reservation_core.domain.bookings.asked_slots import slot_faults, time_faults
+from reservation_core.domain.bookings.nouns import BookingReason, Span
 from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, occurrences
 from reservation_core.domain.model import BookingStatus, RequestVerdict
-from reservation_core.domain.wall_times import WALL_TIME, WallTimeError, instant_of, read_time, zone_of
+from reservation_core.domain.wall_times import WALL_TIME, instant_of, read_time, zone_of
 
 MAX_RULE = 1000
 
@@ -97,8 +98,7 @@ class BookingCreate(Wire):
         if self.auto_accept and not self.wait:
             faults.append("`auto_accept` is for requests that `wait`")
         if not faults:
-            faults = time_faults(self.time_zone, self.duration, start=self.start, end=self.end)
-            faults = faults or length_faults(self.span.length)
+            faults = slot_faults(self.start, self.end, self.duration, self.time_zone)
         if not faults and self.recurrence is not None:
             try:
                 self.dates()
@@ -140,32 +140,6 @@ class BookingCreate(Wire):
     def series(self) -> Recurrence | None:
         """The recurrence, also when given as an RRULE alone."""
         return Recurrence(rrule=self.recurrence) if isinstance(self.recurrence, str) else self.recurrence
-
-
-def time_faults(time_zone: str | None, duration: timedelta | None, **times: str | None) -> list[str]:
-    """The fields whose value is no time, time zone, or number of whole minutes, each with a message."""
-    faults: list[str] = []
-    try:
-        zone = None if time_zone is None else zone_of(time_zone)
-    except WallTimeError as error:
-        faults.append(f"time_zone: {error}")
-        times = {}
-    for name, text in times.items():
-        try:
-            if text is not None:
-                instant_of(read_time(text), zone)
-        except WallTimeError as error:
-            faults.append(f"{name}: {error}")
-    if duration is not None and duration % timedelta(minutes=1):
-        faults.append("duration: must be whole minutes")
-    return faults
-
-
-def length_faults(length: timedelta) -> list[str]:
-    """A message if a booking can't have this length."""
-    if length <= timedelta(0):
-        return ["end: must be after `start`"]
-    return [f"end: at most {LONGEST_BOOKING.days} days after `start`"] if length > LONGEST_BOOKING else []
 
 
 class BookingChange(Wire):

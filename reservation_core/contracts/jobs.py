@@ -1,6 +1,5 @@
 """Jobs over REST: submitting them, their state, the queue, and their events."""
 
-import re
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -8,7 +7,6 @@ from pydantic import Field
 from pydantic.functional_validators import field_validator
 
 from reservation_core.contracts.base import (
-    LONGEST_DURATION,
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     Duration,
@@ -23,13 +21,9 @@ from reservation_core.contracts.base import (
     duration_reader,
     with_example,
 )
+from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, ReasonCode
-
-_GPU_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"})
-_GANG_ENV = frozenset({"NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"})
-RESERVED_ENV = _GPU_ENV | _GANG_ENV
-RESERVED_ENV_PREFIX = "GPU_DEV_"
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+from reservation_core.domain.short_durations import LONGEST_DURATION
 
 
 class Workload(Wire):
@@ -51,10 +45,8 @@ class Workload(Wire):
     @classmethod
     def _check_env_names(cls, value: dict[str, str]) -> dict[str, str]:
         for name in value:
-            if not _ENV_NAME.fullmatch(name):
-                raise ValueError("names must be at most 128 letters, digits and _, and not begin with a digit")
-            if name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIX):
-                raise ValueError(f"{name} is set by the server and can't be set by a job; remove it")
+            if (fault := fault_of_variable(name)) is not None:
+                raise ValueError(fault)
         return value
 
 

@@ -27,10 +27,9 @@ from reservation_core.contracts.bookings import (
     TimeZoneName,
     Title,
     WallTime,
-    length_faults,
-    time_faults,
 )
 from reservation_core.contracts.jobs import JobSubmit, Workload
+from reservation_core.domain.bookings.asked_slots import length_faults, time_faults
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.prices import PRICE_PATTERN, Money

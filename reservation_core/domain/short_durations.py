@@ -1,8 +1,9 @@
-"""Durations as users type them (`4h`, `1h30m`, `1.5h`, `4 hours`, `90min`) and as tables show them (`1h30m`)."""
+"""Durations as users type them (`4h`, `1h30m`, `1.5h`, `4 hours`), and as tables (`1h30m`) and messages show them."""
 
 import re
 from datetime import timedelta
 
+LONGEST_DURATION = timedelta(days=90)
 _WORDS = ("w(?:eeks?)?", "d(?:ays?)?", "h(?:(?:ou)?rs?)?", "m(?:in(?:ute)?s?)?", "s(?:ec(?:ond)?s?)?")
 _UNITS_S = (604_800, 86_400, 3_600, 60, 1)
 _SHORT = re.compile("".join(rf"(?:(\d{{1,9}}) ?{word} ?)?" for word in _WORDS), re.ASCII)
@@ -32,3 +33,15 @@ def written(duration: timedelta) -> str:
         if count:
             parts.append(f"{count}{letter}")
     return "".join(parts) or "0s"
+
+
+def iso8601(duration: timedelta) -> str:
+    """The form of REST messages, as pydantic writes it: `PT1H30M`, `P1Y35D`."""
+    years, days = divmod(duration.days, 365)
+    minutes, seconds = divmod(duration.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    part = f"{seconds}.{duration.microseconds:06d}".rstrip("0") if duration.microseconds else str(seconds)
+    date = "".join(f"{count}{unit}" for count, unit in ((years, "Y"), (days, "D")) if count)
+    times = ((hours, "H"), (minutes, "M"), (part, "S"))
+    clock = "".join(f"{count}{unit}" for count, unit in times if count not in (0, "0"))
+    return f"P{date}{'T' if clock else ''}{clock}" if date or clock else "PT0S"

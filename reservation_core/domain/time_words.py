@@ -1,8 +1,8 @@
-"""Times as people read them: `Thu 26 Nov 2026 14:20 CET`, everywhere the same."""
+"""Times as people read them (`Thu 26 Nov 2026 14:20 CET`), everywhere the same, and as REST messages have them."""
 
 import re
 from collections.abc import Callable
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 
 _INSTANT = r"(?<!such as )\b(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z)"
 _INSTANTS = re.compile(f"{_INSTANT}(?: to {_INSTANT})?")
@@ -47,3 +47,9 @@ def with_time_words(
             return found[0]
 
     return _INSTANTS.sub(written, text)
+
+
+def rfc3339(value: datetime) -> str:
+    """A time in REST messages, to the millisecond."""
+    at = value if value.tzinfo is UTC else value.astimezone(UTC)
+    return f"{at.isoformat(timespec='milliseconds')[:-6]}Z"

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from reservation_core.contracts.base import rfc3339
 from reservation_core.contracts.bookings import BookingOut
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.time_words import rfc3339
 
 _NAMED = 8
 

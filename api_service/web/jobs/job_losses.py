@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from reservation_core.contracts.base import rfc3339
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.time_words import rfc3339
 
 
 def what_waiting_loses(job: Job) -> list[str]:

@@ -8,10 +8,11 @@ from api_service.web.routing import WebRoute
 from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
-from reservation_core.contracts.base import Page, rfc3339
+from reservation_core.contracts.base import Page
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
 from reservation_core.contracts.tokens import TokenCreated, TokenOut
 from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
+from reservation_core.domain.time_words import rfc3339
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 _NAMED = 5

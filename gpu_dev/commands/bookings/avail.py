@@ -12,7 +12,7 @@ from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put
-from reservation_core.contracts.bookings import Availability
+from gpu_dev.wire.bookings import Availability
 
 app = typer.Typer(add_completion=False)
 _DATA = View[Availability](name=lambda found: found.start.isoformat(), columns=(Column("FROM", lambda _found: ""),))

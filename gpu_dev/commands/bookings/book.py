@@ -10,17 +10,17 @@ import typer
 from gpu_dev.calls.booking_calls import Reach
 from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on
 from gpu_dev.display.local_times import local_sentence, local_time, slot_words
-from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import format_duration, parse_duration
-from gpu_dev.inputs.requests import checked, workload_fields
+from gpu_dev.inputs.requests import make_request, workload_fields
 from gpu_dev.inputs.slots import slot_fields
 from gpu_dev.inputs.times import local_now, parse_instant, parse_time, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
-from reservation_core.contracts.bookings import (
+from gpu_dev.wire.bookings import (
     BookingChange,
     BookingCreate,
     BookingOut,
@@ -105,7 +105,7 @@ def create(
 
     def request() -> BookingCreate:
         asked = fields | slot_fields(start, end, duration, zone)
-        return checked(BookingCreate, {name: value for name, value in asked.items() if value is not None})
+        return make_request(BookingCreate, {name: value for name, value in asked.items() if value is not None})
 
     made = _booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now")
     if isinstance(made, BookingSeries | SeriesVerdict):
@@ -221,7 +221,7 @@ def move(
         raise UsageError("Say what to change: --start, --end, --for, --node, --any-node or --title.")
     if name is not None and (start is not None or end is not None):
         fields["time_zone"] = name
-    change = checked(BookingChange, fields)
+    change = make_request(BookingChange, fields)
     with client_for(ctx) as client:
         act = client.bookings.would_change if dry_run else client.bookings.change
         _show_booking(act(booking_id_of(client, booking_id), change), output)
@@ -365,7 +365,7 @@ def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -
 
 def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:
     if output is not None and isinstance(made, SeriesVerdict):
-        skipped = [date.model_dump(mode="json") for date in made.skipped]
+        skipped = as_data(made.skipped)
         put(show_list(made.items, VERDICT, output, skipped=skipped))
     elif output is not None and isinstance(made, BookingSeries):
         put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))

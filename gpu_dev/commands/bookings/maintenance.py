@@ -11,12 +11,12 @@ from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
-from reservation_core.contracts.maintenance import MaintenanceCreate
+from gpu_dev.wire.maintenance import MaintenanceCreate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
@@ -47,10 +47,10 @@ def plan(
     fields |= {"end": None if end is None else parse_instant(end, now, name, whole_days=False)}
     fields |= {"duration": None if duration is None else parse_duration(duration)}
     fields = {key: value for key, value in fields.items() if value is not None}
-    request = checked(MaintenanceCreate, _as_wire(fields))
+    request = make_request(MaintenanceCreate, _as_wire(fields))
     with client_for(ctx) as client:
         if dry_run or not yes:
-            preview = client.maintenance.plan(checked(MaintenanceCreate, _as_wire(fields) | {"dry_run": True}))
+            preview = client.maintenance.plan(make_request(MaintenanceCreate, _as_wire(fields) | {"dry_run": True}))
             if dry_run and output is not None:
                 put(show_one(preview, WINDOW, output))
                 return

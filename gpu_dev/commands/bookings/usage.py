@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace as replaced
 
 from gpu_dev.display.calendar_views import USAGE_COST, USAGE_LINE
 from gpu_dev.display.local_times import minute, slot_words
@@ -15,8 +17,7 @@ from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, clean, put
-from reservation_core.contracts.base import Wire
-from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
+from gpu_dev.wire.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.policy.usage import UsageBy
 
 app = typer.Typer(add_completion=False)
@@ -63,11 +64,11 @@ def usage(
         put(show_one(found, _DATA, Format(output.value)))
         return
     view = replace(USAGE_LINE, columns=(*USAGE_LINE.columns, USAGE_COST)) if found.total.costs else USAGE_LINE
-    put(show_list([*found.items, found.total.model_copy(update={"key": "altogether"})], view, Format.TABLE))
+    put(show_list([*found.items, replaced(found.total, key="altogether")], view, Format.TABLE))
     put(f"From {slot_words(found.start, found.end)}\n")
 
 
-class _Figure(Wire):
+class _Figure(Struct, kw_only=True):
     """One step of one line."""
 
     start: datetime

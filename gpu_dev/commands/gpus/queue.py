@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.display.output import Format, show_list
+from gpu_dev.display.output import Format, as_data, show_list
 from gpu_dev.display.views import DEAD_LETTER, QUEUE, wanted_gpus
 from gpu_dev.errors import UsageError
 from gpu_dev.options import Output, Watch
@@ -42,7 +42,7 @@ def queue(
 
         def render() -> tuple[str, bool]:
             page = client.queue(limit)
-            totals = [total.model_dump(mode="json") for total in page.totals]
+            totals = as_data(page.totals)
             text = show_list(page.items, QUEUE, output, next_cursor=page.next_cursor, totals=totals)
             if output in (Format.TABLE, Format.WIDE) and page.totals:
                 words = ", ".join(

@@ -11,13 +11,13 @@ from gpu_dev.display.verdicts import show_verdict
 from gpu_dev.errors import UsageError
 from gpu_dev.following import has_ended
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_time, zone_name
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.terminal import put
 from gpu_dev.watching import watch
-from reservation_core.contracts.policy import ExplainRequest
+from gpu_dev.wire.policy import ExplainRequest
 
 app = typer.Typer(add_completion=False)
 _EXPLANATION = View[JobExplanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
@@ -72,9 +72,9 @@ def explain_it(
     if start is not None:
         name = zone_name(zone)
         fields |= {"start": parse_time(start, local_now(), name), "time_zone": name}
-    request = checked(ExplainRequest, {key: value for key, value in fields.items() if value is not None})
+    asked = make_request(ExplainRequest, {key: value for key, value in fields.items() if value is not None})
     with client_for(ctx) as client:
-        verdict = client.policy.explain(request)
+        verdict = client.policy.explain(asked)
     put(show_verdict(verdict, output))
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.display.output import Format, as_json, show_list, show_one
+from gpu_dev.display.output import Format, as_data, as_json, show_list, show_one
 from gpu_dev.display.views import EVENT
 from gpu_dev.following import waiting_line
 from gpu_dev.options import JobId, Output
@@ -66,7 +66,7 @@ def events(
         for event in client.follow_events(whole, after=after):
             match output:
                 case Format.JSON:
-                    put(as_json(event.model_dump(mode="json")))
+                    put(as_json(as_data(event)))
                 case Format.YAML:
                     put("---\n")
                     put(show_one(event, EVENT, output))

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn, assert_never
 
 import typer
+from msgspec import UNSET, to_builtins
 
 from gpu_dev.again import asked_again
 from gpu_dev.client import GpuDevClient
@@ -18,13 +19,13 @@ from gpu_dev.errors import ClientError, ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.requests import checked, job_fields, read_submit
+from gpu_dev.inputs.requests import job_fields, make_request, read_submit
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import booking_id_of, client_for, complete_job_id, whole_id
 from gpu_dev.sessions.run_input import has_input, reading_input
 from gpu_dev.terminal import put, say
-from reservation_core.contracts.jobs import Job, JobSubmit
-from reservation_core.contracts.policy import ExplainRequest
+from gpu_dev.wire.jobs import Job, JobSubmit
+from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
 
 run_app = typer.Typer(add_completion=False)
@@ -196,7 +197,9 @@ def _say_wait(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
 
 
 def _question(request: JobSubmit, **more: str) -> ExplainRequest:
-    return checked(ExplainRequest, request.model_dump(mode="json", exclude_none=True) | more)
+    known = set(ExplainRequest.__struct_fields__)
+    fields = {name: value for name, value in to_builtins(request).items() if value is not None and name in known}
+    return make_request(ExplainRequest, fields | more)
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -206,7 +209,7 @@ class TerminatedError(KeyboardInterrupt):
 def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, *, feeds: bool) -> int:
     key = str(uuid.uuid4())
     job: Job | None = None
-    log = ResumableLog(request.nodes)
+    log = ResumableLog(1 if request.nodes is UNSET else request.nodes)
     while True:
         try:
             # After an interrupt in the middle of the submit, the same key finds out what became of it.
@@ -283,9 +286,9 @@ def _request(
             fields["booking_id"] = booking_id_of(client, fields["booking_id"])
     if again is None:
         asked = {"gpus": needed_gpus(gpus, example), "duration": needed_duration(duration, example)}
-        return checked(JobSubmit, {**fields, **asked})
+        return make_request(JobSubmit, {**fields, **asked})
     given = {"gpus": gpus, "duration": None if duration is None else parse_duration(duration)}
     given = {name: value for name, value in given.items() if value is not None}
     with client_for(ctx) as client:
         spec = client.job_spec(whole_id(client, again))
-    return checked(JobSubmit, asked_again(spec, {**fields, **given}))
+    return make_request(JobSubmit, asked_again(spec, {**fields, **given}))

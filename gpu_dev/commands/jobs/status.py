@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 import typer
-from pydantic import BaseModel
+from msgspec import Struct
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.calendar_views import BOOKING, is_over, limit_of
@@ -18,9 +18,9 @@ from gpu_dev.inputs.times import local_now
 from gpu_dev.options import Output
 from gpu_dev.session import OPEN_BOOKINGS, client_for, connection_of
 from gpu_dev.terminal import Rendered, harmless, put, say
-from reservation_core.contracts.bookings import BookingOut
-from reservation_core.contracts.jobs import Job
-from reservation_core.contracts.policy import ExplainRequest, LimitOut
+from gpu_dev.wire.bookings import BookingOut
+from gpu_dev.wire.jobs import Job
+from gpu_dev.wire.policy import ExplainRequest, LimitOut
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus
 from reservation_core.domain.policy.limits import QUOTAS, RuleName
 
@@ -36,7 +36,7 @@ _QUOTA_WORDS = {
 }
 
 
-class Overview(BaseModel):
+class Overview(Struct, kw_only=True):
     """What a user has at a server now."""
 
     user: str
@@ -80,11 +80,13 @@ def overview_of(client: GpuDevClient) -> Overview:
 
 def _quotas(client: GpuDevClient, types: Iterable[str]) -> list[LimitOut]:
     """Each quota once, for any type and for these. All of them hold for bookings, those of jobs as well."""
-    asked = {"gpus": 1, "start": local_now().isoformat(), "duration": timedelta(minutes=1)}
+    start = local_now().isoformat()
     found = {
         (limit.rule, limit.scope): limit
         for gpu_type in (None, *types)
-        for limit in client.policy.explain(ExplainRequest.model_validate(asked | {"gpu_type": gpu_type})).limits
+        for limit in client.policy.explain(
+            ExplainRequest(gpus=1, gpu_type=gpu_type, start=start, duration=timedelta(minutes=1))
+        ).limits
         if limit.rule in QUOTAS
     }
     return list(found.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
+from msgspec.structs import asdict
 
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
@@ -19,8 +19,9 @@ from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
-from reservation_core.contracts.audit_log import ChainLineOut, EventOut
-from reservation_core.domain.history.audit_chain import ChainCheck
+from gpu_dev.wire.audit_log import ChainLineOut as SentLine
+from gpu_dev.wire.audit_log import EventOut
+from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent
 
 app = typer.Typer(add_completion=False)
 _LONGEST_LINE = 16 * 2**20
@@ -141,13 +142,13 @@ def verify(
     check = ChainCheck(None if noted is None else _noted(noted))
     if files:
         for line in _lines_of(files):
-            check.take(line.line())
+            check.take(line)
         check.finish()
         _report(check, None)
         return
     with client_for(ctx) as client:
-        for line in client.record.chain():
-            check.take(line.line())
+        for sent in client.record.chain():
+            check.take(_line_of(sent))
         standing = client.record.chain_head()
     check.finish()
     _report(check, standing.unchained_since)
@@ -175,14 +176,23 @@ def _report(check: ChainCheck, unchained_since: datetime | None) -> None:
     )
 
 
-def _checked(found: Iterable[ChainLineOut], check: ChainCheck) -> Iterator[Rendered]:
+def _checked(found: Iterable[SentLine], check: ChainCheck) -> Iterator[Rendered]:
     """Lines to be written; what is checked tells the last digest."""
-    for line in found:
-        check.take(line.line())
-        yield as_json(line.model_dump(mode="json"))
+    from reservation_core.contracts.audit_log import ChainLineOut
+
+    for sent in found:
+        line = _line_of(sent)
+        check.take(line)
+        yield as_json(ChainLineOut.of(line).model_dump(mode="json"))
 
 
-def _lines_of(files: Iterable[Path]) -> Iterator[ChainLineOut]:
+def _line_of(sent: SentLine) -> ChainLine:
+    event = None if sent.event is None else AuditedEvent(**asdict(sent.event))
+    missing = None if sent.missing is None else MissingEvent(**asdict(sent.missing))
+    return ChainLine(sent.position, sent.previous, sent.digest, event, missing)
+
+
+def _lines_of(files: Iterable[Path]) -> Iterator[ChainLine]:
     for file in files:
         try:
             with file.open(encoding="utf-8") as reading:
@@ -193,9 +203,13 @@ def _lines_of(files: Iterable[Path]) -> Iterator[ChainLineOut]:
             raise UsageError(f"{file} could not be read: {reason}.") from error
 
 
-def _line(file: Path, number: int, text: str) -> ChainLineOut:
+def _line(file: Path, number: int, text: str) -> ChainLine:
+    from pydantic import ValidationError
+
+    from reservation_core.contracts.audit_log import ChainLineOut
+
     try:
-        return ChainLineOut.model_validate_json(text)
+        return ChainLineOut.model_validate_json(text).line()
     except ValidationError as error:
         raise ClientError(
             f"Line {number} of {file} is not a line that `audit export` writes. Compare with another copy of the file."

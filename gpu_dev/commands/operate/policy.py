@@ -8,14 +8,14 @@ import typer
 
 from gpu_dev.display.calendar_views import POLICY_VERDICT, PROJECT, RULE
 from gpu_dev.display.meanings import RULES, as_epilog
-from gpu_dev.display.output import Format, show_list, show_one
+from gpu_dev.display.output import Format, as_data, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.requests import checked, make_request
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
-from reservation_core.contracts.policy import ProjectCreate, RulesIn
+from gpu_dev.wire.policy import ProjectCreate
 from reservation_core.domain.policy.limits import RuleName
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.similar_names import did_you_mean
@@ -80,10 +80,12 @@ def set_rules(
     output: OneOutput = None,
 ) -> None:
     """Change the rules of a scope (administrators); rules that are not named stay."""
+    from reservation_core.contracts.policy import RulesIn
+
     with client_for(ctx) as client:
         try:
             rule, tag = client.policy.rule_with_etag(scope)
-            said = rule.rules.model_dump(mode="json", exclude_none=True)
+            said = {name: value for name, value in as_data(rule.rules).items() if value is not None}
         except ApiError as error:
             if error.problem.status != 404:
                 raise
@@ -127,7 +129,7 @@ def create(
     """Create a project (administrators)."""
     fields = {"name": name} if title is None else {"name": name, "title": title}
     with client_for(ctx) as client:
-        project = client.policy.create_project(checked(ProjectCreate, fields, name="NAME"))
+        project = client.policy.create_project(make_request(ProjectCreate, fields, name="NAME"))
         for user in member or ():
             project = client.policy.add_member(name, user)
     put(show_one(project, PROJECT, output or Format.TABLE))

@@ -12,11 +12,11 @@ from gpu_dev.display.meanings import as_epilog
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.inputs.ids import named_id
-from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.requests import make_request
 from gpu_dev.options import Output
 from gpu_dev.session import client_for, own_names
 from gpu_dev.terminal import put, say
-from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
+from gpu_dev.wire.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
 from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.similar_names import did_you_mean
 
@@ -53,7 +53,7 @@ def add(
     """Add a notification address. An e-mail address gets a code first: confirm it with `notify verify`."""
     fields = {"channel": channel, "address": address} | ({} if name is None else {"name": name})
     with client_for(ctx) as client:
-        made = client.notices.add(checked(NoticeTargetCreate, fields))
+        made = client.notices.add(make_request(NoticeTargetCreate, fields))
     if output is not None:
         put(show_one(made, TARGET, output))
         return

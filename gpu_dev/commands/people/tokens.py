@@ -14,14 +14,14 @@ from gpu_dev.display.views import TOKEN
 from gpu_dev.errors import ClientError, UnreachableError, UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.ids import named_id
-from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output
 from gpu_dev.server.connection import Connection, login_file, store_login
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, connection_of, own_names
 from gpu_dev.terminal import put, say
-from reservation_core.contracts.tokens import TokenBudget, TokenCreate
+from gpu_dev.wire.tokens import TokenBudget, TokenCreate
 from reservation_core.domain.people.token_scopes import TokenScope
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -63,7 +63,7 @@ def create(
     if until is not None and gpu_hours is None:
         raise UsageError("--until needs --gpu-hours, the size of the budget.")
     end = None if until is None else parse_instant(until, local_now(), zone_name(zone))
-    budget = None if gpu_hours is None else checked(TokenBudget, {"gpu_hours": gpu_hours, "until": end})
+    budget = None if gpu_hours is None else make_request(TokenBudget, {"gpu_hours": gpu_hours, "until": end})
     with client_for(ctx) as client:
         asked = TokenCreate(name=name, user=user, expires_in=longest, scopes=scopes or None, budget=budget)
         made = client.create_token(asked)

@@ -9,11 +9,11 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import LEFT, USER
 from gpu_dev.inputs.asking import confirmed
-from gpu_dev.inputs.requests import checked
+from gpu_dev.inputs.requests import make_request
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
-from reservation_core.contracts.users import UserCreate
+from gpu_dev.wire.users import UserCreate
 from reservation_core.domain.model import BookingStatus, JobStatus, Role
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -37,7 +37,7 @@ def add(
 ) -> None:
     """Add a user (administrators). Then make a token for them."""
     with client_for(ctx) as client:
-        user = client.create_user(checked(UserCreate, {"name": name, "role": role}, name="NAME"))
+        user = client.create_user(make_request(UserCreate, {"name": name, "role": role}, name="NAME"))
     if output is not None:
         put(show_one(user, USER, output))
     else:

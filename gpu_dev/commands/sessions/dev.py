@@ -22,13 +22,13 @@ from gpu_dev.commands.jobs.run import (
 from gpu_dev.commands.sessions.shell import enter_shell
 from gpu_dev.commands.sessions.ssh import write_config
 from gpu_dev.inputs.asking import needed_duration, needed_gpus
-from gpu_dev.inputs.requests import checked, job_fields
+from gpu_dev.inputs.requests import job_fields, make_request
 from gpu_dev.session import booking_id_of, client_for
 from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.editors import Ide, open_editor, run_notebook
 from gpu_dev.sessions.endings import exit_code_after
 from gpu_dev.sessions.waiting import submit_session, wait_for_start
-from reservation_core.contracts.jobs import JobSubmit
+from gpu_dev.wire.jobs import JobSubmit
 
 app = typer.Typer(add_completion=False)
 
@@ -69,7 +69,7 @@ def dev(
         if booking is not None:
             fields["booking_id"] = booking_id_of(client, booking)
         asked = {"gpus": needed_gpus(gpus, _EXAMPLE), "duration": needed_duration(duration, _EXAMPLE)}
-        job = wait_for_start(client, submit_session(client, checked(JobSubmit, {**fields, **asked})))
+        job = wait_for_start(client, submit_session(client, make_request(JobSubmit, {**fields, **asked})))
         if ide is Ide.JUPYTER:
             notebook = partial(run_polling, run_notebook(client.sessions, job.id))
             code = exit_code_after(client, notebook, job.id, f"gpu-dev shell {job.id}", is_shell=True)

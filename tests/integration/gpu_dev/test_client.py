@@ -13,10 +13,10 @@ from gpu_dev.commands.people import tokens
 from gpu_dev.errors import ApiError, ExitCode
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import Exchange
-from reservation_core.contracts.jobs import JobSubmit
+from gpu_dev.wire.jobs import JobSubmit, Workload
 from tests.integration.gpu_dev.conftest import System
 
-SESSION = JobSubmit.model_validate({"gpus": 1, "duration": 600, "workload": {}})
+SESSION = JobSubmit(gpus=1, duration=timedelta(minutes=10), workload=Workload())
 
 
 class LosesAnswers(httpx.BaseTransport):
@@ -71,7 +71,7 @@ def test_a_change_can_be_tied_to_what_was_seen(system: System) -> None:
 
 
 def test_a_token_whose_answer_is_lost_has_no_secret(system: System) -> None:
-    from reservation_core.contracts.tokens import TokenCreate
+    from gpu_dev.wire.tokens import TokenCreate
 
     with client_of(system, lost=1) as client:
         assert client.create_token(TokenCreate(name="x")).token is None

@@ -10,8 +10,8 @@ import pytest
 
 from api_service import job_log
 from api_service.job_log import _lines, _merged, _PodLog
-from reservation_core.contracts.base import rfc3339
 from reservation_core.domain.model import PodName
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.cluster import TimedOutput
 
 AT = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -7,14 +7,20 @@ import httpx
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.server.connection import Connection
-from gpu_dev.server.exchange import Exchange
-from reservation_core.contracts.jobs import Job
+from gpu_dev.server.exchange import Exchange, read_answer
+from gpu_dev.wire.jobs import Job
+from reservation_core.contracts import jobs as contract
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def a_job(**changed: Any) -> Job:
     """A queued job, with some fields changed."""
+    return read_answer(Job, job_json(**changed))
+
+
+def job_json(**changed: Any) -> str:
+    """A queued job as the server sends it, with some fields changed."""
     fields: dict[str, Any] = {
         "id": "job-7f3k9q2m",
         "name": "train",
@@ -35,7 +41,7 @@ def a_job(**changed: Any) -> Job:
         "exit_code": None,
         "allocations": [],
     }
-    return Job.model_validate({**fields, **changed})
+    return contract.Job.model_validate({**fields, **changed}).model_dump_json()
 
 
 def a_client(handler: Any, pauses: list[float] | None = None) -> GpuDevClient:

@@ -10,7 +10,7 @@ from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.errors import WaitTimeoutError
 from gpu_dev.following import exit_code_of, has_ended, wait_until, waiting_line
 from reservation_core.domain.model import JobStatus, ReasonCode
-from tests.unit.gpu_dev.examples import NOON, a_client, a_job
+from tests.unit.gpu_dev.examples import NOON, a_client, a_job, job_json
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_job_without_a_place_says_that_it_waits_for_one() -> None:
 
 
 def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
-    states = iter([a_job(), a_job(), a_job(queue_position=2), a_job(status="cancelled")])
-    client = a_client(lambda request: httpx.Response(200, text=next(states).model_dump_json()))
+    states = iter([job_json(), job_json(), job_json(queue_position=2), job_json(status="cancelled")])
+    client = a_client(lambda request: httpx.Response(200, text=next(states)))
     assert wait_until(client, a_job(), has_ended).status is JobStatus.CANCELLED
     told = capsys.readouterr()
     first, second, third = told.err.splitlines()
@@ -69,7 +69,7 @@ def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_what_was_told_before_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     ended = a_job(status="failed", exit_code=3)
-    client = a_client(lambda request: httpx.Response(200, text=ended.model_dump_json()))
+    client = a_client(lambda request: httpx.Response(200, text=job_json(status="failed", exit_code=3)))
     wait_until(client, ended, has_ended, told=waiting_line(ended))
     assert capsys.readouterr().err == ""
     wait_until(client, ended, has_ended, told="something else")
@@ -77,7 +77,7 @@ def test_what_was_told_before_is_not_told_again(capsys: pytest.CaptureFixture[st
 
 
 def test_waiting_ends_with_its_timeout() -> None:
-    client = a_client(lambda request: httpx.Response(200, text=a_job().model_dump_json()))
+    client = a_client(lambda request: httpx.Response(200, text=job_json()))
     with pytest.raises(WaitTimeoutError, match="still queued") as caught:
         wait_until(client, a_job(), has_ended, timeout=timedelta(0))
     assert caught.value.next_command == "gpu-dev show job-7f3k9q2m"

@@ -82,19 +82,3 @@ def test_the_program_that_a_command_becomes_inherits_nothing_of_it() -> None:
         environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), **given}
         command = [sys.executable, "-c", program]
         assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == seen
-
-
-@pytest.mark.parametrize("words", ["--help", "--version", "list --limit 7 --status running -o json"])
-def test_options_alone_load_no_pydantic(words: str) -> None:
-    program = (
-        "import sys\n"
-        "from gpu_dev.main import main\n"
-        "try:\n"
-        "    main()\n"
-        "finally:\n"
-        "    sys.stderr.write(str(sorted({'pydantic', 'typer._adapters'} & sys.modules.keys())))\n"
-    )
-    command = [sys.executable, "-c", program, *words.split()]
-    environment = {"GPU_DEV_SERVER": "http://127.0.0.1:9", "HOME": "/nonexistent"}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr
-    assert "typer._adapters" not in said

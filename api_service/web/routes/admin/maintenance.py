@@ -8,9 +8,10 @@ from api_service.web.confirmation import ask
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts.base import Page, rfc3339
+from reservation_core.contracts.base import Page
 from reservation_core.contracts.maintenance import MaintenanceOut
 from reservation_core.contracts.nodes import NodeOut
+from reservation_core.domain.time_words import rfc3339
 
 
 async def windows_page(visit: Visit) -> Response:

@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from reservation_core.contracts.base import rfc3339
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, at, booked
 from tests.integration.api_service.web.browsing import Browser, words

@@ -9,7 +9,7 @@ import pytest
 from gpu_dev.display.local_times import local_sentence, local_time, minute, slot_words
 from gpu_dev.errors import ApiError, NoSuchObjectError
 from gpu_dev.main import report
-from reservation_core.contracts.base import Problem
+from gpu_dev.wire.base import Problem
 
 
 @pytest.fixture(autouse=True)

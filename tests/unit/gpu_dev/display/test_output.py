@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec import convert
 
 from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Format, as_json, show_list, show_one
 from gpu_dev.display.views import GPU_TYPE, JOB, JOB_DETAILS, NODE
 from gpu_dev.terminal import ProgramOutput, put, say
-from reservation_core.contracts.nodes import GpuOut, NodeOut
+from gpu_dev.wire.nodes import GpuOut, NodeOut
 from tests.unit.gpu_dev.examples import NOON, a_job
 
 
@@ -102,7 +103,7 @@ def test_colour_on_a_terminal_unless_it_is_not_wanted(
 def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind: str = "h100") -> GpuOut:
     free_at = None if free_in_h is None else NOON + timedelta(hours=free_in_h)
     holder = {"id": None, "user": None, "yours": False} if state == "held" else None
-    return GpuOut.model_validate(
+    return convert(
         {
             "node": node,
             "index": index,
@@ -112,7 +113,8 @@ def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind
             "state": state,
             "holder": holder,
             "free_at": free_at,
-        }
+        },
+        GpuOut,
     )
 
 
@@ -129,7 +131,7 @@ def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind
 )
 def test_a_node_is_schedulable_where_something_new_would_be_started(node: dict[str, Any], said: str) -> None:
     whole = {"name": "node1", "ready": True, "schedulable": True, "detail": None, "gpu_types": [], "gpus": 0, "free": 0}
-    found = NodeOut.model_validate(whole | {"last_seen_at": NOON, "labels": {}} | node)
+    found = convert(whole | {"last_seen_at": NOON, "labels": {}} | node, NodeOut)
     header, row = (line.split() for line in show_list([found], NODE, Format.TABLE).splitlines())
     assert row[header.index("SCHEDULABLE")] == said
 

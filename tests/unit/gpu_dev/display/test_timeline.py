@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_dev.display.timeline import cells, timeline
-from reservation_core.contracts.bookings import Availability, TypeAvailability
+from gpu_dev.wire.bookings import Availability, TypeAvailability
 
 START = datetime(2026, 11, 21, 9, tzinfo=UTC)
 

@@ -8,14 +8,14 @@ import pytest
 from gpu_dev.commands.gpus.queue import DeadLetterQueueName, read_message
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import needed_duration, needed_gpus, read_gpus
-from gpu_dev.inputs.requests import checked, read_env, read_submit, read_working_dir
-from reservation_core.contracts.jobs import JobSubmit
+from gpu_dev.inputs.requests import make_request, read_env, read_submit, read_working_dir
+from gpu_dev.wire.jobs import JobSubmit
 
 
 def test_complaints_name_the_options_and_not_the_values() -> None:
     fields = {"gpus": 65, "duration": 60, "gpu_type": "H 100", "workload": {"env": {"GPU_DEV_X": "s3cret"}}}
     with pytest.raises(UsageError) as caught:
-        checked(JobSubmit, fields)
+        make_request(JobSubmit, fields)
     for option in ("--gpus", "--type", "--env"):
         assert option in caught.value.detail
     assert "s3cret" not in caught.value.detail

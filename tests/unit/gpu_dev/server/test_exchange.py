@@ -1,7 +1,9 @@
 """Broken connections, refusals and strange answers."""
 
 import importlib.metadata
+import json
 from collections.abc import Callable
+from datetime import timedelta
 
 import httpx
 import pytest
@@ -18,17 +20,17 @@ from gpu_dev.errors import (
 )
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import BRIEF_S, PATIENT_S, Exchange
-from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.contracts.policy import ExplainRequest
+from gpu_dev.wire.jobs import JobSubmit, Workload
+from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
-from tests.unit.gpu_dev.examples import a_client, a_job
+from tests.unit.gpu_dev.examples import a_client, job_json
 
 OWN = importlib.metadata.version("gpu-dev-server")
-REQUEST = JobSubmit.model_validate({"gpus": 1, "duration": 60, "workload": {}})
+REQUEST = JobSubmit(gpus=1, duration=timedelta(minutes=1), workload=Workload())
 
 
 def answer(status: int = 202, **changed: object) -> httpx.Response:
-    return httpx.Response(status, text=a_job(**changed).model_dump_json(), headers={"content-type": "application/json"})
+    return httpx.Response(status, text=job_json(**changed), headers={"content-type": "application/json"})
 
 
 def test_every_try_of_a_submit_has_the_same_key_and_another_submit_another() -> None:
@@ -142,7 +144,7 @@ def test_a_refusal_without_a_problem_is_still_one(content_type: str) -> None:
 
 
 def test_fields_of_a_newer_server_are_passed_over() -> None:
-    newer = a_job().model_dump(mode="json") | {"mood": "good", "reason": {"code": "submitted", "detail": "", "x": 1}}
+    newer = json.loads(job_json()) | {"mood": "good", "reason": {"code": "submitted", "detail": "", "x": 1}}
     assert a_client(lambda request: httpx.Response(200, json=newer)).job("job-7f3k9q2m").id == "job-7f3k9q2m"
 
 
@@ -155,7 +157,7 @@ def test_something_else_at_that_address_is_told_apart(text: str) -> None:
 def test_a_server_that_does_not_answer_with_a_verdict_is_called_older() -> None:
     """As servers answered before verdicts, which did not say their version either."""
     before = {"allowed": True, "kind": "job", "broken_rules": [], "possible_from": None, "limits": [], "exceptions": []}
-    asked = ExplainRequest.model_validate({"gpus": 1, "duration": 60})
+    asked = ExplainRequest(gpus=1, duration=timedelta(minutes=1))
     with pytest.raises(OlderServerError) as caught:
         a_client(lambda request: httpx.Response(200, json=before)).policy.explain(asked)
     assert str(caught.value) == (
@@ -230,7 +232,7 @@ def test_lists_are_read_page_by_page_as_they_are_used() -> None:
         cursors.append(cursor)
         assert request.url.params.get_list("status") == ["queued", "running"]
         following = {None: "b", "b": None}[cursor]
-        return httpx.Response(200, json={"items": [a_job().model_dump(mode="json")] * 2, "next_cursor": following})
+        return httpx.Response(200, json={"items": [json.loads(job_json())] * 2, "next_cursor": following})
 
     jobs = a_client(handler).jobs({JobStatus.RUNNING, JobStatus.QUEUED})
     assert cursors == []

@@ -11,7 +11,7 @@ from gpu_dev.errors import ApiError, UnreachableError
 from gpu_dev.server.exchange import PATIENT_S
 from gpu_dev.server.streams import ResumableLog
 from reservation_core.contracts.jobs import JobEvent, ReasonOut
-from tests.unit.gpu_dev.examples import NOON, a_client, a_job
+from tests.unit.gpu_dev.examples import NOON, a_client, job_json
 
 RUNNING = {"code": "running", "detail": "Running."}
 
@@ -53,7 +53,7 @@ def served(
     def handler(request: httpx.Request) -> httpx.Response:
         if not request.url.path.endswith(("/logs", "/events")):
             status = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-            return httpx.Response(200, text=a_job(status=status, reason=RUNNING).model_dump_json())
+            return httpx.Response(200, text=job_json(status=status, reason=RUNNING))
         if seen is not None:
             seen.append(request.headers)
         one = next(left)

@@ -1,0 +1,4 @@
+"""The messages of the REST interface in classes that load quickly. All modules are generated from the contracts."""
+
+CHECKED_HERE = frozenset({"JobSubmit", "ExplainRequest", "BookingCreate", "ProjectCreate", "UserCreate"})
+"""Requests that most commands send. Where the bounds in their classes hold, their contracts are not asked."""

@@ -1,0 +1,184 @@
+"""The classes of `gpu_dev.wire` say what the contracts say that they are made from."""
+
+import importlib
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from gpu_dev.display.output import as_data
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs.requests import make_request
+from gpu_dev.server.checked_answers import contract_of
+from gpu_dev.server.exchange import read_answer
+from gpu_dev.wire.audit_log import ChainLineOut
+from gpu_dev.wire.bookings import BookingCreate
+from gpu_dev.wire.jobs import JobSubmit
+from gpu_dev.wire.policy import ExplainRequest, ProjectCreate, RuleOut
+from gpu_dev.wire.users import UserCreate
+from reservation_core.domain.model import JobStatus
+from tests.unit.gpu_dev.examples import NOON
+from tools.wire import ANSWERS, CLASSES, FOLDER, sources
+
+ANSWER_CLASSES = [
+    getattr(importlib.import_module(f"{CLASSES}.{module}"), name)
+    for module, names in ANSWERS.items()
+    for name in names.split()
+    if name != "Page"
+]
+_PLAIN = {
+    str: st.text(),
+    int: st.integers(),
+    float: st.integers(0, 2**20).map(lambda eighths: eighths / 8),
+    bool: st.booleans(),
+    NoneType: st.none(),
+    Decimal: st.integers(0, 10**9).map(lambda millionths: Decimal(millionths).scaleb(-6)),
+    timedelta: st.integers(0, 364 * 86_400).map(lambda seconds: timedelta(seconds=seconds)),
+    datetime: st.datetimes(NOON.replace(tzinfo=None)).map(lambda at: at.replace(microsecond=417_000, tzinfo=UTC)),
+    Any: st.none() | st.integers() | st.text(),
+}
+_OTHERS = {
+    # Texts whose contracts know more of them.
+    ("BelongingOut", "status"): st.sampled_from(JobStatus),
+    ("RulesIn", Any): st.none() | st.just("unlimited"),
+}
+
+
+def values(of: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type."""
+    origin, parts = get_origin(of), get_args(of)
+    if of in _PLAIN:
+        return _PLAIN[of]
+    if origin in (Union, UnionType):
+        return st.one_of(*map(values, parts))
+    if origin is Literal:
+        return st.sampled_from(parts)
+    if origin is list:
+        return st.lists(values(parts[0]), max_size=2)
+    if origin is dict:
+        return st.dictionaries(values(parts[0]), values(parts[1]), max_size=2)
+    if issubclass(of, Enum):
+        return st.sampled_from(of)
+    return answers(of)
+
+
+def answers(model: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
+    """Answers of a class."""
+    name = model.__name__
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(model):
+        known = _OTHERS.keys() & {(name, field.name), (name, field.type)}
+        fields[field.name] = _OTHERS[known.pop()] if known else values(field.type)
+    return st.builds(model, **fields)
+
+
+def as_contract(value: Any) -> Any:
+    """The same in the contracts' models, as a server has it."""
+    if isinstance(value, list):
+        return [as_contract(item) for item in value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    fields = {name: as_contract(getattr(value, name)) for name in value.__struct_fields__}
+    return contract_of(type(value)).model_construct(**fields)
+
+
+@pytest.mark.parametrize("name", sources())
+def test_a_module_is_current(name: str) -> None:
+    assert (FOLDER / f"{name}.py").read_text(encoding="utf-8") == sources()[name], "run `make reference`"
+
+
+def test_no_module_is_left_over() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *sources()}
+
+
+@given(st.data())
+@pytest.mark.parametrize("model", ANSWER_CLASSES)
+def test_an_answer_is_read_and_shown_as_its_contract_does(model: type[msgspec.Struct], data: st.DataObject) -> None:
+    answer = data.draw(answers(model))
+    sent = as_contract(answer)
+    if model is not ChainLineOut:  # whose times are exact; `audit export` writes its contract
+        assert as_data(answer) == sent.model_dump(mode="json")
+    assert read_answer(model, sent.model_dump_json()) == answer
+
+
+def test_rules_of_more_than_a_year_are_shown_as_the_server_sends_them() -> None:
+    relaxed = [{"within": "P1Y1D", "lifts": ["max_duration"]}]
+    rules = {"max_gpus": 4, "max_duration": "P1Y35D", "min_notice": "unlimited", "relaxed_if_starts_within": relaxed}
+    fields: dict[str, Any] = {"scope": "default", "user": None, "project": None, "gpu_type": None, "from_file": False}
+    sent = contract_of(RuleOut).model_validate(
+        fields | {"rules": rules, "version": 1, "changed_at": NOON, "changed_by": "ann"}
+    )
+    read = read_answer(RuleOut, sent.model_dump_json())
+    assert as_data(read) == sent.model_dump(mode="json")
+    assert as_data(read.rules)["max_duration"] == "P1Y35D"
+
+
+TEXTS = ["", "x", "a b", "a\nb", "\x00", "H100", "h100", "/data", "data", "x" * 300, "\u202e", "é", None]
+TIMES = ["2030-01-31T10:00", "2030-01-31T10:00:00Z", "2030-01-31T10:00:30Z", "2030-03-31T02:30", "x"]
+DAY = timedelta(days=1)
+VALUES: dict[str, list[Any]] = {
+    "gpus": [-1, 0, 1, 64, 65],
+    "nodes": [0, 1, 256, 257],
+    "priority": [-101, -100, 100, 101],
+    "duration": [timedelta(0), timedelta(seconds=1.5), timedelta(seconds=90), 90 * DAY, 91 * DAY, -DAY],
+    "start": TIMES,
+    "time_zone": ["Europe/Stockholm", "Nowhere", ""],
+    "wait": [False, True],
+    "workload": [
+        *({"command": ["x", text]} for text in TEXTS),
+        *({"command": [text]} for text in TEXTS),
+        *({"env": {name: "v"}} for name in ("A", "1", "GPU_DEV_X", "NNODES", "A=B", "a" * 129)),
+        *({"env": {"A": text}} for text in TEXTS),
+        *({"image": text} for text in TEXTS),
+        *({"working_dir": text} for text in TEXTS),
+    ],
+    **dict.fromkeys(("gpu_type", "name", "booking_id", "project", "user", "title", "node", "instead_of"), TEXTS),
+}
+CHANGES = [
+    {},
+    *({name: value} for name, values_of_it in VALUES.items() for value in values_of_it),
+    *({"end": end, "time_zone": "Europe/Stockholm"} for end in TIMES),
+    *({"end": end, "time_zone": "Europe/Stockholm", "duration": ...} for end in TIMES),
+    {"duration": ...},
+    {"duration": ..., "start": None, "end": TIMES[1]},
+]
+
+
+def check(model: type[msgspec.Struct], fields: dict[str, Any]) -> None:
+    """A request is made where its contract would make it, and the same one."""
+    contract = contract_of(model)
+    fields = {name: value for name, value in fields.items() if name in model.__struct_fields__}
+    try:
+        expected = contract.model_validate(fields)
+    except ValidationError:
+        with pytest.raises(UsageError):
+            make_request(model, fields)
+        return
+    sent = msgspec.json.encode(make_request(model, fields))
+    assert json.loads(sent).keys() == fields.keys()
+    assert contract.model_validate_json(sent) == expected
+
+
+@pytest.mark.parametrize("start", [{}, {"start": "2030-01-31T09:00Z"}], ids=["job", "slot"])
+@pytest.mark.parametrize("model", [JobSubmit, ExplainRequest, BookingCreate])
+def test_a_request_is_made_where_its_contract_would_make_it(model: type[msgspec.Struct], start: dict[str, str]) -> None:
+    for changed in CHANGES:
+        fields = {"gpus": 1, "duration": timedelta(hours=1), "workload": {}, **start, **changed}
+        check(model, {name: value for name, value in fields.items() if value is not ...})
+
+
+@pytest.mark.parametrize("model", [UserCreate, ProjectCreate])
+@pytest.mark.parametrize("name", ["ann", "Ann", "a b", "", "é", "ann\n"])
+@pytest.mark.parametrize("more", [{}, {"role": "admin"}, {"title": "T"}, {"title": "a\tb"}, {"role": "king"}])
+def test_a_name_is_taken_where_its_contract_takes_it(
+    model: type[msgspec.Struct], name: str, more: dict[str, str]
+) -> None:
+    check(model, {"name": name, **more})
