@@ -81,6 +81,15 @@ def test_the_first_ten_minutes_of_a_user(laptop: Laptop, server: SystemProcess) 
         play.play(page("first-ten-minutes"))
 
 
+def test_the_first_session(laptop: Laptop, server: SystemProcess) -> None:
+    laptop.build_wheel()
+    with server.client() as http:
+        token = token_of(http, "ada")
+    with laptop.terminals({"https://gpus.example.org": server.url}, token) as play:
+        play.play(page("first-ten-minutes").partition("## 3.")[0])
+        play.play(page("first-session"))
+
+
 def test_the_first_ten_minutes_of_an_administrator(laptop: Laptop) -> None:
     play_on(laptop, page("first-ten-minutes-administrator"))
 
