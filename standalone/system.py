@@ -24,7 +24,7 @@ from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
 from reservation_core.domain.model import NodeReport
-from reservation_core.runtime.http.serving import open_socket
+from reservation_core.runtime.http.serving import ListenError, open_socket
 from reservation_core.runtime.loops.loops import Loop
 from reservation_core.runtime.loops.start_waiting import StoppedError, wait_for_start
 from reservation_core.runtime.processes.companions import beside
@@ -130,6 +130,17 @@ def with_own_address(settings: StandaloneSettings) -> StandaloneSettings:
     return settings.model_copy(update={"job_server": f"{scheme}://{reached}:{port}"})
 
 
+async def _serve_ssh(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event) -> None:
+    """Serve SSH; where only its usual port is taken, as by another server of this machine, all else goes on without."""
+    try:
+        await serve_ssh(runtime, settings, stop)
+    except ListenError as error:
+        if "listen" in settings.ssh.model_fields_set:
+            raise
+        _log.warning("there is no SSH gateway: its port is taken", error=str(error))
+        await stop.wait()
+
+
 async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event) -> None:
     # Before anything listens: otherwise the first job is refused for want of GPUs.
     await wait_for_start(lambda: take_over(runtime, settings.policy_file), stop=stop)
@@ -154,7 +165,7 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
         "updater": lambda: runtime.loops["updater"].repeat(
             lambda: update_once(runtime), rest_s=settings.update_every_s, rests_first=True, stop=stop
         ),
-        "SSH gateway": lambda: serve_ssh(runtime, settings, stop),
+        "SSH gateway": lambda: _serve_ssh(runtime, settings, stop),
     }  # fmt: skip
     if ends_pods(settings):
         components["ending of pods"] = lambda: end_pods(runtime, settings, stop)

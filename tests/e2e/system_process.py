@@ -31,7 +31,12 @@ class SystemProcess:
         """Start the process without waiting for anything."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         environment |= {"GPU_DEV_HOME": str(self.home), "GPU_DEV_LOCAL_GPUS": "h100:4"}
-        environment |= {"GPU_DEV_LISTEN": "127.0.0.1:0", "PYTHONUNBUFFERED": "1", **self._settings}
+        environment |= {
+            "GPU_DEV_LISTEN": "127.0.0.1:0",
+            "GPU_DEV_SSH__LISTEN": "",
+            "PYTHONUNBUFFERED": "1",
+            **self._settings,
+        }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "standalone"],
