@@ -207,12 +207,8 @@ class SessionsServer(threading.Thread):
 async def _in_terminal(command: list[str]) -> KeptTerminal:
     master, slave = pty.openpty()
 
-    def control() -> None:
-        os.setsid()
-        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=slave, stdout=slave, stderr=slave, preexec_fn=control, env={**os.environ, "PS1": "job$ "}
+        "setsid", "--ctty", *command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "PS1": "job$ "}
     )
     os.close(slave)
     return KeptTerminal(master, process)

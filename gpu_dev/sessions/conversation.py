@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from gpu_dev.sessions.descriptors import read_ready, write_all
-from gpu_dev.sessions.escapes import HELP, Escape, Escapes
 from gpu_dev.sessions.program_wire import Channel
-from gpu_dev.sessions.raw_terminal import RawTerminal
 from gpu_dev.sessions.remote_program import RemoteProgram
+from gpu_dev.sessions.terminals.escapes import HELP, Escape, Escapes
+from gpu_dev.sessions.terminals.raw_terminal import RawTerminal
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -13,7 +13,7 @@ from gpu_dev.errors import ClientError
 from gpu_dev.sessions.browsers import open_in_browser
 from gpu_dev.sessions.conversation import Ends, converse
 from gpu_dev.sessions.forwarding import HOST, Forward, listening
-from gpu_dev.sessions.ssh_files import host_of
+from gpu_dev.sessions.ssh.ssh_files import host_of
 from gpu_dev.terminal import put, say
 
 _PAUSE_S = 0.5

@@ -172,7 +172,7 @@ def run(
             _rehearse(client, request, Format.TABLE)
         if tty:
             # Loaded here: other jobs need no WebSockets.
-            from gpu_dev.sessions.terminal_runs import run_in_terminal
+            from gpu_dev.sessions.terminals.terminal_runs import run_in_terminal
 
             raise typer.Exit(run_in_terminal(client, request))
         feeds = has_input()

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from gpu_dev.session import client_for, whole_id
-from gpu_dev.sessions.copying import copy_in, copy_out
 from gpu_dev.sessions.endings import exit_code_after
-from gpu_dev.sessions.job_paths import read_paths
+from gpu_dev.sessions.files.copying import copy_in, copy_out
+from gpu_dev.sessions.files.job_paths import read_paths
 
 app = typer.Typer(add_completion=False)
 

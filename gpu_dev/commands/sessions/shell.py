@@ -14,7 +14,7 @@ from gpu_dev.sessions.conversation import Ends, converse
 from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.endings import exit_code_after
 from gpu_dev.sessions.program_wire import USUAL_SIZE
-from gpu_dev.sessions.terminal_session import use_terminal
+from gpu_dev.sessions.terminals.terminal_session import use_terminal
 from gpu_dev.sessions.waiting import wait_for_start
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 

@@ -10,9 +10,9 @@ import typer
 from gpu_dev.errors import UsageError
 from gpu_dev.session import client_for, complete_job_id, connection_of, whole_id
 from gpu_dev.sessions.descriptors import run_polling
-from gpu_dev.sessions.ssh_config import add, config_text, our_command, remove
-from gpu_dev.sessions.ssh_files import host_of, job_of, options, refresh, ssh_files
-from gpu_dev.sessions.ssh_streams import carry_ssh
+from gpu_dev.sessions.ssh.ssh_config import add, config_text, our_command, remove
+from gpu_dev.sessions.ssh.ssh_files import host_of, job_of, options, refresh, ssh_files
+from gpu_dev.sessions.ssh.ssh_streams import carry_ssh
 from gpu_dev.terminal import put, say
 
 ssh_app = typer.Typer(add_completion=False)

@@ -49,7 +49,7 @@ def test_a_shell_and_its_exit_code(ann: Person, opened: list[Terminal]) -> None:
 
 def test_ctrl_c_is_the_programs(ann: Person, opened: list[Terminal]) -> None:
     at = in_shell(ann, opened)
-    at.types("trap 'echo caught' INT; echo ready; sleep 600\r")
+    at.types("trap 'echo caught' INT; echo re''ady; while :; do sleep 0.05; done\r")
     at.shows("ready\r\n")
     at.types("\x03")
     at.shows("caught")

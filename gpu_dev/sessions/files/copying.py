@@ -11,9 +11,9 @@ from pathlib import Path
 
 from gpu_dev.calls.session_calls import SessionCalls
 from gpu_dev.errors import ClientError, NoSuchObjectError, UsageError
-from gpu_dev.sessions.archives import pack, unpack
 from gpu_dev.sessions.conversation import Ends, converse
 from gpu_dev.sessions.descriptors import run_polling
+from gpu_dev.sessions.files.archives import pack, unpack
 from gpu_dev.terminal import say
 
 _LOOK = """

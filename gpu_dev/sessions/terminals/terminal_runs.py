@@ -8,7 +8,7 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.errors import UsageError
 from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.endings import exit_code_after
-from gpu_dev.sessions.terminal_session import use_terminal
+from gpu_dev.sessions.terminals.terminal_session import use_terminal
 from gpu_dev.sessions.waiting import submit_session, wait_for_start
 from gpu_dev.terminal import say
 from gpu_dev.wire.jobs import JobSubmit

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gpu_dev.calls.session_calls import SessionCalls
 from gpu_dev.errors import ApiError, ClientError, UnreachableError
 from gpu_dev.sessions.conversation import Ends, converse
-from gpu_dev.sessions.raw_terminal import RawTerminal
 from gpu_dev.sessions.remote_program import BrokenOffError, RemoteProgram
+from gpu_dev.sessions.terminals.raw_terminal import RawTerminal
 from gpu_dev.terminal import say
 
 REJOIN_S = 60.0

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpu_dev.errors import UsageError
 from gpu_dev.namesakes import own_program
 from gpu_dev.server.connection import Connection, write_private
-from gpu_dev.sessions.ssh_files import DOMAIN, SshFiles, options, quoted
+from gpu_dev.sessions.ssh.ssh_files import DOMAIN, SshFiles, options, quoted
 
 _COMMENT = "# gpu-dev: jobs as hosts; `gpu-dev config-ssh --remove` removes this line."
 _USUAL_MODE = 0o600

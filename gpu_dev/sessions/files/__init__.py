@@ -1,0 +1,1 @@
+"""Copy files into jobs and back."""

@@ -1,0 +1,1 @@
+"""OpenSSH with jobs."""

@@ -1,0 +1,1 @@
+"""This side of a terminal in a job."""
