@@ -11,6 +11,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.reading.shared_reading import SharedReading
 from reservation_core.usecases.bookings.find_slots import find_slots
 
 SOON = timedelta(hours=1)
@@ -35,8 +36,7 @@ class FleetReader:
         self._uow = uow
         self._clock = clock
         self._on_change = on_change
-        self._running: asyncio.Task[FleetPicture] | None = None
-        self._next: asyncio.Task[FleetPicture] | None = None
+        self._reading = SharedReading(self._read)
         self._searching: asyncio.Task[None] | None = None
         self._fleet: FleetPicture | None = None
         self._standing: tuple[object, ...] = ()
@@ -45,30 +45,23 @@ class FleetReader:
 
     async def fleet(self) -> FleetPicture:
         """The fleet with all that was committed before this call. Raises DatabaseUnavailableError."""
-        if self._next is None:
-            # A running read may have begun before a change that the caller knows of: the next one includes it.
-            self._next = asyncio.create_task(self._after(self._running))
-            self._next.add_done_callback(_retrieved)
-        return await asyncio.shield(self._next)
+        return await self._reading()
 
     async def close(self) -> None:
         """Cancel running reads."""
-        tasks = [task for task in (self._running, self._next, self._searching) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._reading.close()
+        if self._searching is not None:
+            self._searching.cancel()
+            await asyncio.gather(self._searching, return_exceptions=True)
 
-    async def _after(self, running: "asyncio.Task[FleetPicture] | None") -> FleetPicture:
-        if running is not None:
-            await asyncio.wait((running,))
-        self._running, self._next = self._next, None
+    async def _read(self) -> FleetPicture:
         async with self._uow() as uow:
-            fleet = await self._read(uow)
+            fleet = await self._read_within(uow)
         if fleet.full and self._searching is None and self._openings_are_old(fleet):
             self._searching = asyncio.create_task(self._search())
         return fleet
 
-    async def _read(self, uow: UnitOfWork) -> FleetPicture:
+    async def _read_within(self, uow: UnitOfWork) -> FleetPicture:
         standing, now = await uow.events.standing(), self._clock.now()
         before = self._fleet
         if before is None or standing != self._standing or now - before.read_at >= OLDEST:
@@ -97,9 +90,3 @@ class FleetReader:
             self._openings, self._openings_at = found, now
             if differs:
                 self._on_change()
-
-
-def _retrieved(task: "asyncio.Task[FleetPicture]") -> None:
-    """Take the error of a read whose caller has gone."""
-    if not task.cancelled():
-        task.exception()
