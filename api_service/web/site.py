@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket
 from api_service.problems import MEDIA_TYPE, ProblemError, of_exception, respond
 from api_service.services import Services
 from api_service.web.assets import Assets
+from api_service.web.calendar.shared_rows import CalendarReader
 from api_service.web.fleet.fleet_reading import FleetReader
 from api_service.web.fleet.node_markup import NodeMarkup
 from api_service.web.fleet.node_selection import NodeSelections
@@ -49,6 +50,7 @@ class Site:
         self._templates = Templates(self._assets)
         self._live = LiveTopics(services.runtime.uow, services.wakeups)
         self._fleet = FleetReader(services.runtime.uow, services.runtime.clock, lambda: self._live.notify({"now"}))
+        self._calendars = CalendarReader(services.reads, services.runtime.clock)
         self._nodes = NodeMarkup(self._templates)
         self._selections = NodeSelections()
 
@@ -60,6 +62,7 @@ class Site:
             yield
         finally:
             await self._fleet.close()
+            await self._calendars.close()
             following.cancel()
             for result in await asyncio.gather(following, return_exceptions=True):
                 if isinstance(result, Exception):
@@ -171,6 +174,7 @@ class Site:
             topics=self._live,
             position=self._live.position,
             fleet=self._fleet,
+            calendars=self._calendars,
             nodes=self._nodes,
             selections=self._selections,
             cookies=self._cookies(request),

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from api_service.problems import ProblemError
 from api_service.services import Services
+from api_service.web.calendar.shared_rows import CalendarReader
 from api_service.web.fleet.fleet_reading import FleetReader
 from api_service.web.fleet.node_markup import NodeMarkup
 from api_service.web.fleet.node_selection import NodeSelections
@@ -53,6 +54,7 @@ class Visit:
     topics: LiveTopics
     position: str
     fleet: FleetReader
+    calendars: CalendarReader
     nodes: NodeMarkup
     selections: NodeSelections
     cookies: Cookies

@@ -20,7 +20,10 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: `id` names it on the page and in addresses, `detail` describes its GPUs."""
+    """One row: `id` names it on the page and in addresses, `detail` describes its GPUs.
+
+    `ranges` is the number of busy ranges to draw.
+    """
 
     id: str
     title: str
@@ -28,11 +31,7 @@ class Row:
     gpu_type: str
     node: str | None
     cards: tuple[BookableGpu, ...]
-
-    @property
-    def ranges(self) -> int:
-        """The number of busy ranges to draw."""
-        return sum(len(card.busy) for card in self.cards)
+    ranges: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +70,18 @@ def rows_of(cards: Iterable[BookableGpu], by: By) -> list[Row]:
 def _row(by: By, cards: list[BookableGpu]) -> Row:
     first = cards[0]
     types = ", ".join(sorted({card.gpu_type for card in cards}))
+    ranges = sum(len(card.busy) for card in cards)
     match by:
         case By.TYPE:
             nodes = len({card.node for card in cards})
             detail = f"{_counted(len(cards), 'GPU')} on {_counted(nodes, 'node')}"
-            return Row(first.gpu_type, first.gpu_type, detail, first.gpu_type, None, tuple(cards))
+            return Row(first.gpu_type, first.gpu_type, detail, first.gpu_type, None, tuple(cards), ranges)
         case By.NODE:
-            return Row(first.node, first.node, f"{len(cards)} × {types}", first.gpu_type, first.node, tuple(cards))
+            detail = f"{len(cards)} × {types}"
+            return Row(first.node, first.node, detail, first.gpu_type, first.node, tuple(cards), ranges)
         case By.CARD:
             title = f"{first.node} / {first.index}"
-            return Row(f"{first.node}/{first.index}", title, types, first.gpu_type, first.node, tuple(cards))
+            return Row(f"{first.node}/{first.index}", title, types, first.gpu_type, first.node, tuple(cards), ranges)
         case _:
             assert_never(by)
 

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from api_service.web.calendar.free_runs import FreeCounts, extremes_between
 from api_service.web.calendar.timeline_entries import SeenEntry
 from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
-from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import ReservationKind
 
 _MOST_NAMED = 3
@@ -65,16 +63,15 @@ def table(
     rows: Sequence[Row],
     shown: Sequence[TimelineColumn],
     found: Iterable[SeenEntry],
-    free: Mapping[str, FreeCounts],
+    free: Mapping[str, Sequence[tuple[int, int] | None]],
 ) -> list[TableRow]:
-    """The lines; `free` are the counts of each row."""
-    bounds = [to_micros(column.start) for column in shown] + [to_micros(shown[-1].end)]
+    """The lines; `free` has the smallest and the largest count of each row in each column."""
     own = [entry for entry in found if entry.mine and entry.entry.kind is ReservationKind.BOOKING]
     made = []
     for row in rows:
         here = [entry for entry in own if row.id in entry.rows]
         cells = []
-        for column, extremes in zip(shown, extremes_between(free[row.id], bounds), strict=True):
+        for column, extremes in zip(shown, free[row.id], strict=True):
             mine = [
                 entry for entry in here if entry.entry.span.start < column.end and column.start < entry.entry.span.end
             ]

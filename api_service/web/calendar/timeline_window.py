@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, assert_never
 from zoneinfo import ZoneInfo
@@ -70,30 +71,9 @@ class DayWindow:
         return to_micros(datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC))
 
     @property
-    def spells(self) -> list[Spell]:
+    def spells(self) -> tuple[Spell, ...]:
         """The window, cut where clocks are changed."""
-        cuts = [self.start]
-        for day in self.days:
-            begin, end = _midnight(day, self.zone), _midnight(day + _DAY, self.zone)
-            if self._offset(begin) != self._offset(end):
-                cuts.append(self._changed_at(begin, end))
-        cuts = sorted({*cuts, self.end})
-        return [
-            Spell(to_micros(start), to_micros(end), length_micros(self._offset(start))) for start, end in pairwise(cuts)
-        ]
-
-    def _offset(self, moment: datetime) -> timedelta:
-        return moment.astimezone(self.zone).utcoffset() or timedelta(0)
-
-    def _changed_at(self, before: datetime, after: datetime) -> datetime:
-        """The first second of the offset at `after`, which is another than that at `before`."""
-        while after - before > _SECOND:
-            middle = before + (after - before) // 2
-            if self._offset(middle) == self._offset(after):
-                after = middle
-            else:
-                before = middle
-        return after.replace(microsecond=0)
+        return _spells(self)
 
     def moved(self, by: int) -> date:
         """The first day of the next window (1) or the one before (-1)."""
@@ -124,3 +104,31 @@ def window_of(view: TimelineScale, day: date, zone: ZoneInfo) -> DayWindow:
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
     # A day whose clocks go forward at midnight begins an hour later; `fold=0` is that instant.
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+
+
+@lru_cache(maxsize=64)  # each row of a page has the same
+def _spells(window: DayWindow) -> tuple[Spell, ...]:
+    zone, cuts = window.zone, [window.start]
+    for day in window.days:
+        begin, end = _midnight(day, zone), _midnight(day + _DAY, zone)
+        if _offset(begin, zone) != _offset(end, zone):
+            cuts.append(_changed_at(begin, end, zone))
+    bounds = sorted({*cuts, window.end})
+    return tuple(
+        Spell(to_micros(start), to_micros(end), length_micros(_offset(start, zone))) for start, end in pairwise(bounds)
+    )
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta(0)
+
+
+def _changed_at(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The first second of the offset at `after`, which is another than that at `before`."""
+    while after - before > _SECOND:
+        middle = before + (after - before) // 2
+        if _offset(middle, zone) == _offset(after, zone):
+            after = middle
+        else:
+            before = middle
+    return after.replace(microsecond=0)

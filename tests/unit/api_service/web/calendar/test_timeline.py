@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from api_service.access.sight import Sight
 from api_service.problems import ProblemError
-from api_service.web.calendar.free_runs import free_counts
+from api_service.web.calendar.free_runs import extremes_between, free_counts
 from api_service.web.calendar.timeline_entries import SeenEntry, draw_events, see_entries
 from api_service.web.calendar.timeline_query import TimelineQuery, read_query
-from api_service.web.calendar.timeline_rows import By, page_of, rows_of, usual_rows
+from api_service.web.calendar.timeline_rows import By, Row, page_of, rows_of, usual_rows
 from api_service.web.calendar.timeline_table import columns, table
-from api_service.web.calendar.timeline_window import TimelineScale, window_of
+from api_service.web.calendar.timeline_window import DayWindow, TimelineScale, window_of
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
@@ -51,6 +51,11 @@ def entry(owner: int = 1, *, start: datetime = NOW + HOUR, hours: float = 2, **o
         "gpu_ids": (0,),
     }
     return CalendarEntry(**{**fields, **other})  # type: ignore[arg-type]
+
+
+def extremes(row: Row, window: DayWindow) -> list[tuple[int, int] | None]:
+    counts = free_counts(row.cards, to_micros(NOW), to_micros(window.end))
+    return extremes_between(counts, [to_micros(bound) for bound in window.columns])
 
 
 def look(
@@ -216,7 +221,7 @@ def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
     rows = rows_of([card(0, "titan", "h100", taken), card(1)], By.NODE)
     mine, other = entry(start=start, hours=30), entry(2, id="bkg-2", start=start)
     shown = columns(window, NOW)
-    free = {"titan": free_counts(rows[0].cards, to_micros(NOW), to_micros(window.end))}
+    free = {"titan": extremes(rows[0], window)}
     [line] = table(rows, shown, see_entries([mine, other], rows, Sight(ALICE), window, NOW), free)
     assert [cell.free for cell in line.cells] == [(2, 2), (1, 2), (1, 2), (2, 2), (2, 2), (2, 2), (2, 2)]
     assert [[listed_entry.entry.id for listed_entry in cell.mine] for cell in line.cells] == [
@@ -235,14 +240,14 @@ def test_a_cell_names_few_bookings_and_counts_the_rest() -> None:
     window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
     rows = rows_of([card(0)], By.NODE)
     own = see_entries([entry(id=f"bkg-{number}") for number in range(500)], rows, Sight(ALICE), window, NOW)
-    [line] = table(rows, columns(window, NOW), own, {"titan": free_counts([], 1, 0)})
+    [line] = table(rows, columns(window, NOW), own, {"titan": [None] * 7})
     assert [(len(cell.mine), cell.more) for cell in line.cells][:2] == [(3, 497), (0, 0)]
 
 
 def test_what_is_over_has_no_count() -> None:
     window = window_of(TimelineScale.WEEK, NOW.date() - timedelta(days=3), BERLIN)
     rows = rows_of([card(0)], By.NODE)
-    free = {"titan": free_counts(rows[0].cards, to_micros(NOW), to_micros(window.end))}
+    free = {"titan": extremes(rows[0], window)}
     [line] = table(rows, columns(window, NOW), [], free)
     assert [cell.free for cell in line.cells] == [None, None, None, (1, 1), (1, 1), (1, 1), (1, 1)]
 
