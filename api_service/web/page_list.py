@@ -18,7 +18,7 @@ from api_service.web.routes import (
     why_waiting,
 )
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
-from api_service.web.routes.sessions import apps, terminal
+from api_service.web.routes.sessions import apps, sharing, ssh_keys, terminal
 from api_service.web.routing import SocketRoute, WebRoute
 
 WEB_ROUTES: tuple[WebRoute, ...] = (
@@ -34,10 +34,12 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *why_waiting.ROUTES,
     *terminal.ROUTES,
     *apps.ROUTES,
+    *sharing.ROUTES,
     *calendar.ROUTES,
     *bookings.ROUTES,
     *usage.ROUTES,
     *account.ROUTES,
+    *ssh_keys.ROUTES,
     *search.ROUTES,
     *overview.ROUTES,
     *users.ROUTES,

@@ -77,7 +77,7 @@ async def list_keys(services: Served, caller: Caller, query: Annotated[KeysQuery
 
 @router.delete("/keys/{key_id}", response_model=SshKeyOut, summary="Remove an SSH key", responses=problems(404))
 async def remove_key(services: Served, caller: Caller, key_id: KeyId) -> Response:
-    """Remove a key. New connections with it are refused; open ones go on."""
+    """Remove a key. Connections that it opened end within seconds."""
     async with services.runtime.uow() as uow:
         record = await ssh_keys.remove_key(uow, caller, key_id, services.runtime.clock.now())
     return Response(_shown(record).model_dump_json(), media_type="application/json")

@@ -1,4 +1,6 @@
-"""The visitor's account: tokens, sessions and notifications."""
+"""The visitor's account: tokens, sessions, SSH keys and notifications."""
+
+from collections.abc import Mapping
 
 from starlette.responses import Response
 
@@ -10,6 +12,7 @@ from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
+from reservation_core.contracts.sessions import SshKeyOut
 from reservation_core.contracts.tokens import TokenCreated, TokenOut
 from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.time_words import rfc3339
@@ -20,13 +23,13 @@ _NAMED = 5
 
 async def account_page(visit: Visit) -> Response:
     """Show the account."""
-    return await _page(visit)
+    return await show_account(visit)
 
 
 async def make_token(visit: Visit) -> Response:
     """Create a token. This page alone shows its secret."""
     try:
-        return await _page(visit, made=await visit.rest.post(TokenCreated, "/v1/tokens", token_asked(visit)))
+        return await show_account(visit, made=await visit.rest.post(TokenCreated, "/v1/tokens", token_asked(visit)))
     except RestProblemError as problem:
         return await _refused(visit, problem)
 
@@ -94,7 +97,7 @@ async def add_target(visit: Visit) -> Response:
         target = await visit.rest.post(NoticeTargetCreated, "/v1/notifications/targets", body)
     except RestProblemError as problem:
         return await _refused(visit, problem)
-    return await _page(visit, target=target)
+    return await show_account(visit, target=target)
 
 
 async def confirm_remove_target(visit: Visit) -> Response:
@@ -139,7 +142,7 @@ _DONE = {
 async def _refused(visit: Visit, problem: RestProblemError) -> Response:
     if problem.status not in _REFUSALS:
         raise problem
-    return await _page(visit, problem=problem)
+    return await show_account(visit, problem=problem)
 
 
 async def _tokens(visit: Visit) -> list[TokenOut]:
@@ -148,19 +151,26 @@ async def _tokens(visit: Visit) -> list[TokenOut]:
     return [token for token in tokens if token.revoked_at is None]
 
 
+async def own_keys(visit: Visit) -> list[SshKeyOut]:
+    """The visitor's SSH keys."""
+    return await visit.rest.all(Page[SshKeyOut], "/v1/keys", {"user": visit.principal.user}, at_most=200)
+
+
 async def _targets(visit: Visit) -> list[NoticeTargetOut]:
     """The visitor's notification addresses."""
     targets = await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", at_most=200)
     return [target for target in targets if target.user == visit.principal.user]
 
 
-async def _page(
+async def show_account(
     visit: Visit,
     *,
     made: TokenCreated | None = None,
     target: NoticeTargetCreated | None = None,
     problem: RestProblemError | None = None,
+    typed_key: Mapping[str, str] | None = None,
 ) -> Response:
+    """The account's page. `made`, `target`: what was made just now; `typed_key`: an SSH key that was refused."""
     preferences = await visit.rest.get(NoticePreferences, "/v1/notifications/preferences")
     return visit.page(
         "account.html",
@@ -169,6 +179,8 @@ async def _page(
         tokens=await _tokens(visit),
         scopes=SCOPES,
         made=made,
+        keys=await own_keys(visit),
+        typed_key=typed_key or {},
         target=target,
         problem=problem,
         kinds=preferences.kinds,

@@ -26,6 +26,7 @@ from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
 _EVENTS = 500
+_SHARED = "/jobs/shared"
 _WAYS = {
     Way.EXEC: "a program",
     Way.ATTACH: "a terminal that was joined",
@@ -46,14 +47,20 @@ _COLUMNS: tuple[Column[Job], ...] = (
 
 
 async def list_page(visit: Visit) -> Response:
-    """Show jobs, newest first unless `?sort=` says otherwise: the visitor's; for administrators everybody's."""
-    columns = [column for column in _COLUMNS if visit.principal.is_admin or column.name != "user"]
-    choice = read_choice("/jobs", visit.request.query_params.multi_items(), ("status", "user"), columns)
+    """Show jobs, newest first unless `?sort=` says otherwise: the visitor's; for administrators everybody's.
+
+    At `/jobs/shared` those that are shared with the visitor, the last shared first.
+    """
+    path = visit.request.url.path
+    shared = path == _SHARED
+    columns = [column for column in _COLUMNS if shared or visit.principal.is_admin or column.name != "user"]
+    choice = read_choice(path, visit.request.query_params.multi_items(), ("status", "user"), columns)
     statuses = [value for name, value in choice.filters if name == "status"]
-    asked = {"status": statuses or None, "user": choice.chosen("user") or None}
+    asked = {"status": statuses or None, "user": choice.chosen("user") or None, "shared": shared or None}
     listing = await read_list(visit, Page[Job], "/v1/jobs", asked, choice, columns, _words_of)
     context: dict[str, Any] = {
         "listing": listing,
+        "shared": shared,
         "statuses": statuses,
         "all_statuses": list(JobStatus),
         # Many rows are not read anew after each change.
@@ -69,12 +76,12 @@ def _words_of(job: Job) -> tuple[str | None, ...]:
 
 
 async def job_page(visit: Visit) -> Response:
-    return await _job_page(visit)
+    return await show_job(visit)
 
 
 async def job_state(visit: Visit) -> Response:
     """The parts of the page that change."""
-    return visit.part("_job_state.html", **_context(await _state(visit)))
+    return visit.part("_job_state.html", **_context(visit, await _state(visit)))
 
 
 async def job_connections(visit: Visit) -> Response:
@@ -116,11 +123,12 @@ async def extend(visit: Visit) -> Response:
     except RestProblemError as problem:
         if problem.status not in (400, 409, 422):
             raise
-        return await _job_page(visit, problem)
+        return await show_job(visit, problem)
     return visit.go(f"/jobs/{job_id}", f"{job_id} may go on {visit.form.get('by')} longer.")
 
 
-async def _job_page(visit: Visit, problem: RestProblemError | None = None) -> Response:
+async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_user: str = "") -> Response:
+    """The page of a job. `typed_user`: what a form to share it had, which was refused."""
     job_id = visit.path("job_id")
     state = await _state(visit)
     waiting = await read_why_waiting(visit, state.job)
@@ -133,7 +141,8 @@ async def _job_page(visit: Visit, problem: RestProblemError | None = None) -> Re
         waiting=waiting,
         shown=shown,
         problem=problem,
-        **_context(state),
+        typed_user=typed_user,
+        **_context(visit, state),
     )
 
 
@@ -167,7 +176,7 @@ async def _connections(visit: Visit, job_id: str) -> Sequence[JobConnection]:
     return (await visit.rest.get(Page[JobConnection], f"/v1/jobs/{job_id}/connections")).items
 
 
-def _context(state: _JobState) -> dict[str, Any]:
+def _context(visit: Visit, state: _JobState) -> dict[str, Any]:
     """What the templates of a job's page use."""
     ended = state.job.status in FINAL_STATUSES
     return {
@@ -175,6 +184,7 @@ def _context(state: _JobState) -> dict[str, Any]:
         "steps": state.steps,
         "servers": RESERVED_NAMES,
         "ended": ended,
+        "may_change": visit.principal.is_admin or state.job.user == visit.principal.user,
         "may_enter": state.may_enter,
         "connections": state.connections,
         "ways": _WAYS,
@@ -183,6 +193,7 @@ def _context(state: _JobState) -> dict[str, Any]:
 
 ROUTES = (
     WebRoute("GET", "/jobs", list_page),
+    WebRoute("GET", _SHARED, list_page),
     WebRoute("GET", "/jobs/{job_id}", job_page),
     WebRoute("GET", "/jobs/{job_id}/state", job_state),
     WebRoute("GET", "/jobs/{job_id}/connections", job_connections),

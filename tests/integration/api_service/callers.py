@@ -8,6 +8,7 @@ import httpx
 from reservation_core.ports.people.identities import Principal
 
 JOB: dict[str, Any] = {"gpus": 1, "duration": "PT1H", "workload": {"command": ["true"]}}
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMYb3q9Xj4YQ8F1W3QWp0aC4s0r1nF0wq9c0J9d6f3Jk"
 NOBODIES = ("anonymous", "unknown", "expired", "revoked", "child of revoked", "session")
 
 

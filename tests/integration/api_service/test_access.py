@@ -18,7 +18,7 @@ from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.integration.api_service.bookings.calendars import asked, at
-from tests.integration.api_service.callers import NOBODIES, People, submitted
+from tests.integration.api_service.callers import NOBODIES, PUBLIC_KEY, People, submitted
 
 # A calendar's address carries a credential of its own (see test_calendar_feed), who signs in one (see test_login).
 OPEN = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/bookings.ics", "/v1/login"}
@@ -48,10 +48,10 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/jobs/{job_id}/logs"): Call(200, 404, 200),
     ("PUT", "/v1/jobs/{job_id}/shares/{user}"): Call(409, 404, 403),  # it is alice's own
     ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): Call(404, 404, 404),
-    ("POST", "/v1/keys"): Call(422, 422, 422, {"public_key": "short"}),
+    ("POST", "/v1/keys"): Call(201, 201, 201, {"public_key": PUBLIC_KEY}),
     ("GET", "/v1/keys"): Call(200, 200, 200),
     ("DELETE", "/v1/keys/{key_id}"): Call(200, 404, 200),
-    ("POST", "/v1/ssh-certificates"): Call(422, 422, 422, {"public_key": "short"}),
+    ("POST", "/v1/ssh-certificates"): Call(201, 201, 201, {"public_key": PUBLIC_KEY}),
     ("GET", "/v1/gpus"): Call(200, 200, 200),
     ("GET", "/v1/nodes"): Call(200, 200, 200),
     ("POST", "/v1/nodes/{node}/fence"): Call(403, 403, 409),  # it is ready
@@ -196,6 +196,8 @@ async def _one_cell(calling: Callable[[str], httpx.AsyncClient], method: str, pa
     who = {"owner": "alice", "other": "bob", "admin": "root"}.get(role, role)
     response = await calling(who).request(method, path.format(**things) + call.query, json=call.body)
     await calling("alice").delete(f"/v1/notifications/targets/{things['target_id']}")  # there may be ten of them
+    if path == "/v1/keys" and method == "POST" and response.is_success:
+        await calling(who).delete(f"/v1/keys/{response.json()['id']}")  # the next one is new, too
     if role in NOBODIES:
         assert response.status_code == 401, (role, response.text)
         assert response.headers["www-authenticate"].startswith("Bearer")

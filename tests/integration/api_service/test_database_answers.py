@@ -25,7 +25,7 @@ from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from tests.integration.api_service.bookings.calendars import asked, at
-from tests.integration.api_service.callers import JOB, submitted
+from tests.integration.api_service.callers import JOB, PUBLIC_KEY, submitted
 from tests.integration.api_service.people.newcomers import by_id_token
 from tests.integration.api_service.test_access import CALLS, PAGES
 from tests.integration.api_service.web.browsing import Browser
@@ -116,12 +116,15 @@ async def _things(runtime: Runtime, client: httpx.AsyncClient) -> dict[str, str]
     hook = {"channel": "webhook", "address": "https://hooks.example.org/root"}
     target = (await client.post("/v1/notifications/targets", json=hook)).json()
     booking = (await client.post("/v1/bookings", json=asked(at(5), duration=60, wait=True))).json()
+    key = (await client.post("/v1/keys", json={"public_key": PUBLIC_KEY})).json()
     feed = (await client.post("/v1/bookings/feed")).json()["path"].partition("token=")[2]
     return {
         "job_id": job["id"],
         "booking_id": booking["id"],
         "token_id": token["id"],
         "token": token["id"],
+        "key_id": key["id"],
+        "key": key["id"],
         "project": "vision",
         "scope": "project:vision",
         "user": "alice",

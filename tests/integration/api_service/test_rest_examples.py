@@ -21,6 +21,7 @@ from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettin
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_processor.process import run as process
 from tests.integration.api_service.bookings.calendars import add_nodes
+from tests.integration.api_service.callers import PUBLIC_KEY
 from tests.integration.api_service.people.newcomers import by_id_token
 from tests.integration.api_service.rest_examples import FILE, RECORDS, Recorder, fits, shape, whole_hour
 from tests.pods import end_all_pods
@@ -30,7 +31,6 @@ from tests.waiting import eventually
 
 Client = Callable[[str], httpx.AsyncClient]
 POD = "job-nobody-1-0"
-PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMYb3q9Xj4YQ8F1W3QWp0aC4s0r1nF0wq9c0J9d6f3Jk"
 
 
 @pytest.fixture

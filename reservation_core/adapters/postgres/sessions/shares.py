@@ -25,7 +25,8 @@ class Shares(StatementRunner):
         """
         row = (await self._run("add_job_share", id=job.id, user_id=user.id, most=most, now=now)).one()
         if row.added:
-            await self._record(job, user, actor, JobEventKind.SHARED, now)
+            detail = f"{user.name} may enter it and look at it."
+            await self._record(job, user, actor, JobEventKind.SHARED, detail, now)
         elif not row.known:
             raise LimitExceededError(f"{job.id} is shared with {most} users already. Unshare it with one of them.")
 
@@ -33,7 +34,8 @@ class Shares(StatementRunner):
         """End a share of a locked job; whether there was one."""
         removed = (await self._run("remove_job_share", id=job.id, user_id=user.id)).rowcount == 1
         if removed:
-            await self._record(job, user, actor, JobEventKind.UNSHARED, now)
+            detail = f"{user.name} may no longer enter it."
+            await self._record(job, user, actor, JobEventKind.UNSHARED, detail, now)
         return removed
 
     async def remove_all(self, user_id: int) -> None:
@@ -44,9 +46,9 @@ class Shares(StatementRunner):
         """Whether a job is shared with a user."""
         return bool((await self._run("job_share", id=job_id, user_id=user_id)).scalar_one())
 
-    async def _record(self, job: Reservation, user: ShareUser, actor: str, kind: JobEventKind, now: datetime) -> None:
-        status, reason = job.status.value, job.reason
-        event = ReservationEvent(
-            job.id, now, actor, kind, status, status, reason.code.value, reason.detail, {"user": user.name}
-        )
+    async def _record(
+        self, job: Reservation, user: ShareUser, actor: str, kind: JobEventKind, detail: str, now: datetime
+    ) -> None:
+        status, code = job.status.value, job.reason.code.value
+        event = ReservationEvent(job.id, now, actor, kind, status, status, code, detail, {"user": user.name})
         await record_events(self._connection, [event])
