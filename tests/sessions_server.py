@@ -21,7 +21,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tests.unit.gpu_dev.examples import a_job
+from tests.unit.gpu_dev.examples import job_json
 from tests.waiting import PATIENCE_S
 
 JOB = "job-7f3k9q2m"
@@ -148,7 +148,7 @@ class SessionsServer(threading.Thread):
         if "Upgrade" in request.headers:
             self.asked.append(request.path)
             return None
-        job = json.loads(a_job(id=JOB, **self.job).model_dump_json())
+        job = json.loads(job_json(id=JOB, **self.job))
         match path:
             case "/v1/users/me":
                 me = {"name": job["user"], "role": "user", "created_at": job["created_at"], "disabled_at": None}
@@ -207,8 +207,12 @@ class SessionsServer(threading.Thread):
 async def _in_terminal(command: list[str]) -> KeptTerminal:
     master, slave = pty.openpty()
 
+    def control() -> None:
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
     process = await asyncio.create_subprocess_exec(
-        "setsid", "--ctty", *command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "PS1": "job$ "}
+        *command, stdin=slave, stdout=slave, stderr=slave, preexec_fn=control, env={**os.environ, "PS1": "job$ "}
     )
     os.close(slave)
     return KeptTerminal(master, process)
