@@ -45,7 +45,7 @@ def add_streams(app: web.Application, find: FindContainer) -> "Streams":
 
 
 class Streams:
-    """What is open."""
+    """The open streams."""
 
     def __init__(self, find: FindContainer) -> None:
         self._find = find

@@ -87,7 +87,7 @@ def _options(host: ServerKey, authority: ServerKey, settings: SshSettings) -> SS
         server_factory=Visit,
         server_version=VERSION,
         server_host_keys=[import_private_key(host.private_key)],
-        # Whose a certificate is follows from its id, not from its principals: the user name is a job here.
+        # The id of a certificate says its owner, not its principals: the user name is a job here.
         authorized_client_keys=import_authorized_keys(f'cert-authority,principals="*" {authority.public_key}'),
         x509_trusted_certs=None,
         host_based_auth=False,

@@ -1,4 +1,4 @@
-"""Whose key or certificate an SSH client shows, and which of these users enters a job."""
+"""The owner of the key or certificate that an SSH client shows, and which of these users enters a job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
