@@ -24,6 +24,7 @@ from reservation_core.domain.model import JobStatus
 if TYPE_CHECKING:
     from gpu_dev.calls.booking_calls import BookingCalls
     from gpu_dev.calls.event_calls import EventCalls
+    from gpu_dev.calls.key_calls import KeyCalls
     from gpu_dev.calls.maintenance_calls import MaintenanceCalls
     from gpu_dev.calls.notice_calls import NoticeCalls
     from gpu_dev.calls.policy_calls import PolicyCalls
@@ -98,6 +99,13 @@ class GpuDevClient(Calls):
 
         return SessionCalls(self._exchange)
 
+    @cached_property
+    def keys(self) -> "KeyCalls":
+        """SSH keys."""
+        from gpu_dev.calls.key_calls import KeyCalls
+
+        return KeyCalls(self._exchange)
+
     # jobs
 
     def submit(self, request: JobSubmit, *, idempotency_key: str | None = None) -> Job:
@@ -129,6 +137,14 @@ class GpuDevClient(Calls):
 
     def extend(self, job_id: str, by: timedelta, *, if_match: str | None = None) -> Job:
         return self._post(Job, f"{_job_path(job_id)}/extend", JobExtend(by=by), if_match=if_match)
+
+    def share(self, job_id: str, user: str) -> Job:
+        """Let a user enter a job and look at it."""
+        return self._change("PUT", Job, f"{_job_path(job_id)}/shares/{quote(user, safe='')}")
+
+    def unshare(self, job_id: str, user: str) -> Job:
+        """End a share of a job."""
+        return self._change("DELETE", Job, f"{_job_path(job_id)}/shares/{quote(user, safe='')}")
 
     def log(self, job_id: str, *, timestamps: bool = False) -> Iterator[bytes]:
         """The job's output so far; `timestamps` begins lines with their time."""

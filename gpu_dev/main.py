@@ -72,6 +72,8 @@ COMMANDS = {
     "config-ssh": Entry(
         "sessions.ssh", "config_app", "Make running jobs hosts of OpenSSH, for scp, rsync and editors.", SESSIONS
     ),
+    "share": Entry("sessions.share", "share_app", "Let another user enter your job.", SESSIONS),
+    "unshare": Entry("sessions.share", "unshare_app", "End a share of your job.", SESSIONS),
     "gpus": Entry("gpus.inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
     "nodes": Entry(
         "gpus.inventory",
@@ -88,6 +90,7 @@ COMMANDS = {
     "notify": Entry("people.notify", "app", "Choose where and of which events you are notified.", PEOPLE),
     "login": Entry("people.login", "login_app", "Remember a server and a token for it.", PEOPLE),
     "logout": Entry("people.login", "logout_app", "Forget the token of a server.", PEOPLE),
+    "keys": Entry("people.keys", "app", "List, add and remove your SSH keys.", PEOPLE),
     "tokens": Entry("people.tokens", "app", "List, create and revoke tokens.", PEOPLE),
     "users": Entry("people.users", "app", "List, add and disable users; `users me` shows your own.", PEOPLE),
     "projects": Entry("operate.policy", "projects_app", "List projects and their members.", PEOPLE),

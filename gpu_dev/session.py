@@ -30,6 +30,7 @@ from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, Request
 
 if TYPE_CHECKING:
     from gpu_dev.wire.notices import NoticeTargetOut
+    from gpu_dev.wire.sessions import SshKeyOut
     from gpu_dev.wire.tokens import TokenOut
 
 _COMPLETED = 100
@@ -134,7 +135,9 @@ def check_type(client: GpuDevClient, gpu_type: str, known: Iterable[str]) -> str
     return wanted
 
 
-def own_names(client: GpuDevClient, found: "Iterable[TokenOut | NoticeTargetOut]") -> Iterator[tuple[str, str | None]]:
+def own_names(
+    client: GpuDevClient, found: "Iterable[TokenOut | NoticeTargetOut | SshKeyOut]"
+) -> Iterator[tuple[str, str | None]]:
     """Ids, with their names where they are one's own: administrators see all users'."""
     me = client.me().name
     for one in found:

@@ -76,6 +76,12 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "notify set": ("gpu-dev notify set ended=email failed=email,slack", "gpu-dev notify set started=none"),
     "login": ("gpu-dev login https://gpus.example.org", "gpu-dev login https://gpus.example.org --kubernetes"),
     "logout": ("gpu-dev logout", "gpu-dev --server https://gpus.example.org logout"),
+    "share": ("gpu-dev share train --with bob", "gpu-dev share job-7f3k9q2m --with ann --with bob"),
+    "unshare": ("gpu-dev unshare train --with bob", "gpu-dev unshare job-7f3k9q2m --with ann --with bob"),
+    "keys list": ("gpu-dev keys list", "gpu-dev keys list -o json"),
+    "keys add": ("gpu-dev keys add", "gpu-dev keys add ~/.ssh/id_ed25519.pub --name laptop"),
+    "keys import": ("gpu-dev keys import github:ada", "gpu-dev keys import agent"),
+    "keys remove": ("gpu-dev keys remove laptop", "gpu-dev keys remove key-7f3k9q2m key-4c8d2k7m"),
     "tokens list": ("gpu-dev tokens list", "gpu-dev tokens list -o json"),
     "tokens create": (
         "gpu-dev tokens create --name laptop --expires-in 30d",
