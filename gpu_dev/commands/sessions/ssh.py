@@ -11,7 +11,7 @@ from gpu_dev.errors import UsageError
 from gpu_dev.session import client_for, complete_job_id, connection_of, whole_id
 from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.ssh.ssh_config import add, config_text, our_command, remove
-from gpu_dev.sessions.ssh.ssh_files import host_of, job_of, options, refresh, ssh_files
+from gpu_dev.sessions.ssh.ssh_files import host_of, job_of, note_user, options, refresh, ssh_files
 from gpu_dev.sessions.ssh.ssh_streams import carry_ssh
 from gpu_dev.terminal import put, say
 
@@ -52,6 +52,8 @@ def ssh(
     with client_for(ctx) as client:
         if certificate:
             refresh(client.sessions, files)
+            if job_id is not None:
+                note_user(files, job_id)
             return
         if job_id is None:
             raise UsageError("Which job? Give its id or name.", next_command="gpu-dev list")

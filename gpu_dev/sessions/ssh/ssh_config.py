@@ -29,9 +29,9 @@ def config_text(connection: Connection, files: SshFiles) -> str:
         "# Written by `gpu-dev config-ssh`; it overwrites changes.",
         f"Host *{DOMAIN}",
         *(f"    {line}" for line in options(files, f"{command} ssh --stdio %h")),
-        # The certificate has to be there before OpenSSH looks for it, which it does while its ProxyCommand starts.
-        f'Match host "*{DOMAIN}" exec "{command} ssh --certificate"',
-        "    IdentitiesOnly yes",
+        # Both have to be there before OpenSSH looks for them: the certificate, and the user's name by host.
+        f'Match host "*{DOMAIN}" exec "{command} ssh --certificate %n"',
+        f"    Include {quoted(f'{files.users}/*')}",
     ]
     return "\n".join(lines) + "\n"
 

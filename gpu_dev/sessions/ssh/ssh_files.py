@@ -3,6 +3,7 @@
 All of it may be deleted: it is made again when it is needed.
 """
 
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from gpu_dev.inputs.times import local_now
 from gpu_dev.server.connection import login_file, write_private
 
 DOMAIN = ".gpu-dev"
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}\.gpu-dev")
 _FRESH = timedelta(minutes=5)
 """A certificate that is good for less is replaced: it has to be good when it is shown."""
 
@@ -29,6 +31,7 @@ class SshFiles:
     known_hosts: Path
     valid_until: Path
     config: Path
+    users: Path
 
     @property
     def public_key(self) -> Path:
@@ -46,6 +49,7 @@ def ssh_files(server: str, environ: Mapping[str, str]) -> SshFiles:
         place / "known_hosts",
         place / "certificate-valid-until",
         folder / "config",
+        folder / "users",
     )
 
 
@@ -99,6 +103,12 @@ def quoted(path: Path | str) -> str:
     """A path as a word of ssh_config, where `%` begins a token."""
     text = str(path).replace("%", "%%")
     return f'"{text}"' if " " in text else text
+
+
+def note_user(files: SshFiles, host: str) -> None:
+    """Have OpenSSH's user name for a host, which is the job's id or name: its configuration has no word for that."""
+    if _HOST.fullmatch(host):
+        write_private(files.users / host, f"Host {host}\n    User {job_of(host)}\n")
 
 
 def job_of(host: str) -> str:

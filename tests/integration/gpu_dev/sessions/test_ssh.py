@@ -142,14 +142,15 @@ def test_another_host_key_is_refused(ann: Person, files: SshFiles, world: SshWor
     assert b"Host key verification failed" in done.stderr
 
 
-def test_openssh_by_its_configuration(ann: Person, files: SshFiles, server: SessionsServer) -> None:
+def test_openssh_by_its_configuration(ann: Person, files: SshFiles, server: SessionsServer, world: SshWorld) -> None:
     assert ann.run("config-ssh").returncode == 0
     # OpenSSH takes the home folder from the password file, not from HOME.
     config = Path(ann.environment["HOME"], ".ssh", "config")
-    command = ["ssh", "-F", str(config), "-l", "notebook", "notebook.gpu-dev", "echo $((6 * 7))"]
+    command = ["ssh", "-F", str(config), "notebook.gpu-dev", "echo $((6 * 7))"]
     done = subprocess.run(command, env=ann.environment, input=b"", capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.stdout == b"42\n", done.stderr
     assert server.asked == ["/v1/ssh?job=notebook"]
+    assert world.users == ["notebook"]
 
 
 OWN = "# mine\nHost other\n    User me\n"
