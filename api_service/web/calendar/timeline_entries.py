@@ -47,7 +47,8 @@ def see_entries(
     def times(start: datetime, end: datetime) -> str:
         return words.clock_range(start, end, window.zone, now)
 
-    return [_seen(entry, places, sight, now, times) for entry in entries]
+    span = cache(words.span)
+    return [_seen(entry, places, sight, now, times, span) for entry in entries]
 
 
 def _seen(
@@ -56,6 +57,7 @@ def _seen(
     sight: Sight,
     now: datetime,
     times: Callable[[datetime, datetime], str],
+    span: Callable[[timedelta], str],
 ) -> SeenEntry:
     here = [places[gpu_id] for gpu_id in entry.gpu_ids if gpu_id in places]
     mine = entry.user_id == sight.caller.user_id and entry.kind is not ReservationKind.MAINTENANCE
@@ -68,7 +70,7 @@ def _seen(
         "1 GPU" if cards == 1 else f"{cards} GPUs",
         times(entry.span.start, entry.span.end),
         entry.status,
-        f"{words.span(entry.span.length)} on {_where([card for _, card in here])}{more}",
+        f"{span(entry.span.length)} on {_where([card for _, card in here])}{more}",
     )
     open_one = entry.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and entry.span.end > now
     changeable = mine and entry.kind is ReservationKind.BOOKING and open_one
@@ -116,7 +118,9 @@ def _address(entry: CalendarEntry) -> str | None:
             assert_never(entry.kind)
 
 
-def _where(cards: Iterable[BookableGpu]) -> str:
+def _where(cards: Sequence[BookableGpu]) -> str:
+    if len(cards) == 1:  # as of most entries, of which there may be thousands
+        return f"{cards[0].node}: GPU {cards[0].index}"
     nodes: dict[str, list[int]] = {}
     for card in cards:
         nodes.setdefault(card.node, []).append(card.index)

@@ -1,5 +1,6 @@
 """The calendar as a table: free GPUs by row and column, and the viewer's bookings."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -67,14 +68,18 @@ def table(
 ) -> list[TableRow]:
     """The lines; `free` has the smallest and the largest count of each row in each column."""
     own = [entry for entry in found if entry.mine and entry.entry.kind is ReservationKind.BOOKING]
+    bounds = [column.start for column in shown]
     made = []
     for row in rows:
-        here = [entry for entry in own if row.id in entry.rows]
-        cells = []
-        for column, extremes in zip(shown, free[row.id], strict=True):
-            mine = [
-                entry for entry in here if entry.entry.span.start < column.end and column.start < entry.entry.span.end
-            ]
-            cells.append(Cell(extremes, tuple(mine[:_MOST_NAMED]), max(0, len(mine) - _MOST_NAMED)))
+        mine: list[list[SeenEntry]] = [[] for _ in shown]
+        for entry in own:
+            if row.id in entry.rows:
+                span = entry.entry.span
+                for column in range(max(0, bisect_right(bounds, span.start) - 1), bisect_left(bounds, span.end)):
+                    mine[column].append(entry)
+        cells = [
+            Cell(extremes, tuple(here[:_MOST_NAMED]), max(0, len(here) - _MOST_NAMED))
+            for here, extremes in zip(mine, free[row.id], strict=True)
+        ]
         made.append(TableRow(row, tuple(cells)))
     return made
