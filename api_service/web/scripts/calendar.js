@@ -207,19 +207,7 @@ class Timeline {
     if (unnamed.length === 0 || this.#busy || this.#joined++ >= JOINED_AT_MOST) return;
     const idOf = (entry) => entry.querySelector("[data-entry]").dataset.entry;
     const pairs = unnamed.map(([row, ...both]) => [this.#data.rows[row].id, ...both.map(idOf)]);
-    queueMicrotask(() => this.#redraw(joinEvents(this.#shown, pairs, this.#pixels() / 1000)));
-  }
-
-  /** Draw what is new and leave what is drawn: all of it anew would take as long again. */
-  #redraw(shown) {
-    const before = this.#byId;
-    this.#show(shown);
-    for (const id of before.keys()) if (!this.#byId.has(id)) this.#calendar.removeEventById(id);
-    for (const event of shown) {
-      const drawn = before.get(event.id);
-      if (drawn === undefined) this.#calendar.addEvent(event);
-      else if (drawn.resourceIds.length !== event.resourceIds.length) this.#calendar.updateEvent(event);
-    }
+    queueMicrotask(() => this.#calendar.setOption("events", this.#show(joinEvents(this.#shown, pairs, this.#pixels() / 1000))));
   }
 
   #drawn() {
