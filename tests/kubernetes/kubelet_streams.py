@@ -45,7 +45,7 @@ def add_streams(app: web.Application, find: FindContainer) -> "Streams":
 
 
 class Streams:
-    """The open streams."""
+    """The streams that are open, and the programs that were left."""
 
     def __init__(self, find: FindContainer) -> None:
         self._find = find

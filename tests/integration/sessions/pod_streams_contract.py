@@ -257,6 +257,20 @@ class PodStreamsContract:
         assert [out for out, _, _ in results] == [f"hello {number}\n".encode() for number in numbers]
         assert [end.exit_code for _, _, end in results] == [number % 100 for number in numbers]
 
+    async def test_many_programs_left_at_once(self, world: PodWorld, pod: PodName) -> None:
+        """Containers must stay enterable while many programs of theirs end."""
+        script = 'echo $$ >>"$1"; exec cat'
+        file = world.file()
+        programs = await asyncio.gather(*(world.streams.run(pod, sh(script, file)) for _ in range(AT_ONCE // 2)))
+        await asyncio.gather(*(program.close() for program in programs))
+
+        async def all_are_over() -> bool:
+            left = 'while read number; do kill -0 "$number" 2>/dev/null && echo "$number"; done <"$1"'
+            return (await ran(world, pod, sh(left, file)))[0] == b""
+
+        assert len((await content_of(world, pod, file)).split()) == len(programs)
+        await eventually(all_are_over)
+
     @_BOTH
     async def test_programs_end_with_their_pod(self, world: PodWorld, pod: PodName, terminal: Terminal | None) -> None:
         async with running(world, pod, sh("echo ready; exec sleep 600", terminal=terminal)) as program:

@@ -1,7 +1,7 @@
 """The ways into the pods of one namespace."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from reservation_core.adapters.kubernetes.pods.pod_statuses import read_pod_stat
 from reservation_core.adapters.kubernetes.sessions import forwarded_ports
 from reservation_core.adapters.kubernetes.sessions.channels import Channel, ChannelSocket
 from reservation_core.adapters.kubernetes.sessions.forwarded_ports import ForwardedPort
+from reservation_core.adapters.kubernetes.sessions.process_groups import HangUps, ProcessGroup
 from reservation_core.adapters.kubernetes.sessions.program_starts import (
     LONGEST_NUMBER,
     PROTOCOLS,
@@ -62,6 +63,7 @@ class KubernetesPodStreams:
         self._transport = transport
         self._namespace = namespace
         self._open: set[KubernetesProgram | ForwardedPort] = set()
+        self._hang_ups = HangUps(self._send_signals)
 
     async def run(self, pod: PodName, program: Program) -> KubernetesProgram:
         """As the port says. The image needs `sh`."""
@@ -82,7 +84,8 @@ class KubernetesPodStreams:
         except BaseException:
             await socket.close()
             raise
-        return self._opened(socket, pod, partial(self._send_signals, pod, number), early, terminal=terminal is not None)
+        group = ProcessGroup(pod, number, self._send_signals, self._hang_ups)
+        return self._opened(socket, pod, group, early, terminal=terminal is not None)
 
     async def attach(self, pod: PodName, size: TerminalSize) -> KubernetesProgram:
         """Join the terminal of the job's command. Pods of ours have none, unless admission gives them one."""
@@ -129,7 +132,7 @@ class KubernetesPodStreams:
         self,
         socket: ChannelSocket,
         pod: PodName,
-        send_signals: Callable[[tuple[str, ...]], Awaitable[None]] | None,
+        group: ProcessGroup | None,
         early: list[Output],
         *,
         terminal: bool,
@@ -138,7 +141,7 @@ class KubernetesPodStreams:
             socket,
             terminal=terminal,
             find_loss=partial(self._find_loss, pod),
-            send_signals=send_signals,
+            group=group,
             early=early,
             forget=self._open.discard,
         )
@@ -177,9 +180,9 @@ class KubernetesPodStreams:
             early.append(Output(Outlet.STDOUT, rest))
         return int(number), early
 
-    async def _send_signals(self, pod: PodName, group: int, names: tuple[str, ...]) -> None:
-        """Signal a process group of a pod. Raises SignalRefusedError, where the pod's shell does not know a signal."""
-        query = exec_query(signal_command(group, names), stdin=False, terminal=False)
+    async def _send_signals(self, pod: PodName, groups: Collection[int], names: tuple[str, ...]) -> None:
+        """Signal process groups of a pod. Raises SignalRefusedError, where the pod's shell does not know a signal."""
+        query = exec_query(signal_command(groups, names), stdin=False, terminal=False)
         socket = await self._connect(pod, "exec", query, PROTOCOLS)
         try:
             while (received := await socket.receive()) is not None:

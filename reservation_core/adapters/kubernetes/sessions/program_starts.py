@@ -5,7 +5,7 @@ program gets signals later, and becomes the program. The pod's image needs `sh`,
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.api_server.requests import Query
@@ -31,11 +31,14 @@ command -v "${SHELL-}" >/dev/null 2>&1 && exec "$SHELL" -l
 command -v bash >/dev/null 2>&1 && exec bash -l
 exec sh -l"""
 
-# Shells differ in `--` and `-s`; all of them take this. A group that has ended needs no signal.
-_SIGNAL = """group=$1
+# Arguments: names of signals, groups. Shells differ in `--` and `-s`; all of them take this.
+_SIGNAL = """names=$1 code=0
 shift
-kill -0 "-$group" 2>/dev/null || exit 0
-for name; do kill "-$name" "-$group" || exit; done"""
+for group; do
+  kill -0 "-$group" 2>/dev/null || continue
+  for name in $names; do kill "-$name" "-$group" || code=1; done
+done
+exit $code"""
 
 
 def start_command(program: Program) -> tuple[str, ...]:
@@ -47,9 +50,9 @@ def start_command(program: Program) -> tuple[str, ...]:
     return ("sh", "-c", _START, "sh", *size, *variables, "--", *program.command)
 
 
-def signal_command(group: int, names: Sequence[str]) -> tuple[str, ...]:
-    """The command that sends signals, one after another, to a program's group; it fails for a signal that is none."""
-    return ("sh", "-c", _SIGNAL, "sh", str(group), *names)
+def signal_command(groups: Iterable[int], names: Iterable[str]) -> tuple[str, ...]:
+    """The command that sends signals, one after another, to groups of processes; it fails for a signal that is none."""
+    return ("sh", "-c", _SIGNAL, "sh", " ".join(names), *(str(group) for group in groups))
 
 
 def exec_query(command: tuple[str, ...], *, stdin: bool, terminal: bool) -> Query:

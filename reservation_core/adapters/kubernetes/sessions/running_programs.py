@@ -6,6 +6,7 @@ from contextlib import suppress
 from signal import Signals
 
 from reservation_core.adapters.kubernetes.sessions.channels import Channel, ChannelSocket
+from reservation_core.adapters.kubernetes.sessions.process_groups import ProcessGroup
 from reservation_core.adapters.kubernetes.sessions.program_starts import PROTOCOLS, read_end, size_message
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import (
@@ -22,12 +23,11 @@ _HANG_UP_S = 10.0
 _END_OF_FILE = b"\x04"
 _OUTLETS: dict[int, Outlet] = {Channel.STDOUT: Outlet.STDOUT, Channel.STDERR: Outlet.STDERR}
 
-SendSignals = Callable[[tuple[str, ...]], Awaitable[None]]
 FindLoss = Callable[[], Awaitable[ProgramEnd]]
 
 
 class KubernetesProgram:
-    """A running program. `send_signals` reaches its group; without it the program gets none, and is not hung up.
+    """A running program. `group` is its process group; without one the program gets no signals, and is not hung up.
 
     `find_loss` says how a program ended whose connection broke. `early` is what it has written so far.
     """
@@ -38,14 +38,14 @@ class KubernetesProgram:
         *,
         terminal: bool,
         find_loss: FindLoss,
-        send_signals: SendSignals | None = None,
+        group: ProcessGroup | None = None,
         early: list[Output] | None = None,
         forget: Callable[["KubernetesProgram"], None],
     ) -> None:
         self._socket = socket
         self._terminal = terminal
         self._find_loss = find_loss
-        self._send_signals = send_signals
+        self._group = group
         self._early = early or []
         self._forget = forget
         self._end: ProgramEnd | None = None
@@ -90,12 +90,12 @@ class KubernetesProgram:
         """Send a signal by another exec. Raises SignalRefusedError, PodNotReachableError, ClusterUnavailableError."""
         if f"SIG{name}" not in Signals.__members__:
             raise SignalRefusedError(f"There is no signal {name[:40]!r}. Use one of `kill -l`, such as INT.")
-        if self._send_signals is None:
+        if self._group is None:
             raise SignalRefusedError(
                 "Kubernetes can't signal a terminal that was joined. Type the key, such as Ctrl-C."
             )
         if self._end is None:
-            await self._send_signals((name,))
+            await self._group.send_signal(name)
 
     async def wait(self) -> ProgramEnd:
         """How it ended; output that nobody has read is dropped."""
@@ -113,9 +113,9 @@ class KubernetesProgram:
             return
         self._forget(self)
         try:
-            if self._end is None and self._send_signals is not None:
+            if self._end is None and self._group is not None:
                 with suppress(ClusterUnavailableError, PodNotReachableError, SignalRefusedError, TimeoutError):
                     async with asyncio.timeout(_HANG_UP_S):
-                        await self._send_signals(("HUP", "CONT"))
+                        await self._group.hang_up()
         finally:
             await self._socket.close()

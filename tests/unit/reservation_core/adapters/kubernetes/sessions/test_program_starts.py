@@ -91,15 +91,16 @@ def test_the_users_shell_comes_first(tmp_path: Path) -> None:
 def test_signals_go_to_the_whole_group(shell: str) -> None:
     with subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600"], start_new_session=True) as group:
         try:
-            refused = run_in(shell, signal_command(group.pid, ("NOSUCH",)))
+            refused = run_in(shell, signal_command((group.pid,), ("NOSUCH",)))
             assert refused.returncode != 0
             assert group.poll() is None
-            assert run_in(shell, signal_command(group.pid, ("CONT", "TERM"))).returncode == 0
+            ended = 2**22 - 1
+            assert run_in(shell, signal_command((ended, group.pid), ("CONT", "TERM"))).returncode == 0
             assert group.wait(PATIENCE_S) == -signal.SIGTERM
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(group.pid, signal.SIGKILL)
-    assert run_in(shell, signal_command(group.pid, ("TERM",))).returncode == 0
+    assert run_in(shell, signal_command((group.pid,), ("TERM",))).returncode == 0
 
 
 def test_a_command_is_passed_on_word_by_word() -> None:
