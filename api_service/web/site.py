@@ -36,6 +36,8 @@ from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role
 
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
+_BY_SCRIPTS = ("text/event-stream", MEDIA_TYPE)
+"""What scripts accept that show a problem's words by themselves."""
 _SAID_OF_PROBLEMS = ("retry-after", "allow")
 _log = structlog.get_logger(__name__)
 
@@ -162,7 +164,7 @@ class Site:
         if "hx-request" in request.headers:
             # The requesting page asks its user to sign in, and stays: what they typed is on it.
             return Response(status_code=401, headers={"Cache-Control": "no-store"})
-        if request.headers.get("accept") == "text/event-stream":
+        if request.headers.get("accept") in _BY_SCRIPTS:
             return respond(401, "unauthenticated", "Your session is over. Sign in again.")
         return RedirectResponse(sign_in_address(request), 303, headers={"Cache-Control": "no-store"})
 
@@ -190,8 +192,7 @@ class Site:
 
 
 def _draw_problem(visit: Visit, problem: RestProblemError) -> Response:
-    if visit.request.headers.get("accept") == "text/event-stream":
-        # The script of a refused stream shows the words itself.
+    if visit.request.headers.get("accept") in _BY_SCRIPTS:
         response = Response(problem.problem.model_dump_json(exclude_none=True), problem.status, media_type=MEDIA_TYPE)
     elif visit.partial:
         # Shown at the page's place for problems; the requested part stays.

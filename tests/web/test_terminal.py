@@ -1,16 +1,24 @@
 """The terminal on a job's page, in a browser."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, WebSocketRoute, expect
 
 from tests.waiting import eventually
-from tests.web.browser import assert_accessible, assert_fits, sign_in
+from tests.web.browser import assert_accessible, assert_fits
 from tests.web.conftest import People, Screenshot
 from tests.web.web_system import WebSystem
 
 ROWS = "document.querySelector('.xterm-rows')?.innerText ?? ''"
+
+
+@pytest.fixture(autouse=True)
+def _free_gpus(system: WebSystem) -> Iterator[None]:
+    yield
+    system.end_all_jobs()
 
 
 def holding(system: WebSystem, who: str = "alice") -> str:
@@ -194,23 +202,3 @@ async def test_the_terminal_is_used_on_a_phone(people: People, system: WebSystem
     await page.get_by_role("button", name="Full size").click()
     await assert_fits(page)
     await screenshot(page, "terminal-phone")
-
-
-async def test_no_page_of_another_origin_opens_a_terminal(people: People, system: WebSystem) -> None:
-    job = holding(system)
-    await running(system, job)
-    alice = await people(None)
-    alice.expect_problem("WebSocket|elsewhere|403|404")
-    await sign_in(alice.page, system.tokens["alice"])
-    # The same site to a browser, so that the cookie is sent; only the origin tells them apart.
-    port = system.url.rpartition(":")[2]
-    await alice.page.goto(f"http://localhost:{port}/sign-in")
-    answer = await alice.page.evaluate(
-        """([url]) => new Promise((resolve) => {
-          const socket = new WebSocket(url, ["v5.channel.k8s.io"]);
-          socket.onopen = () => resolve("opened");
-          socket.onerror = () => resolve("refused");
-        })""",
-        [f"ws://127.0.0.1:{port}/jobs/{job}/terminal"],
-    )
-    assert answer == "refused"

@@ -167,9 +167,8 @@ class JobTerminal {
     let refused = 0;
     let words = "";
     try {
-      const answer = await fetch(this.address, { cache: "no-store", headers: { Accept: "application/problem+json" }, redirect: "manual" });
-      if (answer.type === "opaqueredirect") refused = 401;
-      else if (!answer.ok) refused = answer.status;
+      const answer = await fetch(this.address, { cache: "no-store", headers: { Accept: "application/problem+json" }, redirect: "error" });
+      if (!answer.ok) refused = answer.status;
       if (refused === 401) words = "You are signed out. Sign in again, then the terminal goes on.";
       else if (refused !== 0) words = (await answer.json()).detail ?? "";
     } catch {
