@@ -22,7 +22,9 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def tell_headers(request: web.Request) -> web.Response:
-    return web.json_response({"method": request.method, "path": request.path_qs, "headers": list(request.headers.items())})
+    return web.json_response(
+        {"method": request.method, "path": request.path_qs, "headers": list(request.headers.items())}
+    )
 
 
 async def echo(request: web.Request) -> web.WebSocketResponse:

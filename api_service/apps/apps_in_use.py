@@ -1,4 +1,4 @@
-"""Uses of jobs' apps: one connection for a user, a job and a token, however many requests there are."""
+"""Who uses apps of which job: one connection for a user, a job and a token, however many requests there are."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ _MOST_AT_ONCE = 256
 
 
 class UseKey(NamedTuple):
-    """The user and the job; `credential`: the id of the token."""
+    """The user, the job, and `credential`: the id of the token."""
 
     user_id: int
     job_id: str

@@ -48,6 +48,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/jobs/{job_id}/logs"): Call(200, 404, 200),
     ("PUT", "/v1/jobs/{job_id}/shares/{user}"): Call(409, 404, 403),  # it is alice's own
     ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): Call(404, 404, 404),
+    ("POST", "/v1/jobs/{job_id}/app-tickets"): Call(409, 404, 404, {"port": 8888}),  # it has not started
     ("POST", "/v1/keys"): Call(201, 201, 201, {"public_key": PUBLIC_KEY}),
     ("GET", "/v1/keys"): Call(200, 200, 200),
     ("DELETE", "/v1/keys/{key_id}"): Call(200, 404, 200),

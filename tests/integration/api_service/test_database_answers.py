@@ -45,7 +45,7 @@ PAGES_WITHOUT_DATABASE = {
     ("GET", "/sign-in/done"), ("GET", "/signed-in"), ("GET", "/session"), ("POST", "/sign-out"), ("POST", "/zone"),
     ("GET", "/calendar/bookings"), ("GET", "/calendar/check"), ("GET", "/calendar/feed"),
     ("GET", "/calendar/feed/remove"), ("GET", "/jobs/cancel"), ("POST", "/jobs/cancel"),
-    ("GET", "/search"), ("GET", "/shortcuts"), ("GET", "/admin/nodes/{node}/cordon"),
+    ("POST", "/jobs/{job_id}/open"), ("GET", "/search"), ("GET", "/shortcuts"), ("GET", "/admin/nodes/{node}/cordon"),
     ("GET", "/admin/nodes/{node}/fence"), ("GET", "/admin/pods/{pod}/end"),
     ("GET", "/admin/projects/{project}/members/{user}/remove"),
 }  # fmt: skip

@@ -155,6 +155,11 @@ class Story:
         await self.call(self.alice, "PUT /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
+        async with httpx.AsyncClient(
+            transport=self.alice._transport, base_url="http://localhost:8080", headers=self.alice.headers
+        ) as here:
+            here.headers["Host"] = "localhost:8080"
+            await self.call(here, "POST /v1/jobs/{job_id}/app-tickets", {"port": 8888}, job_id=job)
         await self.call(self.alice, "GET /v1/gpus", query="?limit=1")
         waiting = await self.alice.post("/v1/jobs", json={**body, "gpus": 4, "nodes": 2})
 

@@ -224,7 +224,11 @@ async def test_web_sockets_pass_whatever_their_messages_size(inside: httpx.Async
     where: dict[str, Any] = {"host": "127.0.0.1", "port": port, "proxy": None, "max_size": None}
     url, origin = f"ws://{app.host}/socket", f"http://{app.host}"
     async with connect(
-        url, origin=origin, additional_headers=headers, subprotocols=["echo"], **where  # type: ignore[arg-type,list-item]
+        url,
+        origin=origin,
+        additional_headers=headers,
+        subprotocols=["echo"],
+        **where,  # type: ignore[arg-type,list-item]
     ) as socket:
         assert socket.subprotocol == "echo"
         large = "x" * 5_000_000
