@@ -45,6 +45,8 @@ def rest_page() -> str:
     sections: dict[str, list[str]] = {subject: [] for subject in _SUBJECTS.values()}
     for path, operations in sorted(paths.items()):
         for method, operation in operations.items():
+            if "101" in operation["responses"]:
+                continue  # a WebSocket has no request and answer to show; docs/reference/rest.md describes it
             call = f"{method.upper()} {path}"
             subject = _SUBJECTS[path.removeprefix("/v1").split("/")[1]]
             sections[subject] += _described(call, operation.get("summary", ""), examples[call])
