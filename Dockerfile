@@ -30,6 +30,7 @@ COPY pod_scheduling pod_scheduling
 COPY reservation_core reservation_core
 COPY reservation_expiry reservation_expiry
 COPY reservation_processor reservation_processor
+COPY ssh_gateway ssh_gateway
 COPY standalone standalone
 COPY --from=web /build/api_service/web/built api_service/web/built
 RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation .

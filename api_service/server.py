@@ -24,6 +24,7 @@ from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.ssh.metrics import SshCollector
 
 STOP_PATIENCE_S = 10
 IDLE_S = 120
@@ -69,6 +70,7 @@ async def serve(
 
     bounds = ServerBounds(settings.http.limits(CONNECTIONS))
     services.metrics.show(HttpCollector(bounds))
+    services.metrics.show(SshCollector(services.runtime.ssh))
     proxies = trusted_networks(settings.trusted_proxies)
     server = QuietServer(config, report_ready, bounds, proxies=proxies, tunnels=AppsHost.of(settings).takes)
     calm_garbage_collector()

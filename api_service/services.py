@@ -19,6 +19,7 @@ from api_service.known_types import KnownTypes
 from api_service.metrics.metrics import ApiMetrics
 from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
+from api_service.sessions.ssh_door import SshDoor
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
@@ -62,6 +63,7 @@ class Services:
     page_streams: OpenStreams
     access_log: AccessLog
     connections: Connections
+    ssh: SshDoor
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -79,6 +81,7 @@ class Services:
         async def store(batch: Sequence[NewReservation]) -> list[Submitted]:
             return await submit(runtime.uow, batch, runtime.clock.now())
 
+        connections = Connections(runtime.uow, runtime.clock, settings.connections_per_user)
         authenticator = Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s)
         pace = TokenPace(settings, authenticator)
         return cls(
@@ -99,7 +102,8 @@ class Services:
             streams=OpenStreams(settings.streams_per_user),
             page_streams=OpenStreams(settings.web.streams_per_user),
             access_log=AccessLog(settings, runtime.clock),
-            connections=Connections(runtime.uow, runtime.clock, settings.connections_per_user),
+            connections=connections,
+            ssh=SshDoor(runtime, settings.ssh, connections),
         )
 
     @asynccontextmanager

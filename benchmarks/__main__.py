@@ -15,6 +15,7 @@ NAMES = (
     "calendar_reads",
     "booking_insert",
     "start_up",
+    "ssh_first_byte",
     "command_line",
     "kubernetes_binding",
     "webhook_reviews",

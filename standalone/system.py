@@ -79,6 +79,8 @@ def _check_addresses(settings: StandaloneSettings) -> None:
     open_socket(settings.listen).close()
     if settings.metrics_listen is not None:
         open_socket(settings.metrics_listen, "GPU_DEV_METRICS_LISTEN").close()
+    if settings.ssh.listen is not None and "listen" in settings.ssh.model_fields_set:
+        open_socket(settings.ssh.listen, "GPU_DEV_SSH__LISTEN").close()
 
 
 @asynccontextmanager

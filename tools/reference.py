@@ -29,6 +29,7 @@ from reservation_core.runtime.settings.components import (
     ExpirySettings,
     NodeAgentSettings,
     ProcessorSettings,
+    SshGatewaySettings,
     StandaloneSettings,
     UpdaterSettings,
 )
@@ -41,6 +42,7 @@ PROGRAMS: dict[str, type[BaseSettings]] = {
     "api_service": ApiSettings,
     "reservation_processor": ProcessorSettings,
     "reservation_expiry": ExpirySettings,
+    "ssh_gateway": SshGatewaySettings,
     "availability_updater": UpdaterSettings,
     "node agent": NodeAgentSettings,
     "admission_webhook": WebhookSettings,

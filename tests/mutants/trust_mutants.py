@@ -111,7 +111,7 @@ TRUST = (
         "nobody asks for scopes",
         "Every request under /v1 takes the scopes that its method and address say",
         "api_service/gate.py",
-        '                token_reach.require(principal, scope["method"], scope["path"])\n',
+        '            token_reach.require(principal, scope["method"], scope["path"])\n',
         "",
         (f"{TOKENS}::test_a_token_is_good_for_its_scopes_alone",),
     ),

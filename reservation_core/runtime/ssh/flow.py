@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from typing import Protocol
 
 from asyncssh.channel import SSHChannel
@@ -26,6 +27,9 @@ class Host(Protocol):
 
     def note_bytes(self) -> None:
         """Note that something was sent or received."""
+
+    def create_task(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Start a task that the server awaits before it ends."""
 
     def begin(self, flow: "Flow", kind: StreamKind) -> None:
         """Note that a channel is served."""
@@ -53,10 +57,15 @@ class Flow(SSHSession[bytes]):
         self._writable = asyncio.Event()
         self._writable.set()
         self._task: asyncio.Task[None] | None = None
+        self._begun = False
+        self._gone = False
 
     async def serve(self) -> None:
         """Serve the channel until it ends."""
         raise NotImplementedError
+
+    async def discard(self) -> None:
+        """Release what the channel would have served, as it is closed before that."""
 
     @property
     def channel(self) -> SSHChannel[bytes]:
@@ -68,7 +77,7 @@ class Flow(SSHSession[bytes]):
         self._channel = chan
 
     def session_started(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._serve())
+        self._task = self.host.create_task(self._serve())
 
     def data_received(self, data: bytes, datatype: int | None) -> None:  # noqa: ARG002 - clients send one kind
         self.host.note_bytes()
@@ -93,7 +102,8 @@ class Flow(SSHSession[bytes]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.broken = exc is not None
-        if self._task is not None:
+        self._gone = True
+        if self._task is not None and self._begun:
             self._task.cancel()
 
     async def receive(self) -> bytes:
@@ -127,6 +137,10 @@ class Flow(SSHSession[bytes]):
         self.channel.write_eof()
 
     async def _serve(self) -> None:
+        self._begun = True
+        if self._gone:
+            await self.discard()
+            return
         self.host.begin(self, self.kind)
         try:
             await self.serve()

@@ -34,6 +34,9 @@ class PortStream(Flow, SSHTCPSession[bytes]):
             await asyncio.gather(feeding, return_exceptions=True)
             await self._port.close()
 
+    async def discard(self) -> None:
+        await self._port.close()
+
     async def _feed(self) -> None:
         try:
             while data := await self.receive():

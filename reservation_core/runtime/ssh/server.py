@@ -80,6 +80,8 @@ class SshServer:
                 await self._lobby.empty.wait()
         for client in [*self._lobby.clients]:
             client.displace()
+        if self._lobby.tasks:
+            await asyncio.wait([*self._lobby.tasks], timeout=patience_s)
 
 
 def _options(host: ServerKey, authority: ServerKey, settings: SshSettings) -> SSHServerConnectionOptions:
@@ -87,7 +89,7 @@ def _options(host: ServerKey, authority: ServerKey, settings: SshSettings) -> SS
         server_factory=Visit,
         server_version=VERSION,
         server_host_keys=[import_private_key(host.private_key)],
-        # The id of a certificate says its owner, not its principals: the user name is a job here.
+        # The user name is a job here, so principals say nothing: a certificate's id names its user.
         authorized_client_keys=import_authorized_keys(f'cert-authority,principals="*" {authority.public_key}'),
         x509_trusted_certs=None,
         host_based_auth=False,

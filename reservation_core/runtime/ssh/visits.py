@@ -105,7 +105,7 @@ class Visit(SSHServer):
     def auth_completed(self) -> None:
         self.connection.admitted = True
         self._world.lobby.admit(self.connection)
-        self._staying = asyncio.get_running_loop().create_task(self._stay())
+        self._staying = self.create_task(self._stay())
         self.spawn(self._world.keys.note_use(self.holders))
 
     def session_requested(self) -> tuple[SSHServerChannel[bytes], SSHServerSession[bytes]]:
@@ -130,7 +130,7 @@ class Visit(SSHServer):
         self,
         dest_host: str,
         dest_port: int,
-        orig_host: str,
+        orig_host: str,  # noqa: ARG002
         orig_port: int,  # noqa: ARG002
     ) -> SSHTCPSession[bytes]:
         self._require_room()
@@ -181,6 +181,14 @@ class Visit(SSHServer):
         if self._inside.done() and self._inside.exception() is None:
             self._inside.result().note_bytes()
 
+    def create_task(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Start a task that the server awaits before it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        tasks = self._world.lobby.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return task
+
     def begin(self, flow: Flow, kind: StreamKind) -> None:
         self.flows[flow] = kind
         self._world.counts.streams[kind] += 1
@@ -192,7 +200,7 @@ class Visit(SSHServer):
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Do something beside, as long as the connection lasts."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = self.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -349,9 +357,9 @@ class GatewayConnection(SSHServerConnection):
 
     async def attach_x11_listener(
         self,
-        chan: SSHServerChannel[AnyStr],
-        auth_proto: bytes,
-        auth_data: bytes,
+        chan: SSHServerChannel[AnyStr],  # noqa: ARG002
+        auth_proto: bytes,  # noqa: ARG002
+        auth_data: bytes,  # noqa: ARG002
         screen: int,  # noqa: ARG002
     ) -> str | None:
         if self.visit is not None:

@@ -1,4 +1,4 @@
-"""The owner of the key or certificate that an SSH client shows, and which of these users enters a job."""
+"""Users of SSH clients: the holders of a key or certificate, and which of them enters a job."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

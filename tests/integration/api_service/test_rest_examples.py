@@ -155,6 +155,9 @@ class Story:
         await self.call(self.alice, "PUT /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/exec", job_id=job, query="?command=nvidia-smi&tty=false")
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/forward/{port}", job_id=job, port="8888")
+        await self.call(self.alice, "GET /v1/ssh")
         async with httpx.AsyncClient(
             transport=self.alice._transport, base_url="http://localhost:8080", headers=self.alice.headers
         ) as here:

@@ -88,8 +88,8 @@ def start_job(runtime: Runtime, users: dict[str, int]) -> Callable[..., object]:
         async with runtime.uow() as uow:
             await sql(
                 uow,
-                """INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, nodes, duration,
-                       priority, workload, created_at, changed_at, attempt, started_at, ends_at)
+                """INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, nodes,
+                       duration, priority, workload, created_at, changed_at, attempt, started_at, ends_at)
                    VALUES (:id, 'job', :user, :name, 'running', 'running', 'It runs.', 1, 1, interval '1 hour', 0, '{}',
                        :now, :now, 1, :now, :ends)""",
                 id=job_id, user=users[user], name=name, now=now, ends=now + timedelta(hours=1),

@@ -66,7 +66,12 @@ class SshClient:
 
     async def run(self, *arguments: str, program: str = "ssh", input: bytes = b"") -> Ended:  # noqa: A002
         """Run a client to its end."""
-        process = await self.start(*arguments, program=program)
+        return await self.run_words(self.words(*arguments, program=program), input)
+
+    async def run_words(self, words: list[str], input: bytes = b"") -> Ended:  # noqa: A002
+        """Run a program in this user's folder to its end."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.folder)
         out, err = await asyncio.wait_for(process.communicate(input), PATIENCE_S)
         return Ended(process.returncode or 0, out, err.decode())
 
