@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,22 @@ class Recorder:
     _ids: dict[str, str] = field(default_factory=dict)
 
     async def call(
-        self, client: httpx.AsyncClient, call: str, body: Any = None, *, query: str = "", **names: str
+        self,
+        client: httpx.AsyncClient,
+        call: str,
+        body: Any = None,
+        *,
+        query: str = "",
+        status: HTTPStatus | None = None,
+        **names: str,
     ) -> Any:
-        """The answer, which has to be a good one; the first of a call is its example."""
+        """The answer, which has to be a good one, or of this status; the first of a call is its example."""
         method, template = call.split()
         path = template.format(**names) + query
         answer = await client.request(method, path, json=body)
-        assert answer.is_success, f"{call}: {answer.status_code} {answer.text}"
+        assert answer.is_success if status is None else answer.status_code == status, (
+            f"{call}: {answer.status_code} {answer.text}"
+        )
         example = {
             "path": path,
             "body": body,

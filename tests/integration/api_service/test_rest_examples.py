@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +156,10 @@ class Story:
         await self.call(self.alice, "PUT /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
-        await self.call(self.alice, "GET /v1/jobs/{job_id}/exec", job_id=job, query="?command=nvidia-smi&tty=false")
-        await self.call(self.alice, "GET /v1/jobs/{job_id}/forward/{port}", job_id=job, port="8888")
-        await self.call(self.alice, "GET /v1/ssh")
+        socket = HTTPStatus.UPGRADE_REQUIRED  # an ordinary request can't ask for one
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/exec", job_id=job, query="?command=hostname", status=socket)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/forward/{port}", job_id=job, port="8888", status=socket)
+        await self.call(self.alice, "GET /v1/ssh", status=socket)
         async with httpx.AsyncClient(
             transport=self.alice._transport, base_url="http://localhost:8080", headers=self.alice.headers
         ) as here:

@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[5]
 def test_what_any_program_reads_is_known() -> None:
     variables = [
         "GPU_DEV_LISTEN", "gpu_dev_home", "GPU_DEV_SMTP__HOST", "GPU_DEV_SMTP_PASSWORD", "GPU_DEV_NODE_NAME",
-        "GPU_DEV_TOKEN", "GPU_DEV_SERVER", "GPU_DEV_SECRETS_DIR", JOB_ID_VARIABLE, "GPU_DEV_NODE", "GPU_DEV_POD", "GPU_DEV_JOB_TOKEN",
-        "GPU_DEV_WEBHOOK__API_URL", "GPU_DEV_ENFORCEMENT__ENABLED", "PATH", "GPU_DEVELOPMENT",
+        "GPU_DEV_TOKEN", "GPU_DEV_SERVER", "GPU_DEV_SECRETS_DIR", JOB_ID_VARIABLE, "GPU_DEV_NODE", "GPU_DEV_POD",
+        "GPU_DEV_JOB_TOKEN", "GPU_DEV_WEBHOOK__API_URL", "GPU_DEV_ENFORCEMENT__ENABLED", "PATH", "GPU_DEVELOPMENT",
     ]  # fmt: skip
     assert unknown_variables(dict.fromkeys(variables, "x")) == []
 
