@@ -1,4 +1,4 @@
-"""Who uses apps of which job: one connection for a user, a job and a token, however many requests there are."""
+"""The uses of apps: one connection for a user, a job and a token, however many requests there are."""
 
 import asyncio
 from collections.abc import AsyncIterator
