@@ -68,6 +68,8 @@ class Relay:
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
+                if self.status == _SWITCHING:
+                    await asyncio.Future()  # the connection was taken over, and is at its end when its bytes are
                 raise _LeftError
             if not takes:
                 continue
