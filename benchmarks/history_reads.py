@@ -51,7 +51,8 @@ BY_KEY = frozenset(
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
     principal_of_token server_key add_server_key lock_user_of_keys ssh_key_by_fingerprint add_ssh_key remove_ssh_key
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
-    job_share add_app_ticket use_app_ticket app_pass
+    job_share add_app_ticket use_app_ticket app_pass open_connection refresh_connections close_connections
+    connections_of_job
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     """.split()  # noqa: SIM905 - names, one after the other
 )
@@ -76,6 +77,7 @@ def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
         **_planner(now),
         **_calendar(now, gpus),
         **_timers(now, newest),
+        **_sessions(now),
         **_scrapes(now, newest),
         **_jobs(),
         **_lists(now),
@@ -102,6 +104,15 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "node_links": [{}],
         "policy_rules": [{}],
     }  # fmt: skip
+
+
+def _sessions(now: datetime) -> dict[str, list[Values]]:
+    alive_since = now - timedelta(seconds=60)
+    return {
+        "jobs_to_enter": [{"reference": reference, "user_id": 2} for reference in ("job-r00000001", "train")],
+        "forget_connections": [{"alive_since": alive_since}],
+        "sessions_left_alone": [{"now": now, "alive_since": alive_since, "limit": 500}],
+    }
 
 
 def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:

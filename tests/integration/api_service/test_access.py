@@ -46,6 +46,9 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/jobs/{job_id}/extend"): Call(200, 404, 200, {"by": 60}),
     ("GET", "/v1/jobs/{job_id}/events"): Call(200, 404, 200),
     ("GET", "/v1/jobs/{job_id}/logs"): Call(200, 404, 200),
+    ("GET", "/v1/jobs/{job_id}/exec"): Call(426, 426, 426),  # these are WebSockets: sessions/test_programs.py
+    ("GET", "/v1/jobs/{job_id}/forward/{port}"): Call(426, 426, 426),
+    ("GET", "/v1/jobs/{job_id}/connections"): Call(200, 404, 200),
     ("PUT", "/v1/jobs/{job_id}/shares/{user}"): Call(409, 404, 403),  # it is alice's own
     ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): Call(404, 404, 404),
     ("POST", "/v1/jobs/{job_id}/app-tickets"): Call(409, 404, 404, {"port": 8888}),  # it has not started
@@ -177,6 +180,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
         "window_id": "mnt-zzzzzzzz",
         "name": "alice",
         "queue": "gpu_jobs",
+        "port": "8888",
     }
 
 
