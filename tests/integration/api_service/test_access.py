@@ -37,6 +37,9 @@ class Call:
     query: str = ""
 
 
+WEB_SOCKETS = {"/v1/jobs/{job_id}/exec", "/v1/jobs/{job_id}/forward/{port}", "/v1/ssh"}
+"""Addresses that answer ordinary requests in one way; `sessions/test_programs.py` and `test_ssh.py` have the others."""
+
 CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/jobs"): Call(202, 202, 202, {"gpus": 1, "duration": 60, "workload": {}}),
     ("GET", "/v1/jobs"): Call(200, 200, 200),

@@ -21,7 +21,7 @@ from reservation_core.usecases.people.tokens import renew
 from reservation_core.usecases.people.web_sessions import open_session
 from tests.integration.api_service.bookings.calendars import asked, execute
 from tests.integration.api_service.callers import JOB, People
-from tests.integration.api_service.test_access import CALLS
+from tests.integration.api_service.test_access import CALLS, WEB_SOCKETS
 
 PERSONAL = "read submit book sessions"
 NEEDS: dict[tuple[str, str], str] = {
@@ -58,6 +58,8 @@ NEEDS: dict[tuple[str, str], str] = {
 
 
 def needs(method: str, path: str) -> set[str]:
+    if path in WEB_SOCKETS:
+        return {"sessions"}
     return {"read"} if method == "GET" else set(NEEDS.get((method, path), "admin").split())
 
 
@@ -95,6 +97,7 @@ async def test_a_token_is_good_for_its_scopes_alone(
         "name": "nobody",
         "queue": "gpu_jobs",
         "pod": "job-nobody-1-0",
+        "port": "8888",
     }
     async with client(app, secret) as caller:
         for (method, path), call in CALLS.items():

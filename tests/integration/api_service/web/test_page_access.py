@@ -71,6 +71,7 @@ async def test_what_is_somebody_elses_is_not_there(
             tried += 1
             address = _PART.sub("alice", route.path.replace(f"{{{kind}_id}}", thing))
             sent = {"csrf_token": token, "by": "1h", "title": "mine", "start": "2030-01-01T00:00", "duration": "1h"}
+            sent |= {"port": "8888"}
             answer = await bob.client.request(route.method, address, data=sent if route.method != "GET" else None)
             assert answer.status_code == 404, (route.method, route.path, answer.status_code)
     assert tried >= 3
