@@ -27,7 +27,7 @@ class Lobby:
     def __init__(self, settings: SshSettings, counts: SshCounts, now: Callable[[], float] | None = None) -> None:
         self.clients: set[Stranger] = set()
         self.tasks: set[asyncio.Task[None]] = set()
-        """What is done for clients, also after they have left."""
+        """Work for clients, also after they have left."""
         self.empty = asyncio.Event()
         """Set while there are no clients."""
         self.empty.set()
