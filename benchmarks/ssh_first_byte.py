@@ -77,6 +77,7 @@ def _seconds(client: list[str]) -> float:
 
 def _client(folder: Path, key: Path, port: int, user: str) -> list[str]:
     options = {
+        "KexAlgorithms": "curve25519-sha256",  # the same work for both
         "IdentitiesOnly": "yes", "IdentityAgent": "none", "StrictHostKeyChecking": "no",
         "UserKnownHostsFile": str(folder / "known_hosts"), "LogLevel": "ERROR",
     }  # fmt: skip
@@ -91,6 +92,7 @@ def _sshd(folder: Path, key: Path, port: int) -> Iterator[None]:
     shutil.copy(key.with_suffix(".pub"), keys)
     Path("/run/sshd").mkdir(exist_ok=True)
     options = [f"AuthorizedKeysFile={keys}", "StrictModes=no", "PermitRootLogin=yes", "PidFile=none", "UsePAM=no"]
+    options += [f"SetEnv=HOME={folder}"]  # both without the ~/.bashrc of this user
     words = [word for option in options for word in ("-o", option)]
     command = [_SSHD, "-D", "-f", "/dev/null", "-h", str(folder / "host"), "-p", str(port), *words]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -107,7 +109,9 @@ def _start_job(home: Path, listen: str, key: Path) -> str:
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=f"http://{listen}", headers=headers, trust_env=False) as client:
         client.post("/v1/keys", json={"public_key": key.with_suffix(".pub").read_text()}).raise_for_status()
-        answer = client.post("/v1/jobs", json={"gpus": 1, "duration": 3000, "workload": {}}).raise_for_status()
+        answer = client.post(
+            "/v1/jobs", json={"gpus": 1, "duration": 120, "workload": {"env": {"HOME": str(key.parent)}}}
+        ).raise_for_status()
         job: str = answer.json()["id"]
         _until(lambda: client.get(f"/v1/jobs/{job}").json()["status"] == "running")
     return job
