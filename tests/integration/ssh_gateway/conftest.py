@@ -63,8 +63,13 @@ StartJob = Callable[..., "asyncio.Future[str]"]
 
 
 @pytest.fixture
-def start_job(runtime: Runtime, users: dict[str, int]) -> Callable[..., object]:
-    """Start a job: `await start_job("box", user="alice", MORE="variables")`; returns its id."""
+def start_job(runtime: Runtime, users: dict[str, int], tmp_path: Path) -> Callable[..., object]:
+    """Start a job: `await start_job("box", user="alice", MORE="variables")`; returns its id.
+
+    Its home is empty: bash reads ~/.bashrc for commands over SSH.
+    """
+    home = tmp_path / "home of jobs"
+    home.mkdir()
 
     async def start(name: str, user: str = "alice", index: int = 1, **variables: str) -> str:
         job_id = runtime.ids.new_id("job")
@@ -79,7 +84,7 @@ def start_job(runtime: Runtime, users: dict[str, int]) -> Callable[..., object]:
                 workload=PodWorkload(),
                 env=(
                     ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("CUDA_VISIBLE_DEVICES", str(index)),
-                    *variables.items(),
+                    ("HOME", str(home)), *variables.items(),
                 ),
                 deadline=now + timedelta(minutes=30),
                 grace=timedelta(seconds=1),
