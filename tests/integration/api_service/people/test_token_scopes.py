@@ -29,6 +29,7 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/jobs/{job_id}/cancel"): "submit",
     ("POST", "/v1/jobs/{job_id}/extend"): "submit",
     ("PUT", "/v1/jobs/{job_id}/shares/{user}"): "sessions",
+    ("POST", "/v1/jobs/{job_id}/app-tickets"): "sessions",
     ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): "sessions",
     ("POST", "/v1/ssh-certificates"): "sessions",
     ("POST", "/v1/keys"): PERSONAL,
