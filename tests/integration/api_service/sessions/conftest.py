@@ -67,7 +67,7 @@ def enter(served: Served, people: People) -> Enter:
         secret = people.secrets[by]
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         address = f"{served.base_url.replace('http', 'ws')}/v1/jobs/{reference}/{way}?{urlencode(query, doseq=True)}"
-        protocols = [subprotocol] if subprotocol and way == "exec" else None
+        protocols = [subprotocol] if subprotocol and way.startswith("exec") else None
         async with connect(address, additional_headers=headers, subprotocols=protocols, proxy=None) as socket:
             yield socket
 
