@@ -6,6 +6,7 @@ The supervisor reads nothing from the connection, so nothing that comes over it 
 # Part of the supervisor, which starts once per pod: `socket` would cost 5 ms.
 
 import os
+import time
 from _socket import AF_UNIX, SOCK_STREAM
 from _socket import socket as Socket  # noqa: N812 - it is a class
 
@@ -21,7 +22,8 @@ except ImportError:
 MOST_MINDERS = 512
 _BACKLOG = 512
 _OWN_FD = 3
-_TOO_MANY = f"The job has {MOST_MINDERS} programs and terminals open already. End some of them first."
+_PAUSE_S = 0.05
+_TOO_MANY = f"The job has {MOST_MINDERS} programs and terminals open already; end some of them first"
 
 
 class Entrance:
@@ -55,18 +57,26 @@ class Entrance:
             fd = accept(self._socket)
         except BlockingIOError:
             return False
-        if len(self._minders) >= MOST_MINDERS:
-            os.set_blocking(fd, False)
-            os.write(fd, frame(REFUSED, _TOO_MANY.encode()))
+        except OSError:  # the machine has no descriptors left: the connection waits
+            time.sleep(_PAUSE_S)
+            return False
+        try:
+            if len(self._minders) >= MOST_MINDERS:
+                _refuse(fd, _TOO_MANY)
+            else:
+                self._fork_minder(fd)
+        except OSError as problem:  # as at the limit of the user's processes
+            _refuse(fd, f"the machine starts no more processes ({os.strerror(problem.errno or 0)}); end some first")
+        finally:
             os.close(fd)
-            return True
+        return True
+
+    def _fork_minder(self, fd: int) -> None:
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._become_minder(supervisor, fd)
-        os.close(fd)
         self._minders.add(pid)
-        return True
 
     def close(self) -> None:
         """Take no more requests; programs that run go on."""
@@ -84,3 +94,12 @@ class Entrance:
             mind(_OWN_FD, supervisor, self._pod_dir, self._environment, self._directory, self._umask)
         finally:
             os._exit(1)
+
+
+def _refuse(fd: int, why: str) -> None:
+    """Say why to a client that may have gone."""
+    try:
+        os.set_blocking(fd, False)
+        os.write(fd, frame(REFUSED, why.encode()))
+    except OSError:
+        return

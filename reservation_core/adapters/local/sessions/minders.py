@@ -11,6 +11,10 @@ import select
 from _socket import CMSG_LEN, SCM_RIGHTS, SOL_SOCKET
 from _socket import socket as Socket  # noqa: N812 - it is a class
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` takes milliseconds
+    from typing import NoReturn
+
 from reservation_core.adapters.local.kernel import PR_SET_PDEATHSIG, exit_code_of, prctl, signal_group
 from reservation_core.adapters.local.sessions.terminal_keeper import TerminalKeeper
 from reservation_core.adapters.local.sessions.wire import (
@@ -52,19 +56,24 @@ def mind(fd: int, supervisor: int, pod_dir: str, environment: dict[str, str], di
     try:
         request, pipes = _receive(connection)
     except (_NotUnderstoodError, OSError, ValueError) as problem:
-        _tell(connection, frame(REFUSED, str(problem).encode("utf-8", "replace")[:1000]))
-        os._exit(1)
+        _refuse(connection, problem)
     environment = environment | request.variables
     if request.terminal is not None:
         columns, rows, environment["TERM"] = request.terminal
-        keeper = TerminalKeeper(pod_dir, connection, (columns, rows))
-        keeper.pid = os.fork()
+        try:
+            keeper = TerminalKeeper(pod_dir, connection, (columns, rows))
+            keeper.pid = os.fork()
+        except OSError as problem:
+            _refuse(connection, problem)
         if keeper.pid == 0:
             os.login_tty(keeper.slave)
             _become(request, environment, directory, umask)
         keeper.keep()
     else:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as problem:
+            _refuse(connection, problem)
         if pid == 0:
             os.setsid()
             for number, pipe in enumerate(pipes):
@@ -181,6 +190,13 @@ def _obey(connection: "Socket", buffer: bytearray, group: int) -> bool:
         signal_group(group, SIGNALS["HUP"])
         signal_group(group, SIGNALS["CONT"])
     return bool(data)
+
+
+def _refuse(connection: "Socket", problem: Exception) -> "NoReturn":
+    """Say why nothing was started, and end this process."""
+    why = os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else str(problem)
+    _tell(connection, frame(REFUSED, why.encode("utf-8", "replace")[:1000]))
+    os._exit(1)
 
 
 def _tell(connection: "Socket", content: bytes) -> None:

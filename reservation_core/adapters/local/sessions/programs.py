@@ -54,6 +54,9 @@ class MinderConnection:
             if kind == EXIT:
                 self.end = ProgramEnd(int(content))
                 return b""
+            if kind == REFUSED:
+                self.end = ProgramEnd(None, f"The terminal was not joined: {content.decode('utf-8', 'replace')}.")
+                return b""
         self.end = ProgramEnd(None, _BROKEN_OFF)
         return b""
 

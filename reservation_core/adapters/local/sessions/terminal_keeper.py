@@ -23,6 +23,7 @@ from reservation_core.adapters.local.sessions.wire import (
     INPUT,
     MOST_FRAME_BYTES,
     OUTPUT,
+    REFUSED,
     SIGNAL,
     SIGNALS,
     SIZE,
@@ -46,6 +47,7 @@ _FULL_BYTES = 64 * 1024
 _MOST_UNSENT_BYTES = 1024 * 1024
 """A connection that is so far behind others is ended."""
 
+_MOST_VIEWERS = 64
 _LAST_WORDS_S = 5.0
 _READ_BYTES = 16 * 1024
 _END_OF_FILE = b"\x04"
@@ -68,6 +70,7 @@ class TerminalKeeper:
     """One terminal with its program and its connections. `slave`: the program's end."""
 
     def __init__(self, pod_dir: str, first: "Socket", size: tuple[int, int]) -> None:
+        """Raises OSError when the machine has no terminal or no room left."""
         self.pid = 0
         self.master, self.slave = os.openpty()
         os.set_blocking(self.master, False)
@@ -78,11 +81,11 @@ class TerminalKeeper:
         self._ended = False
         self._name = f"{pod_dir}/{TERMINALS}/{time.time_ns():020d}-{os.getpid()}"
         self._door = Socket(AF_UNIX, SOCK_STREAM)
+        self._open_door()
 
     def keep(self) -> None:
         """Serve connections until the program has ended or is hung up."""
         os.close(self.slave)
-        self._open_door()
         self._viewers[0].unsent += frame(STARTED)
         ended, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -132,8 +135,16 @@ class TerminalKeeper:
                 self._hear(viewer)
 
     def _let_in(self) -> None:
-        fd = accept(self._door)
+        try:
+            fd = accept(self._door)
+        except OSError:
+            return  # it has gone, or waits for a descriptor
         viewer = _Viewer(Socket(fileno=fd))
+        if len(self._viewers) >= _MOST_VIEWERS:
+            viewer.unsent += frame(REFUSED, f"{_MOST_VIEWERS} connections are in this terminal already".encode())
+            self._send(viewer)
+            viewer.connection.close()
+            return
         for begin in range(0, len(self._shown), MOST_FRAME_BYTES):
             viewer.unsent += frame(OUTPUT, bytes(self._shown[begin : begin + MOST_FRAME_BYTES]))
         self._viewers.append(viewer)

@@ -1,0 +1,62 @@
+"""A machine that has no processes, descriptors or room left lets nobody in; the job goes on."""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reservation_core.adapters.local.sessions import entrance
+from reservation_core.adapters.local.sessions.entrance import Entrance
+from reservation_core.adapters.local.sessions.wire import ENTRANCE, REFUSED, read_frame
+from reservation_core.ports.sessions.pod_streams import PodNotReachableError, Terminal
+from tests.integration.sessions.pod_worlds import ClusterWorld, ran, sh
+
+
+def _fail(number: int) -> int:
+    raise OSError(number, os.strerror(number))
+
+
+@contextmanager
+def _client(folder: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(str(folder / ENTRANCE))
+        yield client
+
+
+def test_a_machine_without_processes_refuses_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = Entrance(str(tmp_path), {}, str(tmp_path), 0o077)
+    monkeypatch.setattr(os, "fork", lambda: _fail(errno.EAGAIN))
+    with _client(tmp_path) as client:
+        assert entered.admit()
+        kind, text = read_frame(bytearray(client.recv(4096))) or (b"", b"")
+        assert (kind, b"starts no more processes" in text) == (REFUSED, True)
+    entered.close()
+
+
+def test_a_client_that_has_gone_is_refused_without_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = Entrance(str(tmp_path), {}, str(tmp_path), 0o077)
+    monkeypatch.setattr(entrance, "MOST_MINDERS", 0)
+    with _client(tmp_path):
+        pass
+    assert entered.admit()
+    entered.close()
+
+
+def test_a_machine_without_descriptors_lets_clients_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = Entrance(str(tmp_path), {}, str(tmp_path), 0o077)
+    monkeypatch.setattr(entrance, "accept", lambda _listening: _fail(errno.EMFILE))
+    with _client(tmp_path):
+        assert not entered.admit()
+    entered.close()
+
+
+async def test_a_terminal_that_can_not_be_made_is_refused(world: ClusterWorld, home: Path) -> None:
+    pod = await world.start("sleep", "600")
+    (home / "pods" / str(pod) / "terminals").rmdir()
+    with pytest.raises(PodNotReachableError, match="not started: No such file or directory"):
+        await ran(world, pod, sh("true", terminal=Terminal()))
+    assert (await ran(world, pod, sh("echo in")))[0] == b"in\n"
