@@ -65,6 +65,12 @@ EXPOSE 8081
 HEALTHCHECK --start-period=300s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8081/healthz', timeout=5)"]
 ENTRYPOINT ["python", "-m", "reservation_processor"]
 
+FROM component AS ssh-gateway
+ENV GPU_DEV_SSH__LISTEN=0.0.0.0:2222 GPU_DEV_HEALTH_LISTEN=0.0.0.0:8081
+EXPOSE 2222 8081
+HEALTHCHECK --start-period=300s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8081/healthz', timeout=5)"]
+ENTRYPOINT ["python", "-m", "ssh_gateway"]
+
 # It looks once and ends; so does the next one.
 FROM component AS availability-updater
 HEALTHCHECK NONE

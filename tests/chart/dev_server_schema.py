@@ -17,6 +17,7 @@ from reservation_core.runtime.settings.components import (
     ExpirySettings,
     NodeAgentSettings,
     ProcessorSettings,
+    SshGatewaySettings,
     UpdaterSettings,
 )
 from tests.chart.rendering import CHARTS, JsonObject
@@ -28,6 +29,7 @@ FILE = CHART / "values.schema.json"
 COMPONENTS: dict[str, type[CommonSettings]] = {
     "apiService": ApiSettings,
     "reservationProcessor": ProcessorSettings,
+    "sshGateway": SshGatewaySettings,
     "availabilityUpdater": UpdaterSettings,
     "reservationExpiry": ExpirySettings,
     "nodeAgent": NodeAgentSettings,
@@ -53,6 +55,7 @@ OWN = {
     "GPU_DEV_NODE_NAME",
     "GPU_DEV_POLICY_FILE",
     "GPU_DEV_SMTP_PASSWORD",
+    "GPU_DEV_SSH__LISTEN",
     "GPU_DEV_WEB_OIDC_CLIENT_SECRET",
 }
 
@@ -132,7 +135,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"\.service\.type$", {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}),
     (r"\.host$", _said(r"^(\*\.)?([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?$")),
     (r"\.remoteUrl$", _said(r"^https?://[A-Za-z0-9.:/_-]+$", 500)),
-    (r"^apiService\.replicas$|^reservationProcessor\.replicas$|\.maxReplicas$|\.instances$",
+    (r"^apiService\.replicas$|^(reservationProcessor|sshGateway)\.replicas$|\.maxReplicas$|\.instances$",
      {"type": "integer", "minimum": 1, "maximum": 100}),
     (r"Percentage$", {"type": "integer", "minimum": 1, "maximum": 100}),
     (r"patienceSeconds$|startupMinutes$|validDays$|\.(keep|backupAgeHours)$",

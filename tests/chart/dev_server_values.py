@@ -32,6 +32,8 @@ ALL_ON: dict[str, Any] = {
         "serviceAccount": {"annotations": {"a": HOSTILE}},
     },
     "reservationProcessor": {"settings": {"GPU_DEV_SMTP__HOST": HOSTILE}},
+    "sshGateway": {"enabled": True, "service": {"type": "LoadBalancer", "annotations": {"a": HOSTILE}},
+                   "settings": {"GPU_DEV_SSH__IDLE_S": 600}},
     "reservationExpiry": {"enforcement": {"enabled": True}},
     "nodeAgent": {"enabled": True},
     "postgres": {

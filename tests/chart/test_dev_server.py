@@ -16,9 +16,10 @@ from reservation_core.runtime.settings.components import (
     ExpirySettings,
     NodeAgentSettings,
     ProcessorSettings,
+    SshGatewaySettings,
     UpdaterSettings,
 )
-from tests.chart.dev_server_schema import CHART, FILE, OWN, names_of, written
+from tests.chart.dev_server_schema import CHART, COMPONENTS, FILE, OWN, names_of, written
 from tests.chart.dev_server_values import (
     ALL_ON,
     CONTROLPLANE,
@@ -109,7 +110,7 @@ def test_what_was_hostile_is_still_one_value_and_namespaces_are_the_two(values: 
 
 @pytest.mark.parametrize(
     "account",
-    ["api-service", "reservation-processor", "availability-updater", "reservation-expiry", "node-agent"],
+    ["api-service", "ssh-gateway", "reservation-processor", "availability-updater", "reservation-expiry", "node-agent"],
 )
 def test_each_account_may_what_the_plain_manifests_give_it(account: str) -> None:
     plain: list[JsonObject] = []
@@ -296,12 +297,7 @@ def test_what_can_not_be_is_refused_and_named(values: dict[str, Any], said: str)
 
 def test_the_schema_knows_every_setting_and_no_other() -> None:
     assert FILE.read_text() == written(), "run python -m tests.chart.dev_server_schema"
-    known = set().union(
-        *(
-            names_of(settings)
-            for settings in (ApiSettings, ProcessorSettings, UpdaterSettings, ExpirySettings, NodeAgentSettings)
-        )
-    )
+    known = set().union(*(names_of(settings) for settings in COMPONENTS.values()))
     assert known >= OWN
 
 
@@ -310,6 +306,7 @@ def test_every_variable_of_a_container_is_a_setting_of_its_program(values: dict[
     programs: dict[str, type[CommonSettings]] = {
         "api_service": ApiSettings,
         "reservation_processor": ProcessorSettings,
+        "ssh_gateway": SshGatewaySettings,
         "availability_updater": UpdaterSettings,
         "reservation_expiry": ExpirySettings,
         "reservation_core.runtime.database": CommonSettings,
@@ -350,7 +347,7 @@ def test_components_are_in_the_network_policies_that_let_them_work() -> None:
         if {"GPU_DEV_DATABASE_URL", "PG_SECRETS"} & {variable["name"] for variable in container.get("env", ())}
     }
     assert users == named["to-the-database"]
-    assert named["to-kubernetes"] == {"api-service", "reservation-processor", "availability-updater",
+    assert named["to-kubernetes"] == {"api-service", "ssh-gateway", "reservation-processor", "availability-updater",
                                       "reservation-expiry", "reservation-expiry-watch", "node-agent"}  # fmt: skip
     assert named["to-the-database"] <= apps
     deny = one(documents, "NetworkPolicy", "default-deny")["spec"]

@@ -158,7 +158,7 @@ def test_each_port_with_metrics_is_read_and_network_policies_let_it_be(chart: st
                     if not rule.get("from"):
                         reached |= {port["port"] for port in rule["ports"]}
         assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} <= reached
-    assert seen == (2 if chart == "gpu-dev-server" else 1)
+    assert seen == (3 if chart == "gpu-dev-server" else 1)
 
 
 def test_a_webhook_is_believed_by_who_signed_its_certificate() -> None:

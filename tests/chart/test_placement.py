@@ -41,6 +41,7 @@ FIRST_OF: dict[str, str] = {
     "check.extraEnv": "NODE_NAME",
     "apiService.extraEnv": "GPU_DEV_LISTEN",
     "reservationProcessor.extraEnv": "GPU_DEV_HEALTH_LISTEN",
+    "sshGateway.extraEnv": "GPU_DEV_SSH__LISTEN",
     "availabilityUpdater.extraEnv": "GPU_DEV_CLUSTER",
     "reservationExpiry.extraEnv": "GPU_DEV_SECRETS_DIR",
     "nodeAgent.extraEnv": "NVIDIA_VISIBLE_DEVICES",

@@ -92,6 +92,11 @@ availability-updater,postgres-backup,reservation-expiry
 - {name: GPU_DEV_CRON_JOBS, value: {{ include "gpu-dev-server.cronJobs" . | quote }}}
 {{- end }}
 
+{{- define "gpu-dev-server.sshEnv" -}}
+{{ include "gpu-dev-server.healthEnv" (list . .Values.sshGateway.settings) | trim }}
+- {name: GPU_DEV_SSH__LISTEN, value: "0.0.0.0:2222"}
+{{- end }}
+
 {{- define "gpu-dev-server.mounts" -}}
 - {name: configuration, mountPath: /configuration, readOnly: true}
 - {name: tmp, mountPath: /tmp}
@@ -176,6 +181,10 @@ availability-updater,postgres-backup,reservation-expiry
 {{- define "gpu-dev-server.health" -}}
 ports:
   - {name: health, containerPort: 8081}
+{{ include "gpu-dev-server.healthProbes" . }}
+{{- end }}
+
+{{- define "gpu-dev-server.healthProbes" -}}
 # It may wait for the database first.
 startupProbe:
   httpGet: {path: /healthz, port: health}

@@ -100,8 +100,13 @@ async def read_log(cluster: KubernetesCluster, *, follow: bool) -> bytes:
 
 async def serve_logs_and_sessions(this: Installation) -> None:
     """What the API service asks."""
-    await run_gang(this.administrator)
+    await serve_sessions(this)
     assert await read_log(this.cluster, follow=True) == b"here I am\n"
+
+
+async def serve_sessions(this: Installation) -> None:
+    """What the SSH gateway asks."""
+    await run_gang(this.administrator)
     streams, pod = KubernetesPodStreams(this.transport, WORKLOADS), specs()[0].name
     program = await streams.run(pod, Program(("cat",)))
     await program.close()  # by another exec
@@ -204,6 +209,7 @@ async def tell_of_a_node(this: Installation) -> None:
 
 WORK: dict[str, Callable[[Installation], Awaitable[None]]] = {
     "api-service": serve_logs_and_sessions,
+    "ssh-gateway": serve_sessions,
     "reservation-processor": process_reservations,
     "availability-updater": look_at_the_cluster,
     "reservation-expiry": look_for_late_pods,
@@ -312,6 +318,9 @@ REFUSED: list[tuple[str, str, str, JsonObject | None]] = [
     ("api-service", "GET", "/api/v1/namespaces/kube-system/pods/p/log", None),
     ("api-service", "GET", "/api/v1/namespaces/kube-system/pods/p/exec?command=sh", None),
     ("api-service", "POST", "/api/v1/namespaces/kube-system/pods/p/portforward", None),
+    ("ssh-gateway", "GET", f"{PODS}/job-x-1-0/log", None),
+    ("ssh-gateway", "POST", PODS, POD),
+    ("ssh-gateway", "GET", "/api/v1/namespaces/kube-system/pods/p/exec?command=sh", None),
     ("reservation-processor", "POST", f"{PODS}/job-x-1-0/exec?command=sh", None),
     ("reservation-processor", "GET", f"/api/v1/namespaces/{WORKLOADS}/secrets", None),
     ("reservation-processor", "GET", "/api/v1/pods", None),

@@ -58,6 +58,7 @@ def test_the_table_of_accounts_has_their_verbs() -> None:
     rows = dict(re.findall(r"^\| `([a-z-]+)`(?: \([^|]*\))? \| (.*`.*) \|$", GUIDE, re.MULTILINE))
     for account in (
         "api-service",
+        "ssh-gateway",
         "reservation-processor",
         "availability-updater",
         "reservation-expiry",

@@ -49,7 +49,8 @@ def test_no_role_says_all_or_reaches_for_secrets(role: dict[str, Any]) -> None:
         words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
         assert "*" not in "".join(words)
         assert not {"secrets", "serviceaccounts/token", "nodes/proxy"} & {*words}
-        if (role["metadata"].get("namespace"), role["metadata"]["name"]) != ("gpu-dev", "api-service"):
+        entering = [("gpu-dev", "api-service"), ("gpu-dev", "ssh-gateway")]
+        if (role["metadata"].get("namespace"), role["metadata"]["name"]) not in entering:
             assert not {"pods/exec", "pods/attach", "pods/portforward"} & {*words}
         assert not {"escalate", "bind", "impersonate", "deletecollection"} & {*words}
 
@@ -91,14 +92,18 @@ def test_who_only_looks_may_change_nothing() -> None:
     able = {account for account in accounts if changing & {permission.verb for permission in granted(account)}}
     assert able == {
         "api-service",
+        "ssh-gateway",
         "reservation-processor",
         "reservation-expiry",
         "node-agent",
         "standalone",
         "gpu-admission",
     }
-    entering = {permission for permission in granted("api-service") if permission.verb in changing}
-    assert entering == {Permission("gpu-dev", "", f"pods/{way}", "create") for way in ("exec", "attach", "portforward")}
+    for account in ("api-service", "ssh-gateway"):
+        entering = {permission for permission in granted(account) if permission.verb in changing}
+        assert entering == {
+            Permission("gpu-dev", "", f"pods/{way}", "create") for way in ("exec", "attach", "portforward")
+        }
     ending = {permission for permission in granted("reservation-expiry") if permission.verb in changing}
     bare = {
         account
