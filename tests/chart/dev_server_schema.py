@@ -107,7 +107,7 @@ _RULES: tuple[tuple[str, JsonObject], ...] = (
     (r"\.pullPolicy$", {"enum": ["Always", "IfNotPresent", "Never"]}),
     (r"\.repository$", _said(_PLACE.replace("@", ""))),
     (r"\.digest$", _said(r"^(sha256:[0-9a-f]{64})?$")),
-    (r"\.imageRegistry$|\.upload\.image$|\.imageName$", _said(_PLACE)),
+    (r"\.imageRegistry$|\.upload\.image$|\.imageName$|\.toolsImage$", _said(_PLACE)),
     (r"\.tag$", _said(r"^[A-Za-z0-9._@:-]*$", 200)),
     (r"[sS]ecret$|\.existingCluster$|\.runtimeClassName$|\.className$", _said(_NAME_OR_NONE)),
     (r"\.schedule$", _said(_CRON, 100)),

@@ -27,6 +27,7 @@ ALL_ON: dict[str, Any] = {
                     "annotations": {"a": HOSTILE}},
         "httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["gpus.test"],
                       "annotations": {"a": HOSTILE}},
+        "apps": {"host": "*.apps.test", "tlsSecret": "apps-tls"},
         "podAnnotations": {"a": HOSTILE},
         "tolerations": [{"operator": "Exists"}],
         "serviceAccount": {"annotations": {"a": HOSTILE}},
@@ -34,6 +35,7 @@ ALL_ON: dict[str, Any] = {
     "reservationProcessor": {"settings": {"GPU_DEV_SMTP__HOST": HOSTILE}},
     "sshGateway": {"enabled": True, "service": {"type": "LoadBalancer", "annotations": {"a": HOSTILE}},
                    "settings": {"GPU_DEV_SSH__IDLE_S": 600}},
+    "sessions": {"toolsImage": "registry.test/session-tools:1"},
     "reservationExpiry": {"enforcement": {"enabled": True}},
     "nodeAgent": {"enabled": True},
     "postgres": {

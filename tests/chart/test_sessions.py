@@ -1,4 +1,4 @@
-"""Sessions in the chart: the SSH gateway."""
+"""Sessions in the chart: the SSH gateway, the names of applications, and the API's address for programs in jobs."""
 
 from typing import Any
 
@@ -7,14 +7,22 @@ import pytest
 
 from tests.chart.dev_server_values import (
     ALL_ON,
+    CONTROLPLANE,
+    WORKLOADS,
     over,
     rendered,
     rules_of,
     variables,
 )
-from tests.chart.rendering import one, selects
+from tests.chart.rendering import JsonObject, one, selects
 
 ON: dict[str, Any] = {"sshGateway": {"enabled": True}}
+INGRESS: dict[str, Any] = {"enabled": True, "host": "gpus.test", "tlsSecret": "tls"}
+JOB = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": WORKLOADS}}}
+API = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": CONTROLPLANE}},
+    "podSelector": {"matchLabels": {"app": "api-service"}},
+}
 
 
 def test_the_gateway_is_off_by_default() -> None:
@@ -66,11 +74,83 @@ def test_stopped_the_gateway_keeps_its_address_alone() -> None:
     assert "Service" in kinds
 
 
+@pytest.mark.parametrize("host", ["apps.test", "*.apps.test"])
+def test_names_of_applications_lead_where_the_api_is(host: str) -> None:
+    apps = {"host": host, "tlsSecret": "apps-tls"}
+    route = {"enabled": True, "parentRefs": [{"name": "public"}], "hostnames": ["gpus.test"]}
+    documents = rendered({"apiService": {"ingress": INGRESS, "httpRoute": route, "apps": apps}})
+    ingress = one(documents, "Ingress")["spec"]
+    assert ingress["tls"] == [
+        {"hosts": ["gpus.test"], "secretName": "tls"},
+        {"hosts": ["*.apps.test"], "secretName": "apps-tls"},
+    ]
+    assert [rule["host"] for rule in ingress["rules"]] == ["gpus.test", "*.apps.test"]
+    assert ingress["rules"][0]["http"] == ingress["rules"][1]["http"]
+    assert one(documents, "HTTPRoute")["spec"]["hostnames"] == ["gpus.test", "*.apps.test"]
+    assert variables(one(documents, "Deployment", "api-service"))["GPU_DEV_APPS_HOST"] == "apps.test"
+
+
+def test_without_a_name_for_applications_nothing_changes() -> None:
+    documents = rendered({"apiService": {"ingress": INGRESS}})
+    assert [rule["host"] for rule in one(documents, "Ingress")["spec"]["rules"]] == ["gpus.test"]
+    assert "GPU_DEV_APPS_HOST" not in variables(one(documents, "Deployment", "api-service"))
+    everything = {"enabled": True, "parentRefs": [{"name": "public"}]}
+    route = one(rendered({"apiService": {"httpRoute": everything, "apps": {"host": "apps.test"}}}), "HTTPRoute")
+    assert "hostnames" not in route["spec"]
+
+
+def test_programs_in_jobs_reach_the_api() -> None:
+    values = {"apiService": {"service": {"port": 8000}}, "networkPolicy": {"apiFrom": [{"podSelector": {}}]}}
+    documents = rendered(values)
+    told = variables(one(documents, "Deployment", "reservation-processor"))
+    assert told["GPU_DEV_JOB_SERVER"] == f"http://api-service.{CONTROLPLANE}.svc:8000"
+    assert admitted(documents) == [{"podSelector": {}}, JOB]
+    out = one(documents, "NetworkPolicy", "jobs")["spec"]["egress"]
+    (container,) = one(documents, "Deployment", "api-service")["spec"]["template"]["spec"]["containers"]
+    assert {"ports": [{"port": container["ports"][0]["containerPort"], "protocol": "TCP"}], "to": [API]} in out
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"reservationProcessor": {"settings": {"GPU_DEV_JOB_SERVER": "https://gpus.test"}}},
+        {"apiService": {"enabled": False}},
+    ],
+)
+def test_programs_in_jobs_reach_another_address_by_the_settings(values: dict[str, Any]) -> None:
+    documents = rendered(over(values, {"networkPolicy": {"apiFrom": [{"podSelector": {}}]}}))
+    told = variables(one(documents, "Deployment", "reservation-processor"))
+    assert told.get("GPU_DEV_JOB_SERVER") in ("https://gpus.test", None)
+    assert API not in [
+        place for rule in one(documents, "NetworkPolicy", "jobs")["spec"]["egress"] for place in rule.get("to", ())
+    ]
+    assert JOB not in admitted(documents)
+
+
+def admitted(documents: list[JsonObject]) -> list[JsonObject]:
+    """Where requests to the API come from."""
+    policies = [document for document in documents if document["metadata"]["name"] == "into-the-api"]
+    return [place for policy in policies for place in policy["spec"]["ingress"][0].get("from", ())]
+
+
+def test_the_processor_knows_the_tools_of_sessions() -> None:
+    name = "GPU_DEV_KUBERNETES__SESSION_TOOLS_IMAGE"
+    tools = {"sessions": {"toolsImage": "registry.test/session-tools:1"}}
+    for values, expected in (
+        ({}, None),
+        (tools, "registry.test/session-tools:1"),
+        (over(tools, {"settings": {name: "other:1"}}), "other:1"),
+        (over(tools, {"reservationProcessor": {"settings": {name: "other:2"}}}), "other:2"),
+    ):
+        assert variables(one(rendered(values), "Deployment", "reservation-processor")).get(name) == expected
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"sshGateway": {"settings": {"GPU_DEV_SSH__LISTEN": "0.0.0.0:22"}}}, "GPU_DEV_SSH__LISTEN"),
         ({"sshGateway": {"service": {"port": 0}}}, "port"),
+        ({"apiService": {"apps": {"host": "https://apps.test"}}}, "host"),
     ],
 )
 def test_what_can_not_be_is_refused_and_named(values: dict[str, Any], said: str) -> None:

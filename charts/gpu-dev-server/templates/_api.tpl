@@ -3,6 +3,16 @@
 {{- with get .Values.apiService.settings "GPU_DEV_METRICS_LISTEN" }}{{ splitList ":" . | last }}{{ end }}
 {{- end }}
 
+{{/* The name below which apps have their addresses; empty: the values say none. */}}
+{{- define "gpu-dev-server.appsHost" -}}{{ trimPrefix "*." .Values.apiService.apps.host }}{{- end }}
+
+{{/* The API's address for programs in jobs; empty: settings say another, or there is no API. */}}
+{{- define "gpu-dev-server.jobServer" -}}
+{{- if and .Values.apiService.enabled (not (hasKey .Values.reservationProcessor.settings "GPU_DEV_JOB_SERVER")) -}}
+http://api-service.{{ include "gpu-dev-server.cp" . }}.svc:{{ int .Values.apiService.service.port }}
+{{- end }}
+{{- end }}
+
 {{/* What the API is told by its environment. */}}
 {{- define "gpu-dev-server.apiEnv" -}}
 {{- range .Values.apiService.extraEnv }}
@@ -17,6 +27,11 @@
 {{- if not (hasKey .Values.apiService.settings "GPU_DEV_WEB__PUBLIC_URL") }}
 {{- with include "gpu-dev-server.address" . }}
 - {name: GPU_DEV_WEB__PUBLIC_URL, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+{{- if not (hasKey .Values.apiService.settings "GPU_DEV_APPS_HOST") }}
+{{- with include "gpu-dev-server.appsHost" . }}
+- {name: GPU_DEV_APPS_HOST, value: {{ . | quote }}}
 {{- end }}
 {{- end }}
 {{- if .Values.apiService.policy }}

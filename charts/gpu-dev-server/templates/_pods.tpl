@@ -90,6 +90,15 @@ availability-updater,postgres-backup,reservation-expiry
 {{- define "gpu-dev-server.processorEnv" -}}
 {{ include "gpu-dev-server.healthEnv" (list . .Values.reservationProcessor.settings) | trim }}
 - {name: GPU_DEV_CRON_JOBS, value: {{ include "gpu-dev-server.cronJobs" . | quote }}}
+{{- with include "gpu-dev-server.jobServer" . }}
+- {name: GPU_DEV_JOB_SERVER, value: {{ . | quote }}}
+{{- end }}
+{{- $tools := "GPU_DEV_KUBERNETES__SESSION_TOOLS_IMAGE" }}
+{{- if not (or (hasKey .Values.settings $tools) (hasKey .Values.reservationProcessor.settings $tools)) }}
+{{- with .Values.sessions.toolsImage }}
+- {name: {{ $tools }}, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "gpu-dev-server.sshEnv" -}}

@@ -31,7 +31,12 @@ def values(name: str) -> dict[str, Any]:
 MORE: dict[str, Any] = {
     "nodeAgent": {"enabled": True, "runtimeClassName": ""},
     "reservationExpiry": {"enforcement": {"enabled": True}},
-    "apiService": {"ingress": {"enabled": True, "host": "gpus.test"}, "signIn": {"kubernetes": True}},
+    "sshGateway": {"enabled": True, "service": {"type": "LoadBalancer"}},
+    "apiService": {
+        "ingress": {"enabled": True, "host": "gpus.test"},
+        "apps": {"host": "apps.gpus.test", "tlsSecret": "apps"},
+        "signIn": {"kubernetes": True},
+    },
 }
 
 
