@@ -11,10 +11,6 @@ import select
 from _socket import CMSG_LEN, SCM_RIGHTS, SOL_SOCKET
 from _socket import socket as Socket  # noqa: N812 - it is a class
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` takes milliseconds
-    from typing import NoReturn
-
 from reservation_core.adapters.local.kernel import PR_SET_PDEATHSIG, exit_code_of, prctl, signal_group
 from reservation_core.adapters.local.sessions.terminal_keeper import TerminalKeeper
 from reservation_core.adapters.local.sessions.wire import (
@@ -36,6 +32,10 @@ try:
     import _signal as signal  # type: ignore[import-not-found]  # `signal` takes 5 ms to make enums of the numbers
 except ImportError:
     import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` takes milliseconds
+    from typing import NoReturn
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
