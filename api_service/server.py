@@ -78,6 +78,7 @@ async def serve(
     async def stop_in_order() -> None:
         await stop.wait()
         services.wakeups.stop()
+        services.connections.stop()
         server.should_exit = True
 
     stopping = asyncio.create_task(stop_in_order())

@@ -60,5 +60,4 @@ async def forward_to_job(socket: WebSocket, job_id: str, port: str) -> None:
             opened = await services.runtime.pod_streams.connect(connection.entered.pod, int(port))
         except (PodNotReachableError, PortClosedError) as error:
             raise refusal(error) from error
-        await socket.accept()
         await stream_port(socket, opened, connection)

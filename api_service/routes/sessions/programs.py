@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from api_service.documents import problems
 from api_service.problems import ProblemError
 from api_service.services import Caller, Services
-from api_service.sessions.channels import Channel
 from api_service.sessions.handshakes import read_query, refusal, subprotocol_of, visitor_of
 from api_service.sessions.streaming import stream_program
 from reservation_core.domain.sessions.ways_in import Way
@@ -87,10 +86,15 @@ async def exec_in_job(socket: WebSocket, job_id: str) -> None:
                 program = await streams.run(pod, Program(tuple(query.command), terminal))
         except (PodNotReachableError, NoTerminalError) as error:
             raise refusal(error) from error
-        await socket.accept(subprotocol)
-        if query.tty and not query.command and not query.attach:
-            await socket.send_bytes(bytes((Channel.STDOUT,)) + connection.entered.greeting.encode())
-        await stream_program(socket, program, connection, terminal=query.tty or query.attach)
+        greets = query.tty and not query.command and not query.attach
+        await stream_program(
+            socket,
+            program,
+            connection,
+            subprotocol=subprotocol,
+            terminal=query.tty or query.attach,
+            first=connection.entered.greeting.encode() if greets else b"",
+        )
 
 
 def upgrade_required() -> ProblemError:

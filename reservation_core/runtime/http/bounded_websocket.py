@@ -4,6 +4,7 @@ uvicorn's protocol would end a connection whose answer to a ping waits behind da
 yet, as back-pressure makes it. Here TCP itself finds dead peers, and pings only keep proxies from closing.
 """
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -14,7 +15,14 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 MOST_MESSAGE_BYTES = 1024 * 1024
 PING_EVERY_S = 20.0
+_NORMAL = 1000
 _DEAD_AFTER_S = 60
+
+_LINGER_S = 60
+"""How long what was sent last may take to be read."""
+
+PEER = "gpu_dev.peer"
+"""The ASGI extension with the Peer of a WebSocket."""
 
 OPTIONS: dict[str, Any] = {
     "ws_max_size": MOST_MESSAGE_BYTES,
@@ -31,6 +39,15 @@ _QUIET.setLevel(logging.CRITICAL + 1)
 its own errors."""
 
 
+class Peer:
+    """The other side. `gone` is set when it has left, however much of what it sent is not received yet."""
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+        self.left_in_order = False
+        """Whether it said so (1000), and did not just break off."""
+
+
 class BoundedWebSocket(WebSocketsSansIOProtocol):
     """A WebSocket; `leave` is called once, when its connection is lost."""
 
@@ -39,9 +56,25 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.logger = _QUIET
+        self._peer = Peer()
+
+    async def run_asgi(self) -> None:
+        """Run the application, then wait for a client that reads slowly, but not for ever."""
+        extensions: Any = self.scope["extensions"]
+        extensions[PEER] = self._peer
+        await super().run_asgi()
+        if not self.disconnected:
+            self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def handle_close(self, event: Any) -> None:
+        """Note that the client leaves."""
+        super().handle_close(event)
+        self._peer.left_in_order = self.conn.close_rcvd is not None and self.conn.close_rcvd.code == _NORMAL
+        self._peer.gone.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the connection's slot back."""
+        self._peer.gone.set()
         if self.leave is not None:
             self.leave()
         super().connection_lost(exc)

@@ -91,11 +91,10 @@ async def serve_terminal(socket: WebSocket, services: Services) -> None:
             program, is_new = await _program(services, connection, query)
         except PodNotReachableError as error:
             raise refusal(error) from error
-        await socket.accept(subprotocol)
-        paced = PacedSocket(socket)
-        if query.attach and is_new:
-            await paced.send_bytes(bytes((Channel.STDOUT,)) + _NEW_ONE)
-        await stream_program(paced, program, connection, terminal=True)
+        first = _NEW_ONE if query.attach and is_new else b""
+        await stream_program(
+            PacedSocket(socket), program, connection, subprotocol=subprotocol, terminal=True, first=first
+        )
 
 
 async def _program(services: Services, connection: Connection, query: TerminalQuery) -> tuple[RunningProgram, bool]:

@@ -192,8 +192,8 @@ def _obey(connection: "Socket", buffer: bytearray, group: int) -> bool:
     return bool(data)
 
 
-def _refuse(connection: "Socket", problem: Exception) -> "NoReturn":
-    """Say why nothing was started, and end this process."""
+def _refuse(connection: "Socket", problem: Exception) -> None:
+    """Say why nothing was started. Never returns."""
     why = os.strerror(problem.errno) if isinstance(problem, OSError) and problem.errno else str(problem)
     _tell(connection, frame(REFUSED, why.encode("utf-8", "replace")[:1000]))
     os._exit(1)
