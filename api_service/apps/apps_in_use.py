@@ -91,7 +91,8 @@ class AppsInUse:
             use.opened.set_exception(error)
             use.opened.exception()  # there may be nobody
         finally:
-            self._uses.pop(key, None)
+            if self._uses.get(key) is use:  # and not a later one
+                del self._uses[key]
             if not use.opened.done():
                 use.opened.cancel()
 

@@ -128,6 +128,6 @@ class Connections:
         try:
             async with self._uow() as uow:
                 await uow.connections.close(closed, self._clock.now())
-        except Exception:
+        except BaseException:  # also when cancelled: the next refresh tries again
             self._closed += closed
             raise

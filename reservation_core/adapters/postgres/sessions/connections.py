@@ -63,7 +63,7 @@ class Connections(StatementRunner):
 
     async def left_alone(self, now: datetime, limit: int) -> list[str]:
         """Running sessions to which nobody has been connected for their `inactivity`."""
-        rows = await self._run("sessions_left_alone", now=now, alive_since=now - _ALIVE, limit=limit)
+        rows = await self._run("sessions_left_alone", now=now, limit=limit)
         return [row.id for row in rows]
 
     async def forget_abandoned(self, now: datetime) -> None:

@@ -68,7 +68,10 @@ ON CONFLICT (reservation_id) DO UPDATE SET last_connected_at = greatest(s.last_c
 SELECT r.id FROM reservations r LEFT JOIN session_activity s ON s.reservation_id = r.id
 WHERE r.status = 'running' AND r.inactivity IS NOT NULL
   AND greatest(r.started_at, s.last_connected_at) + r.inactivity <= :now
-  AND NOT EXISTS (SELECT 1 FROM connections c WHERE c.reservation_id = r.id AND c.refreshed_at > :alive_since)
+  AND NOT EXISTS (
+      -- Also connections of a process that was killed, which nobody has forgotten yet.
+      SELECT 1 FROM connections c WHERE c.reservation_id = r.id AND c.refreshed_at + r.inactivity > :now
+  )
 ORDER BY r.id LIMIT :limit;
 
 -- name: connections_of_job

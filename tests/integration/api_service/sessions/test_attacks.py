@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -169,3 +170,20 @@ async def test_a_right_that_is_withdrawn_hangs_a_terminal_up(
         await socket.wait_closed()
         assert socket.close_code == 1008
     await eventually(hung_up.exists, 10)
+
+
+async def test_a_session_does_not_end_because_its_server_was_killed(job: str, runtime: Runtime, people: People) -> None:
+    now = runtime.clock.now()
+    async with runtime.uow() as uow:
+        await sql(
+            uow,
+            """WITH old AS (
+                   UPDATE reservations SET inactivity = interval '5 minutes', started_at = :began WHERE id = :job
+               )
+               INSERT INTO connections (reservation_id, user_id, way, opened_at, last_byte_at, refreshed_at)
+               VALUES (:job, :user, 'ssh', :began, :began, :seen)""",
+            job=job, user=people.principals["alice"].user_id, began=now - timedelta(hours=2),
+            seen=now - timedelta(seconds=90),
+        )  # fmt: skip
+        assert await uow.connections.left_alone(now, 10) == []
+        assert await uow.connections.left_alone(now + timedelta(minutes=4), 10) == [job]
