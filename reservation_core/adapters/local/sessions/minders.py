@@ -71,16 +71,21 @@ def mind(fd: int, supervisor: int, pod_dir: str, environment: dict[str, str], di
         keeper.keep()
     else:
         try:
+            grouped, tell = os.pipe()
             pid = os.fork()
         except OSError as problem:
             _refuse(connection, problem)
         if pid == 0:
             os.setsid()
+            os.write(tell, b"!")
             for number, pipe in enumerate(pipes):
                 os.dup2(pipe, number)
             _become(request, environment, directory, umask)
         for pipe in pipes:
             os.close(pipe)
+        os.close(tell)
+        os.read(grouped, 1)  # only a program with a group of its own can be hung up
+        os.close(grouped)
         _tell(connection, frame(STARTED))
         _wait(pid, connection)
     os._exit(0)
