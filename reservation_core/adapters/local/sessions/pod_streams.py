@@ -153,9 +153,15 @@ class LocalPodConnection:
             self._writer.write_eof()
 
     async def close(self) -> None:
+        """What was written last has 10 s to be taken."""
         self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()  # its reader takes nothing more
+        except OSError:
+            return
 
 
 def _connect(folder: Path, name: str, request: bytes, pipes: tuple[int, ...]) -> socket.socket:
