@@ -16,6 +16,7 @@ NAMES = (
     "booking_insert",
     "start_up",
     "ssh_first_byte",
+    "session_streams",
     "command_line",
     "kubernetes_binding",
     "webhook_reviews",

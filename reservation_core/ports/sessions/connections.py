@@ -19,6 +19,7 @@ class JobToEnter:
     nodes: int
     ends_at: datetime | None
     places: Mapping[int, Place]  # by rank
+    own: bool
 
 
 @dataclass(frozen=True, slots=True)

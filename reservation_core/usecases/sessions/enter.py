@@ -72,6 +72,8 @@ def _one(jobs: list[JobToEnter], reference: str) -> JobToEnter:
     by_id = [job for job in jobs if job.id == reference]
     if by_id:
         return by_id[0]
+    # Sharing asks nobody: a job that somebody shares must not stand in the way of one's own.
+    jobs = [job for job in jobs if job.own] or jobs
     if len(jobs) > 1:
         ids = ", ".join(job.id for job in jobs)
         raise NotFoundError(f"Several running jobs are named {reference}: {ids}. Use one of these ids.")

@@ -34,8 +34,6 @@ except ImportError:
     import signal
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # `typing` takes milliseconds
-    from typing import NoReturn
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127

@@ -113,7 +113,11 @@ class LocalPodStreams:
             raise PodNotReachableError(f"{pod.reservation_id} is ending: nobody enters it any more.") from problem
         minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
         try:
-            await minder.begun()
+            async with asyncio.timeout(_PATIENCE_S):
+                await minder.begun()
+        except TimeoutError as problem:
+            await minder.close(hang_up=True)
+            raise ClusterUnavailableError("The pod's supervisor does not answer. Try again.") from problem
         except BaseException:
             await minder.close(hang_up=True)
             raise

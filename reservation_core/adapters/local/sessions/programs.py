@@ -33,6 +33,7 @@ from reservation_core.ports.sessions.pod_streams import (
     TerminalSize,
 )
 
+_LEAVE_S = 5.0
 _BROKEN_OFF = "The job ended, and the program with it."
 
 
@@ -86,12 +87,17 @@ class MinderConnection:
             await self.send(SIGNAL, name.encode())
 
     async def close(self, *, hang_up: bool) -> None:
-        if hang_up:
-            with suppress(InputClosedError):
-                await self.send(HANG_UP)
-        self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        """Close the connection, and hang the program up. A minder that reads nothing is waited for some seconds."""
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                if hang_up:
+                    with suppress(InputClosedError):
+                        await self.send(HANG_UP)
+                self._writer.close()
+                with suppress(OSError):
+                    await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()
 
     async def _next_frame(self) -> tuple[bytes, bytes] | None:
         """The next frame; None when the minder has gone."""

@@ -20,7 +20,9 @@ class Connections(StatementRunner):
         """The jobs with this id or, while they run, this name, that a user may enter."""
         rows = await self._run("jobs_to_enter", reference=reference, user_id=user_id)
         return [
-            JobToEnter(r.id, r.name, JobStatus(r.status), r.attempt, r.nodes, _utc(r.ends_at), _places(r.gpus or []))
+            JobToEnter(
+                r.id, r.name, JobStatus(r.status), r.attempt, r.nodes, _utc(r.ends_at), _places(r.gpus or []), r.own
+            )
             for r in rows
         ]
 

@@ -187,3 +187,24 @@ async def test_a_session_does_not_end_because_its_server_was_killed(job: str, ru
         )  # fmt: skip
         assert await uow.connections.left_alone(now, 10) == []
         assert await uow.connections.left_alone(now + timedelta(minutes=4), 10) == [job]
+
+
+async def test_ones_own_job_goes_before_one_that_is_shared_under_its_name(
+    enter: Enter, job: str, runtime: Runtime, people: People
+) -> None:
+    async with runtime.uow() as uow:
+        await sql(
+            uow,
+            """INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, nodes, duration,
+                   priority, workload, created_at, changed_at, attempt, started_at, ends_at)
+               SELECT 'job-trap', kind, :bob, name, status, reason_code, reason, gpus, nodes, duration, priority,
+                   workload, created_at, changed_at, attempt, started_at, ends_at FROM reservations""",
+            bob=people.principals["bob"].user_id,
+        )  # fmt: skip
+        await sql(
+            uow,
+            "INSERT INTO job_shares (reservation_id, user_id, created_at) VALUES ('job-trap', :alice, now())",
+            alice=people.principals["alice"].user_id,
+        )  # fmt: skip
+    async with enter("box", "exec", command=["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]) as socket:
+        assert await results(socket) == (b"1\n", b"", 0)
