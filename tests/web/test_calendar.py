@@ -240,7 +240,7 @@ async def test_on_a_row_of_another_node_it_moves_there_and_elsewhere_it_is_said_
     before, row = await box_of(event), await row_of(event)
     beside = 1 if row == 2 else -1
     await dragged_by(beside)
-    await stays(event, before, "Which of a node’s GPUs a booking has is the server’s choice.")
+    await stays(event, before, "The server chooses which of a node’s GPUs a booking gets.")
     await dragged_by(1 - row)
     await stays(event, before, "A booking keeps the type of GPU")
     gang = page.locator(".ec-event", has_text="gang").last

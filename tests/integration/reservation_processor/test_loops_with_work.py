@@ -31,19 +31,21 @@ LEASE = timedelta(seconds=3)
 REPOSITORY = Path(__file__).parents[3]
 COMPONENTS = (
     "admission_webhook", "api_service", "availability_updater", "gpu_admission", "gpu_scheduler", "pod_scheduling",
-    "reservation_core", "reservation_expiry", "reservation_processor", "standalone",
+    "reservation_core", "reservation_expiry", "reservation_processor", "ssh_gateway", "standalone",
 )  # fmt: skip
 WITH_WORK = ["ending_pods", "leadership", "notifications_forgotten", "notifications_hidden", "retention", "token_uses"]
 OTHERWISE = {
     "access_log": "writes a file",
     "certificate": "reads files",
     "certificates": "asks the cluster",
+    "connections": "works while users are in jobs: tests/integration/api_service/sessions",
     "cron_jobs": "asks the cluster",
     "database_server": "looks after a process: tests/unit/standalone/test_system.py",
     "events": "writes to the cluster",
     "expiry": "the name in `make up` of what is `expire` here",
     "first_look": "is over before the others begin: test_first_look.py",
     "follower": "tells what could not be looked at, and looks again: tests/faults/test_database_killed.py",
+    "job_tokens": "is over once its key is read",
     "node_cards": "asks the node and the cluster",
     "notice_routes": "is over once its row is stored",
     "owners_file": "reads a file",
@@ -51,6 +53,8 @@ OTHERWISE = {
     "policy_file": "is over once the database was there: test_starting_without_database.py",
     "reconsider": "works in memory",
     "replica": "asks the replica: tests/integration/api_service/test_replica.py",
+    "ssh_connections": "the name in the gateway of what is `connections` in the API",
+    "ssh_keys": "is over once they are read",
     "standings": "asks the API",
     "streams": "waits for what `wake_ups` hears",
     "submissions": "hands every error to those who wait: tests/integration/api_service/test_database_answers.py",
