@@ -31,8 +31,10 @@ class PortStream(Flow, SSHTCPSession[bytes]):
             self.channel.abort()
         finally:
             feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
-            await self._port.close()
+            try:
+                await asyncio.gather(feeding, return_exceptions=True)
+            finally:  # the end of the connection may cancel this again
+                await self._port.close()
 
     async def discard(self) -> None:
         await self._port.close()
