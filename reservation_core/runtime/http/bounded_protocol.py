@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from reservation_core.domain.network.connection_slots import ConnectionSlots
 from reservation_core.domain.network.http_limits import HttpLimits, Refusal
-from reservation_core.runtime.http.bounded_websocket import BoundedWebSocket, notice_dead_peers
+from reservation_core.runtime.http.bounded_websocket import take_over
 from reservation_core.runtime.http.refusals import Refusals, answers
 
 _PIECE = 16 * 1024
@@ -163,11 +163,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         """Hand the connection over, which keeps its slot."""
-        notice_dead_peers(self.transport)
         super().handle_websocket_upgrade()
-        protocol = self.transport.get_protocol()
-        if isinstance(protocol, BoundedWebSocket):
-            protocol.leave = partial(self.bounds.slots.leave, self)
+        take_over(self.transport, partial(self.bounds.slots.leave, self))
 
     # --- Called by the parser.
 

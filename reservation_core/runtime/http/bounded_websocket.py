@@ -80,6 +80,14 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
 
+def take_over(transport: Any, leave: Callable[[], None]) -> None:
+    """Call `leave` when the WebSocket of a transport is lost, and let TCP end it when its peer is dead."""
+    protocol = transport.get_protocol()
+    if isinstance(protocol, BoundedWebSocket):
+        protocol.leave = leave
+    notice_dead_peers(transport)
+
+
 def notice_dead_peers(transport: Any) -> None:
     """Let TCP end a connection whose peer answers nothing for a minute."""
     opened = transport.get_extra_info("socket")

@@ -14,12 +14,13 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, Secre
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
-from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.network.client_addresses import trusted_networks
 from reservation_core.runtime.settings.auth import AuthSettings
 from reservation_core.runtime.settings.http import HttpSettings
+from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
+from reservation_core.runtime.settings.placement import PlacementSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
 from reservation_core.runtime.settings.section import Seconds, Section, split
 from reservation_core.runtime.settings.ssh import SshSettings
@@ -111,35 +112,6 @@ class GpuSettings(Section):
     type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
     # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.
     types: dict[str, str] = Field(default_factory=dict, max_length=1000)
-
-
-class KubernetesSettings(Section):
-    """The API server, and the pods of jobs."""
-
-    kubeconfig: Path | None = None  # default: the service account inside a cluster, else ~/.kube/config
-    context: str | None = None
-    # Overrides the API server's address of the kubeconfig or the cluster.
-    server: Annotated[str, Field(pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", max_length=2000)] | None = None
-    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "gpu-dev"
-    node_selector: str = ""  # label selector of our nodes; empty: all
-    scheduler_name: str = "default-scheduler"
-    default_image: str | None = None  # for jobs without an image
-    # The image `session-tools`, which puts sftp-server and rsync beside sessions whose images lack them.
-    session_tools_image: str | None = None
-    pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
-    request_timeout_s: Seconds = 30  # for one attempt
-    call_limit_s: Seconds = 40  # for a call with all attempts and the wait for its turn
-    late_s: Annotated[float, Field(ge=0, le=3600)] = 60  # how much later a request that was given up may be carried out
-    watch_silence_s: Seconds = 90  # a watch is restarted after this silence; bookmarks come every minute
-    creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
-    # Added to a pod's activeDeadlineSeconds, which Kubernetes can only shorten, for later extensions.
-    extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
-
-
-class PlacementSettings(Section):
-    """The choice among nodes with enough free GPUs."""
-
-    policy: PlacementPolicy = DEFAULT_POLICY
 
 
 class CommonSettings(BaseSettings):

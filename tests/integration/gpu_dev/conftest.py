@@ -26,7 +26,8 @@ from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import Exchange
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
 from reservation_core.runtime.reading.sign_in import open_sign_in
-from reservation_core.runtime.settings.components import KubernetesSettings, StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
+from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.process import run as process

@@ -8,7 +8,8 @@ import pytest
 from reservation_core.adapters.kubernetes.nodes.node_reports import LOGICAL_NAME_LABEL
 from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS
 from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
-from reservation_core.runtime.settings.components import KubernetesSettings, NodeAgentSettings
+from reservation_core.runtime.settings.components import NodeAgentSettings
+from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from tests.kubernetes.manifests import DEPLOY, manifests, objects
 from tests.kubernetes.permissions import Permission, granted, needed
 from tests.kubernetes_schemas import validate

@@ -208,14 +208,13 @@ async def test_an_answer_before_the_body_and_one_that_breaks_off(inside: httpx.A
 
 
 async def test_a_browser_that_leaves_ends_the_apps_stream(inside: httpx.AsyncClient) -> None:
+    async def counted(number: int) -> bool:
+        return bool((await inside.get("/streams")).json() == number)
+
     async with inside.stream("GET", "/stream") as answer:
         await anext(answer.aiter_lines())
-        assert (await inside.get("/streams")).json() == 1
-
-    async def ended() -> bool:
-        return (await inside.get("/streams")).json() == 0
-
-    await eventually(ended)
+        await eventually(lambda: counted(1))
+    await eventually(lambda: counted(0))
 
 
 async def test_web_sockets_pass_whatever_their_messages_size(inside: httpx.AsyncClient, app: AppAddress) -> None:

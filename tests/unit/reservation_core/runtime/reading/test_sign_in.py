@@ -7,8 +7,9 @@ import pytest
 
 from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.auth import AuthSettings
-from reservation_core.runtime.settings.components import ApiSettings, KubernetesSettings
+from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.wiring import Runtime
 
 AWS = '[[aws]]\naccount = "123456789012"\niam_role = "x"\nuser = "a"\n'
