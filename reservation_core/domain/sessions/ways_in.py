@@ -38,7 +38,7 @@ class Place:
     gpu_indices: tuple[int, ...]
 
 
-def greeting(job_id: str, name: str | None, place: Place | None, ends_at: datetime | None) -> str:
+def greeting(job_id: str, name: str | None, place: Place | None, ends_at: datetime | None, *, folder_goes: bool) -> str:
     """What a login shell shows first: where one is, with which GPUs, until when, and what stays."""
     named = f"{job_id} ({name})" if name else job_id
     lines = [f"Session {named}"]
@@ -48,7 +48,8 @@ def greeting(job_id: str, name: str | None, place: Place | None, ends_at: dateti
         lines.append(f"{gpus} {numbers} ({place.gpu_type}) on {place.node}")
     if ends_at is not None:
         lines.append(f"Ends {time_words(ends_at, UTC)}. To extend it: gpu-dev extend {job_id} --by 1h")
-    lines.append("Files in this folder are deleted when the session ends: keep results elsewhere.")
+    if folder_goes:
+        lines.append("Files in this folder are deleted when the session ends: keep results elsewhere.")
     return "".join(f"{line}\r\n" for line in lines)
 
 

@@ -10,7 +10,7 @@ from reservation_core.domain.sessions.ways_in import Place, Way
 
 @dataclass(frozen=True, slots=True)
 class JobToEnter:
-    """A job of a user's, or one that is shared with the user."""
+    """A job of a user's or a shared one. `folder_goes`: its programs start in a folder that is deleted with it."""
 
     id: str
     name: str | None
@@ -20,6 +20,7 @@ class JobToEnter:
     ends_at: datetime | None
     places: Mapping[int, Place]  # by rank
     own: bool
+    folder_goes: bool
 
 
 @dataclass(frozen=True, slots=True)

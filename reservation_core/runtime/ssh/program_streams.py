@@ -49,6 +49,9 @@ class ProgramHost(Host, Protocol):
     def start(self, program: Program) -> Awaitable[RunningProgram]:
         """Start a program in the connection's job. Raises JobRefusedError."""
 
+    def greet(self) -> Awaitable[str]:
+        """What a login shell shows first. Raises JobRefusedError."""
+
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Do something beside, as long as the connection lasts."""
 
@@ -56,7 +59,7 @@ class ProgramHost(Host, Protocol):
         """The variables that say where the client is."""
 
     def take_notes(self) -> list[str]:
-        """What was refused, and was not yet told."""
+        """Take the refusals that the client has not seen."""
 
 
 class ProgramChannel(SSHServerChannel[bytes]):
@@ -141,6 +144,8 @@ class ProgramStream(Flow, SSHServerSession[bytes]):
             return
         keep = True
         try:
+            if self.kind is StreamKind.SHELL and self._terminal is not None:
+                await self.send((await self._visit.greet()).encode())
             self._end(await self._pass_on(self._program))
             keep = False
         except ClusterUnavailableError as error:

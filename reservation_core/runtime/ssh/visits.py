@@ -174,6 +174,10 @@ class Visit(SSHServer):
         """Start a program in the job. Raises JobRefusedError, and what `PodStreams.run` does."""
         return await self._world.pod_streams.run((await self._connected()).entered.pod, program)
 
+    async def greet(self) -> str:
+        """What a login shell shows first. Raises JobRefusedError."""
+        return (await self._connected()).entered.greeting
+
     async def until_writable(self) -> None:
         await self.connection.writable.wait()
 
@@ -210,7 +214,7 @@ class Visit(SSHServer):
         return ("SSH_CLIENT", f"{address} {port} 22"), ("SSH_CONNECTION", f"{address} {port} 127.0.0.1 22")
 
     def take_notes(self) -> list[str]:
-        """What was refused, to be told once."""
+        """Take the refusals that the client has not seen."""
         notes, self._notes = self._notes, []
         return notes
 

@@ -52,7 +52,7 @@ async def enter(
         await uow.events.append(
             actor=f"user:{visitor.user}", kind=JobEventKind.ENTERED, at=now, subject=job.id, data={"way": way.value}
         )
-    said = greeting(job.id, job.name, job.places.get(rank), job.ends_at)
+    said = greeting(job.id, job.name, job.places.get(rank), job.ends_at, folder_goes=job.folder_goes)
     return Entered(connection_id, PodName(job.id, job.attempt, rank), now, said)
 
 

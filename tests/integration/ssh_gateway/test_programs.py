@@ -133,6 +133,14 @@ async def test_a_terminal_has_the_clients_kind_and_size(
         assert await asyncio.wait_for(terminal.process.wait(), PATIENCE_S) == 5
 
 
+async def test_a_login_shell_greets_first(alice: SshClient, job: str) -> None:
+    async with AtTerminal(alice, "-t", "box@gw") as terminal:
+        await terminal.sees(f"Session {job} (box)")
+        await terminal.sees("Files in this folder are deleted when the session ends")
+        terminal.type("exit 4\n")
+        assert await asyncio.wait_for(terminal.process.wait(), PATIENCE_S) == 4
+
+
 async def test_a_closed_terminal_hangs_its_program_up(alice: SshClient, job: str, tmp_path: Path) -> None:
     command = f"trap 'echo gone > {tmp_path}/hup' HUP; echo up; sleep 60 & wait"
     async with AtTerminal(alice, "-t", "-e", "~", "box@gw", command) as terminal:

@@ -1,6 +1,7 @@
 """The terminal on a job's page: a shell in the job over a WebSocket of the pages' own address."""
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -91,7 +92,9 @@ async def serve_terminal(socket: WebSocket, services: Services) -> None:
             program, is_new = await _program(services, connection, query)
         except PodNotReachableError as error:
             raise refusal(error) from error
-        first = _NEW_ONE if query.attach and is_new else b""
+        first = b""
+        if is_new:
+            first = (_NEW_ONE if query.attach else b"") + connection.entered.greeting.encode()
         await stream_program(
             PacedSocket(socket), program, connection, subprotocol=subprotocol, terminal=True, first=first
         )
@@ -102,10 +105,8 @@ async def _program(services: Services, connection: Connection, query: TerminalQu
     streams, pod = services.runtime.pod_streams, connection.entered.pod
     size = TerminalSize(query.columns, query.rows)
     if query.attach:
-        try:
+        with suppress(NoTerminalError):  # its shell has ended, or the cluster keeps none
             return await streams.attach(pod, size), False
-        except NoTerminalError:
-            pass  # its shell has ended, or the cluster keeps none
     return await streams.run(pod, Program(terminal=Terminal(size))), True
 
 

@@ -21,7 +21,15 @@ class Connections(StatementRunner):
         rows = await self._run("jobs_to_enter", reference=reference, user_id=user_id)
         return [
             JobToEnter(
-                r.id, r.name, JobStatus(r.status), r.attempt, r.nodes, _utc(r.ends_at), _places(r.gpus or []), r.own
+                r.id,
+                r.name,
+                JobStatus(r.status),
+                r.attempt,
+                r.nodes,
+                _utc(r.ends_at),
+                _places(r.gpus or []),
+                r.own,
+                r.folder_goes,
             )
             for r in rows
         ]

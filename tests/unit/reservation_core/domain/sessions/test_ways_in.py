@@ -12,13 +12,14 @@ _MOMENTS = st.integers(-7200, 7200).map(lambda seconds: _NOON + timedelta(second
 
 
 def test_the_greeting_says_where_one_is_and_until_when() -> None:
-    assert greeting("job-7f3k9q2m", "box", Place("node-1", "h100", (0, 3)), _NOON).splitlines() == [
+    assert greeting("job-7f3k9q2m", "box", Place("node-1", "h100", (0, 3)), _NOON, folder_goes=True).splitlines() == [
         "Session job-7f3k9q2m (box)",
         "GPUs 0, 3 (h100) on node-1",
         "Ends Thu 26 Nov 2026 12:00 UTC. To extend it: gpu-dev extend job-7f3k9q2m --by 1h",
         "Files in this folder are deleted when the session ends: keep results elsewhere.",
     ]
-    assert "GPU 2 (h100)" in greeting("job-7f3k9q2m", None, Place("node-1", "h100", (2,)), None)
+    elsewhere = greeting("job-7f3k9q2m", None, Place("node-1", "h100", (2,)), None, folder_goes=False)
+    assert elsewhere.splitlines() == ["Session job-7f3k9q2m", "GPU 2 (h100) on node-1"]
 
 
 @given(_MOMENTS, _MOMENTS, _MOMENTS)
