@@ -107,17 +107,21 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
                 "Submit it again; if it fails again, ask an administrator.",
             ]
         case ReasonCode.QUOTA_REACHED:
-            others = f"or others for {job.project} " if job.project else ""
-            return [
-                f"It starts when others of yours {others}have ended: gpu-dev list shows yours.",
-                f"Don't need it any more? gpu-dev cancel {job.id}",
-            ]
+            return _over_quota(job)
         case ReasonCode.INACTIVE:
             return ["Open another: gpu-dev dev. Nobody needs to be connected to a job with a command."]
         case ReasonCode.BOOKING_OVER:
             return ["Book more time (gpu-dev book create), or submit it without a booking."]
         case _:
             assert_never(code)
+
+
+def _over_quota(job: Job) -> list[str]:
+    others = f"or others for {job.project} " if job.project else ""
+    return [
+        f"It starts when others of yours {others}have ended: gpu-dev list shows yours.",
+        f"Don't need it any more? gpu-dev cancel {job.id}",
+    ]
 
 
 def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:

@@ -186,7 +186,7 @@ def job_fields(
     project: str | None,
     inactivity: str | None = None,
 ) -> dict[str, Any]:
-    """What was given on the command line, as the request's fields; what was not given is left to the server."""
+    """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
         "command": command or None,
         "env": read_env(env, os.environ) if env else None,

@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
-import structlog
-
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.sessions.ways_in import Way, due_warnings, warning_text
 from reservation_core.ports.clock import Clock
@@ -17,7 +15,6 @@ from reservation_core.usecases.sessions.enter import Entered, Visitor, enter
 REFRESH_S = 5.0
 _NOT_ALLOWED = "You may not be here any more: the job has ended, or your access was withdrawn."
 _STOPPING = "The server is stopping."
-_log = structlog.get_logger(__name__)
 
 
 class Connection:

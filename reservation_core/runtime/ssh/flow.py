@@ -1,8 +1,10 @@
 """A channel of an SSH connection as a stream: whoever is slow makes the other side wait, all the way."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Protocol
 
 from asyncssh.channel import SSHChannel
@@ -38,7 +40,7 @@ class Host(Protocol):
         """Note that a channel is served no more."""
 
 
-class Flow(SSHSession[bytes]):
+class Flow(SSHSession[bytes], ABC):
     """One channel. A subclass says what it is (`kind`) and serves it, in a task that ends with the channel."""
 
     kind = StreamKind.PORT
@@ -60,9 +62,9 @@ class Flow(SSHSession[bytes]):
         self._begun = False
         self._gone = False
 
+    @abstractmethod
     async def serve(self) -> None:
         """Serve the channel until it ends."""
-        raise NotImplementedError
 
     async def discard(self) -> None:
         """Release what the channel would have served, as it is closed before that."""
@@ -143,9 +145,8 @@ class Flow(SSHSession[bytes]):
             return
         self.host.begin(self, self.kind)
         try:
-            await self.serve()
-        except LeftError:
-            pass
+            with suppress(LeftError):
+                await self.serve()
         finally:
             self.host.end(self)
             self.channel.close()

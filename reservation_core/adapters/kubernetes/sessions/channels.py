@@ -76,7 +76,7 @@ class ChannelSocket:
                 raise InputClosedError("The connection to the pod has ended.") from problem
 
     async def close(self) -> None:
-        """End the connection, within a second. What was sent before arrives, unless the server does not read it."""
+        """End the connection within a second. Earlier messages arrive if the server reads them by then."""
         if self._closed:
             return
         self._closed = True

@@ -157,7 +157,7 @@ class LocalPodConnection:
             self._writer.write_eof()
 
     async def close(self) -> None:
-        """What was written last has 10 s to be taken."""
+        """End the connection once its last bytes are read, or after 10 s."""
         self._writer.close()
         try:
             async with asyncio.timeout(_PATIENCE_S):
