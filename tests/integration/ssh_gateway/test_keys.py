@@ -188,7 +188,12 @@ async def test_a_revoked_key_ends_what_is_open(runtime: Runtime, alice: SshClien
 
 async def test_the_end_of_the_job_ends_the_connection(runtime: Runtime, alice: SshClient, job: str) -> None:
     process = await alice.start("-N", "box@gw")
-    await eventually(lambda: runtime.ssh.authenticated == 1)
+
+    async def is_in_the_job() -> bool:
+        async with runtime.uow() as uow:
+            return bool((await sql(uow, "SELECT id FROM connections")).all())
+
+    await eventually(is_in_the_job)
     async with runtime.uow() as uow:
         await sql(uow, "UPDATE reservations SET attempt = 2 WHERE id = :id", id=job)
     assert process.stderr is not None

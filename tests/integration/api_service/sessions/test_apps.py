@@ -212,7 +212,8 @@ async def test_a_browser_that_leaves_ends_the_apps_stream(inside: httpx.AsyncCli
         return bool((await inside.get("/streams")).json() == number)
 
     async with inside.stream("GET", "/stream") as answer:
-        await anext(answer.aiter_lines())
+        lines = answer.aiter_lines()  # a name: once it is dropped, the answer is closed
+        await anext(lines)
         await eventually(lambda: counted(1))
     await eventually(lambda: counted(0))
 
