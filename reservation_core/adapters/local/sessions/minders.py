@@ -15,7 +15,6 @@ from reservation_core.adapters.local.kernel import PR_SET_PDEATHSIG, exit_code_o
 from reservation_core.adapters.local.sessions.terminal_keeper import TerminalKeeper
 from reservation_core.adapters.local.sessions.wire import (
     EXIT,
-    HANG_UP,
     HEAD_BYTES,
     MOST_REQUEST_BYTES,
     REFUSED,
@@ -185,8 +184,6 @@ def _obey(connection: "Socket", buffer: bytearray, group: int) -> bool:
             kind, content = received
             if kind == SIGNAL and content.decode() in SIGNALS:
                 signal_group(group, SIGNALS[content.decode()])
-            elif kind == HANG_UP:
-                data = b""
     except (OSError, ValueError):
         data = b""
     if not data:

@@ -116,10 +116,10 @@ class LocalPodStreams:
             async with asyncio.timeout(_PATIENCE_S):
                 await minder.begun()
         except TimeoutError as problem:
-            await minder.close(hang_up=True)
+            await minder.hang_up()
             raise ClusterUnavailableError("The pod's supervisor does not answer. Try again.") from problem
         except BaseException:
-            await minder.close(hang_up=True)
+            await minder.hang_up()
             raise
         return minder
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -86,18 +87,32 @@ class MinderConnection:
         with suppress(InputClosedError):
             await self.send(SIGNAL, name.encode())
 
-    async def close(self, *, hang_up: bool) -> None:
-        """Close the connection, and hang the program up. A minder that reads nothing is waited for some seconds."""
+    async def close(self) -> None:
+        """Close the connection. A minder that reads nothing is waited for some seconds."""
+        self._writer.close()
         try:
             async with asyncio.timeout(_LEAVE_S):
-                if hang_up:
-                    with suppress(InputClosedError):
-                        await self.send(HANG_UP)
-                self._writer.close()
                 with suppress(OSError):
                     await self._writer.wait_closed()
         except TimeoutError:
             self._writer.transport.abort()
+
+    async def hang_up(self) -> None:
+        """Leave a terminal, which ends unless others are in it, and wait some seconds until its keeper has noticed."""
+        if self._writer.is_closing():
+            return
+        with suppress(OSError):
+            self._writer.write(frame(HANG_UP))
+        opened: socket.socket = self._writer.get_extra_info("socket")
+        with opened.dup() as left:
+            # HANG_UP waits behind input that the program does not take; a side that is closed alone is seen at once.
+            with suppress(OSError):
+                left.shutdown(socket.SHUT_WR)
+            self._writer.transport.abort()
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_LEAVE_S):
+                    while await asyncio.get_running_loop().sock_recv(left, CHUNK_BYTES):
+                        pass
 
     async def _next_frame(self) -> tuple[bytes, bytes] | None:
         """The next frame; None when the minder has gone."""
@@ -145,7 +160,7 @@ class TerminalProgram:
         return self._minder.end
 
     async def close(self, *, keep: bool = False) -> None:
-        await self._minder.close(hang_up=not keep)
+        await (self._minder.close() if keep else self._minder.hang_up())
 
 
 class PipedProgram:
@@ -199,7 +214,7 @@ class PipedProgram:
         return self._minder.end
 
     async def close(self, *, keep: bool = False) -> None:  # noqa: ARG002 - pipes can't be joined again
-        await self._minder.close(hang_up=True)
+        await self._minder.close()  # its minder hangs the program up
         for _, transport in self._outputs.values():
             transport.close()
         if not self._stdin.is_closing():  # asyncio's pipes can't be aborted twice

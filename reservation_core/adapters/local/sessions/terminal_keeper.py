@@ -1,7 +1,8 @@
 """A keeper: holds a program's terminal, with what it showed last, and lets connections come and go.
 
 The control plane may be restarted under a session: its connection ends, the program goes on, and a later connection to
-the socket in `terminals` joins it. Only a connection that says so (HANG_UP), and is the last one, ends the session.
+the socket in `terminals` joins it. Only a connection that says so, and is the last one, ends the session. It says so by
+HANG_UP, and by closing its side alone: that is seen where HANG_UP waits behind input that the program does not take.
 """
 
 # Part of the supervisor, which starts once per pod.
@@ -51,6 +52,11 @@ _MOST_VIEWERS = 64
 _LAST_WORDS_S = 5.0
 _READ_BYTES = 16 * 1024
 _END_OF_FILE = b"\x04"
+_NO_DESCRIPTOR_S = 0.05
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.01, 1.0
+"""How soon a terminal that its program has closed is looked at again; each time later."""
+
+_HALF_CLOSED = getattr(select, "POLLRDHUP", 0)  # Linux has it
 
 
 class _Viewer:
@@ -61,6 +67,10 @@ class _Viewer:
         self.connection = connection
         self.received = bytearray()
         self.unsent = bytearray()
+        self.hangs_up = False
+        """Whether it has closed its side alone, to leave."""
+        self.gone = False
+        """Whether it is closed, with input that was not read yet."""
 
     def fileno(self) -> int:
         return int(self.connection.fileno())
@@ -79,6 +89,8 @@ class TerminalKeeper:
         self._shown = bytearray()
         self._typed = bytearray()
         self._ended = False
+        self._look_s = 0.0
+        """How soon to look at a closed terminal again; 0: it is open."""
         self._name = f"{pod_dir}/{TERMINALS}/{time.time_ns():020d}-{os.getpid()}"
         self._door = Socket(AF_UNIX, SOCK_STREAM)
         self._open_door()
@@ -111,34 +123,45 @@ class TerminalKeeper:
 
     def _step(self, ended: int) -> None:
         """Wait until something can be passed on, and pass it on."""
-        reading: list[int | Socket | _Viewer] = [ended, self._door]
-        if not self._viewers or any(len(viewer.unsent) < _FULL_BYTES for viewer in self._viewers):
-            reading.append(self.master)
-        if len(self._typed) < _FULL_BYTES:
-            reading += self._viewers
-        writing: list[int | _Viewer] = [viewer for viewer in self._viewers if viewer.unsent]
-        if self._typed:
-            writing.append(self.master)
-        ready, writable, _ = select.select(reading, writing, [])
+        ready = self._wait(ended)
         if ended in ready:
             os.read(ended, 4096)
-        if self._door in ready:
+        if self._door.fileno() in ready:
             self._let_in()
-        if self.master in ready and not self._show():
-            time.sleep(0.01)  # the program's end of the terminal is closed: its death comes next
-        if self.master in writable:
+        if ready.get(self.master, 0) & ~select.POLLOUT or self._look_s:
+            self._show()
+        if ready.get(self.master, 0) & select.POLLOUT or (self._typed and self._look_s):
             self._type()
         for viewer in [*self._viewers]:
-            if viewer in writable:
+            event = ready.get(viewer.fileno(), 0)
+            if event & select.POLLOUT:
                 self._send(viewer)
-            if viewer in ready and viewer in self._viewers:
-                self._hear(viewer)
+            if event & ~select.POLLOUT and viewer in self._viewers:
+                self._notice(viewer, event)
+
+    def _wait(self, ended: int) -> dict[int, int]:
+        """Wait for events, by descriptor. A closed terminal has one all the time, so it is not asked for any."""
+        poll = select.poll()
+        poll.register(ended, select.POLLIN)
+        poll.register(self._door, select.POLLIN)
+        takes_input = len(self._typed) < _FULL_BYTES
+        for viewer in self._viewers:
+            if takes_input or not viewer.gone:
+                wanted = (select.POLLIN if takes_input else 0) | (select.POLLOUT if viewer.unsent else 0)
+                poll.register(viewer, wanted | _HALF_CLOSED)
+        shows = not self._viewers or any(len(viewer.unsent) < _FULL_BYTES for viewer in self._viewers)
+        if not self._look_s and (shows or self._typed):
+            poll.register(self.master, (select.POLLIN if shows else 0) | (select.POLLOUT if self._typed else 0))
+        return dict(poll.poll(self._look_s * 1000 or None))
 
     def _let_in(self) -> None:
         try:
             fd = accept(self._door)
-        except OSError:
-            return  # it has gone, or waits for a descriptor
+        except BlockingIOError:
+            return  # it has gone
+        except OSError:  # the machine has no descriptors left: the connection waits
+            time.sleep(_NO_DESCRIPTOR_S)
+            return
         viewer = _Viewer(Socket(fileno=fd))
         if len(self._viewers) >= _MOST_VIEWERS:
             viewer.unsent += frame(REFUSED, f"{_MOST_VIEWERS} connections are in this terminal already".encode())
@@ -150,13 +173,15 @@ class TerminalKeeper:
         self._viewers.append(viewer)
 
     def _show(self) -> bool:
-        """Pass the program's output on; false when there is none."""
+        """Pass the program's output on; false while nobody has its end open."""
+        look_s, self._look_s = self._look_s, 0.0
         try:
             data = os.read(self.master, _READ_BYTES)
         except BlockingIOError:
             return True
-        except OSError:
-            return False  # Linux says EIO when nobody has the program's end open
+        except OSError:  # Linux says EIO; a program may open its terminal again
+            self._look_s = min(max(2 * look_s, _FIRST_LOOK_S), _LONGEST_LOOK_S)
+            return False
         self._shown += data
         del self._shown[:-KEPT_BYTES]
         for viewer in [*self._viewers]:
@@ -183,6 +208,17 @@ class TerminalKeeper:
         except OSError:
             viewer.unsent.clear()  # it has gone; `_hear` reads what it said last, which may be HANG_UP
 
+    def _notice(self, viewer: _Viewer, event: int) -> None:
+        """Read what a connection says; one that leaves is not waited for while the program takes no input."""
+        viewer.hangs_up |= bool(event & _HALF_CLOSED and not event & select.POLLHUP)
+        viewer.gone |= bool(event & (select.POLLHUP | select.POLLERR))
+        if len(self._typed) < _FULL_BYTES:
+            self._hear(viewer)
+        elif viewer.hangs_up:
+            self._hang_up(viewer)
+        elif viewer.gone:
+            viewer.unsent.clear()
+
     def _hear(self, viewer: _Viewer) -> None:
         """Do what a connection asks for."""
         try:
@@ -195,7 +231,7 @@ class TerminalKeeper:
         except (OSError, ValueError):
             data = b""
         if not data:
-            self._leave(viewer)
+            self._hang_up(viewer) if viewer.hangs_up else self._leave(viewer)
 
     def _obey(self, viewer: _Viewer, kind: bytes, content: bytes) -> None:
         if kind == INPUT:
@@ -208,10 +244,13 @@ class TerminalKeeper:
         elif kind == SIGNAL and content.decode() in SIGNALS:
             signal_group(os.tcgetpgrp(self.master) or self.pid, SIGNALS[content.decode()])
         elif kind == HANG_UP:
-            self._leave(viewer)
-            if not self._viewers:
-                # The kernel hangs up the program when the last descriptor of this end is closed.
-                self._ended = True
+            self._hang_up(viewer)
+
+    def _hang_up(self, viewer: _Viewer) -> None:
+        """Let a connection go that wants the program to end; the last one's wish counts."""
+        self._leave(viewer)
+        # The kernel hangs up the program when the last descriptor of this end is closed.
+        self._ended = all(other.gone for other in self._viewers)
 
     def _leave(self, viewer: _Viewer) -> None:
         if viewer in self._viewers:
