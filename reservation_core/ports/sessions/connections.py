@@ -35,6 +35,17 @@ class NewConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldConnection:
+    """A stored connection that a process has open, to an attempt of its job."""
+
+    id: int
+    noted: NewConnection
+    attempt: int
+    opened_at: datetime
+    last_byte_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class OpenConnection:
     """A connection as others see it."""
 

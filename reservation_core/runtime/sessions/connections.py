@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.sessions.ways_in import Way, due_warnings, warning_text
 from reservation_core.ports.clock import Clock
+from reservation_core.ports.sessions.connections import HeldConnection
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loops import Loop
 from reservation_core.usecases.sessions.enter import Entered, Visitor, enter
@@ -35,6 +36,13 @@ class Connection:
     def note_bytes(self) -> None:
         """Note that something was sent or received."""
         self._moved = True
+
+    def held(self) -> HeldConnection:
+        """The connection as it is stored."""
+        entered = self.entered
+        return HeldConnection(
+            entered.connection_id, entered.noted, entered.pod.attempt, entered.opened_at, self.last_byte_at
+        )
 
     def end(self, why: str) -> None:
         self.why = why
@@ -96,21 +104,22 @@ class Connections:
         now = self._clock.now()
         for connection in self._open.values():
             connection.refresh(now)
-        known = {
-            number: (connection.entered.pod.attempt, connection.last_byte_at)
-            for number, connection in self._open.items()
-        }
-        async with self._uow() as uow:
-            going_on = await uow.connections.refresh(known, now) if known else {}
-            await uow.connections.forget_abandoned(now)
-        for number in known:
-            connection_left = self._open.get(number)
-            if connection_left is None:
+        held = [*self._open.values()]
+        try:
+            async with self._uow() as uow:
+                going_on = await uow.connections.refresh([one.held() for one in held], now) if held else {}
+                await uow.connections.forget_abandoned(now)
+        finally:  # one that was closed meanwhile may have been stored again
+            self._closed += [one.entered.connection_id for one in held if one.entered.connection_id not in self._open]
+        for connection in held:
+            number = connection.entered.connection_id
+            if number not in self._open:
                 continue
             if number not in going_on:
-                connection_left.end(_NOT_ALLOWED)
+                connection.end(_NOT_ALLOWED)
             elif (ends_at := going_on[number]) is not None:
-                connection_left.warn(ends_at, now)
+                connection.warn(ends_at, now)
+        await self._forget_closed()
 
     def stop(self) -> None:
         """End all connections, because this process is about to end."""

@@ -23,9 +23,10 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """A job that was entered: the pod, and the id of the connection. `greeting` is for login shells."""
+    """A job that was entered: the pod, and the connection as it was stored. `greeting` is for login shells."""
 
     connection_id: int
+    noted: NewConnection
     pod: PodName
     opened_at: datetime
     greeting: str
@@ -53,7 +54,7 @@ async def enter(
             actor=f"user:{visitor.user}", kind=JobEventKind.ENTERED, at=now, subject=job.id, data={"way": way.value}
         )
     said = greeting(job.id, job.name, job.places.get(rank), job.ends_at, folder_goes=job.folder_goes)
-    return Entered(connection_id, PodName(job.id, job.attempt, rank), now, said)
+    return Entered(connection_id, new, PodName(job.id, job.attempt, rank), now, said)
 
 
 async def find_job_to_enter(uow: UnitOfWork, reference: str, user_id: int) -> JobToEnter:

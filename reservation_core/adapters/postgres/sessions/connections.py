@@ -1,16 +1,16 @@
 """Connections to running jobs, in PostgreSQL."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import JobStatus
 from reservation_core.domain.sessions.ways_in import Place, Way
-from reservation_core.ports.sessions.connections import JobToEnter, NewConnection, OpenConnection
+from reservation_core.ports.sessions.connections import HeldConnection, JobToEnter, NewConnection, OpenConnection
 
 _ALIVE = timedelta(seconds=60)
-"""A connection that was not refreshed for so long belonged to a process that has ended."""
+"""A connection that was not refreshed for so long is forgotten, as its process has probably ended."""
 
 
 class Connections(StatementRunner):
@@ -35,7 +35,10 @@ class Connections(StatementRunner):
         ]
 
     async def open(self, new: NewConnection, most: int, now: datetime) -> tuple[int, bool] | None:
-        """Store a connection; returns its id, and whether the user had none like it. None if the user has `most`."""
+        """Store a connection of a locked user; returns its id, and whether the user had none like it.
+
+        None if the user has `most`.
+        """
         row = (
             await self._run(
                 "open_connection",
@@ -51,18 +54,22 @@ class Connections(StatementRunner):
         ).one_or_none()
         return None if row is None else (row.id, row.first)
 
-    async def refresh(
-        self, last_bytes: Mapping[int, tuple[int, datetime]], now: datetime
-    ) -> dict[int, datetime | None]:
-        """Note open connections, each with its job's attempt and the time of its last byte.
+    async def refresh(self, held: Sequence[HeldConnection], now: datetime) -> dict[int, datetime | None]:
+        """Note open connections, also those that were forgotten while the database could not be reached.
 
-        Returns those that may go on, with the end of their job.
+        Returns the ids of those that may go on, with the end of their job.
         """
         rows = await self._run(
             "refresh_connections",
-            ids=[*last_bytes],
-            attempts=[attempt for attempt, _ in last_bytes.values()],
-            last_bytes=[at for _, at in last_bytes.values()],
+            ids=[one.id for one in held],
+            job_ids=[one.noted.job_id for one in held],
+            attempts=[one.attempt for one in held],
+            user_ids=[one.noted.user_id for one in held],
+            credentials=[one.noted.credential for one in held],
+            ways=[one.noted.way.value for one in held],
+            addresses=[one.noted.address for one in held],
+            opened=[one.opened_at for one in held],
+            last_bytes=[one.last_byte_at for one in held],
             now=now,
         )
         return {row.id: _utc(row.ends_at) for row in rows}
@@ -77,7 +84,7 @@ class Connections(StatementRunner):
         return [row.id for row in rows]
 
     async def forget_abandoned(self, now: datetime) -> None:
-        """Delete some connections of processes that were killed."""
+        """Delete some connections of processes that were killed. Processes that live store theirs again."""
         await self._run("forget_connections", alive_since=now - _ALIVE)
 
     async def of_job(self, job_id: str, limit: int, now: datetime) -> list[OpenConnection]:

@@ -17,7 +17,8 @@ WHERE r.kind = 'job' AND (
 ORDER BY r.seq LIMIT 20;
 
 -- name: open_connection
--- Store a connection; no row if the user has :most already. `first`: the user has no other one to this job in this way.
+-- Store a connection of a locked user; no row if the user has :most already. `first`: the user has no other one to this
+-- job in this way.
 INSERT INTO connections (reservation_id, user_id, token_id, way, address, opened_at, last_byte_at, refreshed_at)
 SELECT :job_id, :user_id, :credential, :way, :address, :now, :now, :now
 WHERE (SELECT count(*) FROM connections WHERE user_id = :user_id AND refreshed_at > :alive_since) < :most
@@ -28,20 +29,32 @@ RETURNING id, NOT EXISTS (
 
 -- name: refresh_connections
 -- Note that connections are open; returns those that may go on, with the end of their job. One ends with its job's
--- attempt, and when its user is disabled, its credential is revoked, or the share is withdrawn.
-UPDATE connections c
-SET refreshed_at = :now, last_byte_at = greatest(c.last_byte_at, given.last_byte_at)
-FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS integer[]), CAST(:last_bytes AS timestamptz[]))
-     AS given (id, attempt, last_byte_at), reservations r, users u
-WHERE c.id = given.id AND r.id = c.reservation_id AND u.id = c.user_id
-  AND r.status = 'running' AND r.attempt = given.attempt AND u.disabled_at IS NULL
-  AND (r.user_id = c.user_id
-       OR EXISTS (SELECT 1 FROM job_shares s WHERE s.reservation_id = r.id AND s.user_id = c.user_id))
-  AND (c.token_id IS NULL
-       OR EXISTS (SELECT 1 FROM tokens t WHERE t.id = c.token_id AND t.revoked_at IS NULL
-                  AND (t.expires_at IS NULL OR t.expires_at > :now))
-       OR EXISTS (SELECT 1 FROM ssh_keys k WHERE k.id = c.token_id))
-RETURNING c.id, r.ends_at;
+-- attempt, and when its user is disabled, its credential is revoked, or the share is withdrawn. One whose row is gone was
+-- forgotten by another process while this one could not reach the database, and is stored again.
+WITH allowed AS (
+    SELECT given.*, r.ends_at
+    FROM unnest(
+        CAST(:ids AS bigint[]), CAST(:job_ids AS text[]), CAST(:attempts AS integer[]), CAST(:user_ids AS bigint[]),
+        CAST(:credentials AS text[]), CAST(:ways AS text[]), CAST(:addresses AS text[]), CAST(:opened AS timestamptz[]),
+        CAST(:last_bytes AS timestamptz[])
+    ) AS given (id, job_id, attempt, user_id, token_id, way, address, opened_at, last_byte_at)
+    JOIN reservations r ON r.id = given.job_id AND r.status = 'running' AND r.attempt = given.attempt
+    JOIN users u ON u.id = given.user_id AND u.disabled_at IS NULL
+    WHERE (r.user_id = given.user_id
+           OR EXISTS (SELECT 1 FROM job_shares s WHERE s.reservation_id = r.id AND s.user_id = given.user_id))
+      AND (given.token_id IS NULL
+           OR EXISTS (SELECT 1 FROM tokens t WHERE t.id = given.token_id AND t.revoked_at IS NULL
+                      AND (t.expires_at IS NULL OR t.expires_at > :now))
+           OR EXISTS (SELECT 1 FROM ssh_keys k WHERE k.id = given.token_id))
+), noted AS (
+    INSERT INTO connections AS c
+        (id, reservation_id, user_id, token_id, way, address, opened_at, last_byte_at, refreshed_at)
+    OVERRIDING SYSTEM VALUE
+    SELECT id, job_id, user_id, token_id, way, address, opened_at, last_byte_at, :now FROM allowed ORDER BY id
+    ON CONFLICT (id) DO UPDATE
+    SET refreshed_at = excluded.refreshed_at, last_byte_at = greatest(c.last_byte_at, excluded.last_byte_at)
+)
+SELECT id, ends_at FROM allowed;
 
 -- name: close_connections
 -- Delete connections that were closed, and note when somebody was last connected to their jobs.
@@ -53,7 +66,7 @@ SELECT DISTINCT reservation_id, CAST(:now AS timestamptz) FROM closed
 ON CONFLICT (reservation_id) DO UPDATE SET last_connected_at = greatest(s.last_connected_at, excluded.last_connected_at);
 
 -- name: forget_connections
--- Delete some connections of processes that ended without doing it; the same notes.
+-- Delete some connections that are not refreshed, as of processes that ended without deleting them; the same notes.
 WITH closed AS (
     DELETE FROM connections WHERE id IN (
         SELECT id FROM connections WHERE refreshed_at < :alive_since
