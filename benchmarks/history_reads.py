@@ -51,8 +51,8 @@ BY_KEY = frozenset(
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
     principal_of_token server_key add_server_key lock_user_of_keys ssh_key_by_fingerprint add_ssh_key remove_ssh_key
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
-    job_share add_app_ticket use_app_ticket app_pass open_connection refresh_connections close_connections
-    connections_of_job
+    job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
+    close_connections connections_of_job
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     """.split()  # noqa: SIM905 - names, one after the other
 )

@@ -43,6 +43,7 @@ async def enter(
     if not 0 <= rank < job.nodes:
         raise NotFoundError(f"{job.id} has no rank {rank}. Its ranks are 0 to {job.nodes - 1}.")
     new = NewConnection(job.id, visitor.user_id, visitor.credential, way, visitor.address)
+    await uow.connections.lock_of_user(visitor.user_id)
     opened = await uow.connections.open(new, most, now)
     if opened is None:
         raise TooManyConnectionsError(

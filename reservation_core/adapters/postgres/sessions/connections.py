@@ -34,6 +34,10 @@ class Connections(StatementRunner):
             for r in rows
         ]
 
+    async def lock_of_user(self, user_id: int) -> None:
+        """Let one transaction at a time open connections of a user, so that they can be counted."""
+        await self._run("lock_connections_of_user", user_id=user_id)
+
     async def open(self, new: NewConnection, most: int, now: datetime) -> tuple[int, bool] | None:
         """Store a connection of a locked user; returns its id, and whether the user had none like it.
 

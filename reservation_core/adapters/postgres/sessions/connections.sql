@@ -16,6 +16,10 @@ WHERE r.kind = 'job' AND (
 )
 ORDER BY r.seq LIMIT 20;
 
+-- name: lock_connections_of_user
+-- A lock of its own: a statement counts what was committed before it began, so the lock comes before it.
+SELECT pg_advisory_xact_lock(hashtextextended('connections of ' || CAST(:user_id AS bigint), 0));
+
 -- name: open_connection
 -- Store a connection of a locked user; no row if the user has :most already. `first`: the user has no other one to this
 -- job in this way.

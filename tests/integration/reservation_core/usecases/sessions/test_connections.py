@@ -121,3 +121,29 @@ async def test_a_stream_that_is_closed_during_a_refresh_is_not_stored_again(worl
     goes_on.set()
     await refreshing
     assert await _listed(world, job_id) == []
+
+
+async def test_a_user_has_no_more_connections_than_allowed_however_they_come(world: World, job_id: str) -> None:
+    processes = [_process(world), _process(world)]
+    inside, most_inside = 0, 0
+    full = asyncio.Event()
+
+    async def enter(number: int) -> bool:
+        nonlocal inside, most_inside
+        try:
+            async with processes[number % 2].enter(_visitor(world), job_id, 0, Way.EXEC):
+                inside += 1
+                most_inside = max(most_inside, inside)
+                await full.wait()
+        except TooManyConnectionsError:
+            return False
+        return True
+
+    tasks = [asyncio.create_task(enter(number)) for number in range(30)]
+    while sum(task.done() for task in tasks) + inside < len(tasks):
+        await asyncio.sleep(0.01)
+    full.set()
+    assert sum(await asyncio.gather(*tasks)) == _MOST
+    assert most_inside == _MOST
+    async with processes[0].enter(_visitor(world), job_id, 0, Way.EXEC):
+        pass
