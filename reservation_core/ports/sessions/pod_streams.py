@@ -79,10 +79,15 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """How a program ended. `exit_code` is 128 + n for signal n, or None if it is not known; `detail` says why."""
+    """How a program ended. `exit_code` is 128 + n for signal n, or None if it is not known; `detail` says why.
+
+    `signal` is the number of the signal that ended it, on clusters that report signals apart from exit codes.
+    """
 
     exit_code: int | None
     detail: str = ""
+    signal: int | None = None
+    core_dumped: bool = False
 
 
 class RunningProgram(Protocol):

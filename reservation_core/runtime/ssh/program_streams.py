@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Coroutine
+from signal import Signals
 from typing import Protocol
 
 import structlog
@@ -34,6 +35,9 @@ _MOST_VARIABLES = 64
 _MOST_VARIABLE_BYTES = 4096
 _VARIABLE = re.compile(rb"LANG|TERM|LC_[A-Z]{1,32}")
 _KIND = re.compile(r"[A-Za-z0-9._+-]{1,64}")
+_NAMES = ("ABRT", "ALRM", "FPE", "HUP", "ILL", "INT", "KILL", "PIPE", "QUIT", "SEGV", "TERM", "USR1", "USR2")
+_SIGNALS: dict[int, str] = {Signals[f"SIG{name}"]: name for name in _NAMES}
+_OTHER_SIGNAL = "SIG@openssh.com"  # sshd's name for signals that RFC 4254 does not have
 _MOST_CHARACTERS = 10_000
 _LOST = "The connection to the job broke off. Try again."
 _log = structlog.get_logger(__name__)
@@ -201,7 +205,10 @@ class ProgramStream(Flow, SSHServerSession[bytes]):
         if end.exit_code is None:
             self._tell(end.detail)
         self.channel.write_eof()
-        self._server_channel.exit(NO_EXIT_CODE if end.exit_code is None else end.exit_code)
+        if end.signal is None:
+            self._server_channel.exit(NO_EXIT_CODE if end.exit_code is None else end.exit_code)
+        else:
+            self._server_channel.exit_with_signal(_SIGNALS.get(end.signal, _OTHER_SIGNAL), end.core_dumped, lang="")
 
     def _tell(self, text: str) -> None:
         """Say something on standard error."""

@@ -11,10 +11,9 @@ import select
 from _socket import CMSG_LEN, SCM_RIGHTS, SOL_SOCKET
 from _socket import socket as Socket  # noqa: N812 - it is a class
 
-from reservation_core.adapters.local.kernel import PR_SET_PDEATHSIG, exit_code_of, prctl, signal_group
+from reservation_core.adapters.local.kernel import PR_SET_PDEATHSIG, prctl, signal_group
 from reservation_core.adapters.local.sessions.terminal_keeper import TerminalKeeper
 from reservation_core.adapters.local.sessions.wire import (
-    EXIT,
     HEAD_BYTES,
     MOST_REQUEST_BYTES,
     REFUSED,
@@ -23,6 +22,7 @@ from reservation_core.adapters.local.sessions.wire import (
     STARTED,
     Request,
     decode_request,
+    end_frames,
     frame,
     read_frame,
 )
@@ -165,7 +165,7 @@ def _wait(pid: int, connection: "Socket") -> None:
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            _tell(connection, frame(EXIT, str(exit_code_of(status)).encode()))
+            _tell(connection, end_frames(status))
             return
         sources: list[int | Socket] = [ended, connection] if connected else [ended]
         ready = select.select(sources, [], [])[0]

@@ -19,6 +19,7 @@ from reservation_core.adapters.local.sessions.wire import (
     SIGNALS,
     SIZE,
     STARTED,
+    WAIT_STATUS,
     frame,
     read_frame,
     size_content,
@@ -45,6 +46,7 @@ class MinderConnection:
         self._reader = reader
         self._writer = writer
         self._buffer = bytearray()
+        self._status = 0  # supervisors of earlier versions send the exit code alone
         self.end: ProgramEnd | None = None
 
     async def next_output(self) -> bytes:
@@ -53,8 +55,11 @@ class MinderConnection:
             kind, content = received
             if kind == OUTPUT:
                 return content
+            if kind == WAIT_STATUS:
+                self._status = int(content)
             if kind == EXIT:
-                self.end = ProgramEnd(int(content))
+                signal = os.WTERMSIG(self._status) if os.WIFSIGNALED(self._status) else None
+                self.end = ProgramEnd(int(content), signal=signal, core_dumped=os.WCOREDUMP(self._status))
                 return b""
             if kind == REFUSED:
                 self.end = ProgramEnd(None, f"The terminal was not joined: {content.decode('utf-8', 'replace')}.")

@@ -15,11 +15,10 @@ import time
 from _socket import AF_UNIX, SOCK_STREAM
 from _socket import socket as Socket  # noqa: N812 - it is a class
 
-from reservation_core.adapters.local.kernel import exit_code_of, signal_group
+from reservation_core.adapters.local.kernel import signal_group
 from reservation_core.adapters.local.sessions.unix_sockets import accept, address_in
 from reservation_core.adapters.local.sessions.wire import (
     END_OF_INPUT,
-    EXIT,
     HANG_UP,
     INPUT,
     MOST_FRAME_BYTES,
@@ -30,6 +29,7 @@ from reservation_core.adapters.local.sessions.wire import (
     SIZE,
     STARTED,
     TERMINALS,
+    end_frames,
     frame,
     read_frame,
 )
@@ -266,7 +266,7 @@ class TerminalKeeper:
             pass
         until = time.monotonic() + _LAST_WORDS_S
         for viewer in self._viewers:
-            viewer.unsent += frame(EXIT, str(exit_code_of(status)).encode())
+            viewer.unsent += end_frames(status)
         while (left := [viewer for viewer in self._viewers if viewer.unsent]) and time.monotonic() < until:
             for viewer in select.select([], left, [], max(0.0, until - time.monotonic()))[1]:
                 self._send(viewer)

@@ -6,6 +6,8 @@ starts once per pod: it imports next to nothing.
 
 import os
 
+from reservation_core.adapters.local.kernel import exit_code_of
+
 ENTRANCE = "entrance"
 """The socket in a pod's directory at which its supervisor takes requests."""
 
@@ -26,6 +28,7 @@ HANG_UP = b"H"
 # From the minder.
 STARTED = b"B"
 OUTPUT = b"O"
+WAIT_STATUS = b"K"
 EXIT = b"E"
 REFUSED = b"R"
 
@@ -53,6 +56,11 @@ def read_frame(buffer: bytearray) -> tuple[bytes, bytes] | None:
     kind, content = bytes(buffer[:1]), bytes(buffer[HEAD_BYTES : HEAD_BYTES + size])
     del buffer[: HEAD_BYTES + size]
     return kind, content
+
+
+def end_frames(status: int) -> bytes:
+    """The frames that report how a program ended: its status as waitpid(2) returns it, and its exit code."""
+    return frame(WAIT_STATUS, str(status).encode()) + frame(EXIT, str(exit_code_of(status)).encode())
 
 
 def size_content(columns: int, rows: int) -> bytes:
