@@ -356,9 +356,12 @@ def _lists(now: datetime) -> dict[str, list[Values]]:
 
 
 def _searches() -> dict[str, list[Values]]:
-    jobs: dict[str, Any] = {"open": OPEN_JOBS, "last_seq": 2**63 - 1, "scanned": ENDED_JOBS, "limit": 8}
+    jobs: dict[str, Any] = {"open": OPEN_JOBS, "last_seq": 2**63 - 1, "scanned": ENDED_JOBS}
+    jobs |= {"shares": SHARES_LOOKED_AT, "limit": 8}
     bookings: dict[str, Any] = {"scanned": BOOKINGS_OF_A_STATUS, "limit": 8}
-    asked = [{"text": text, "user_id": user} for text in ("h000000004", "train", "no such name") for user in (None, 2)]
+    asked = [
+        {"text": text, "user_id": user} for text in ("h000000004", "train", "no such name") for user in (None, 2, 3)
+    ]
     letters = {"capitals": "Ü", "smalls": "ü"}
     return {
         "find_jobs": [{**jobs, **letters, **values, "start": f"job-{values['text']}"} for values in asked],

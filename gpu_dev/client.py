@@ -124,11 +124,18 @@ class GpuDevClient(Calls):
         """A job's request; administrators see only the names of another user's variables."""
         return self._get(JobSpec, f"{_job_path(job_id)}/spec")
 
-    def jobs(self, statuses: Iterable[JobStatus] = (), *, user: str | None = None) -> Iterator[Job]:
-        """Your jobs, newest first; for administrators the jobs of all users, or of `user`."""
+    def jobs(
+        self, statuses: Iterable[JobStatus] = (), *, user: str | None = None, shared: bool = False
+    ) -> Iterator[Job]:
+        """Your jobs, newest first; for administrators the jobs of all users, or of `user`.
+
+        With `shared` the jobs of others (or of `user`) that are shared with you, the last shared first.
+        """
         params: dict[str, Any] = {"status": sorted(status.value for status in statuses)}
         if user is not None:
             params["user"] = user
+        if shared:
+            params["shared"] = True
         return self._items(Page[Job], "/v1/jobs", params)
 
     def cancel(self, job_id: str, *, if_match: str | None = None) -> Job:

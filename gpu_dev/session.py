@@ -67,7 +67,10 @@ def client_for(ctx: typer.Context) -> GpuDevClient:
 
 
 def whole_id(client: GpuDevClient, text: str) -> str:
-    """The id of the one job that `text` stands for: an id, the beginning of one, or the name of a job of one's own."""
+    """The id of the one job that `text` stands for: an id, the beginning of one, or a name.
+
+    A job of one's own goes before those of others that are shared, ended or not: anybody may share a job of any name.
+    """
     typed = text.strip()
     if not typed.lower().startswith(PREFIX):
         if _is_job(client, typed):
@@ -85,7 +88,19 @@ def whole_id(client: GpuDevClient, text: str) -> str:
         known = (job.id for job in client.jobs())
     if typed.lower().startswith(PREFIX) and read_otherwise(text):
         say(f"{typed} is read as {normal_id(text)}: ids have no letters o, i and l.")
-    return resolve_id(text, known)
+    try:
+        return resolve_id(text, known)
+    except NoSuchObjectError:
+        return _shared_id(client, typed)
+
+
+def _shared_id(client: GpuDevClient, typed: str) -> str:
+    """The id of the job that others share and `typed` stands for. Raises NoSuchObjectError and AmbiguousIdError."""
+    jobs = {job.id: job for job in islice(client.jobs(shared=True), SEARCHED)}
+    named = [(job.id, job.status not in FINAL_STATUSES) for job in jobs.values() if job.name == typed]
+    job_id = named_job(typed, named) if named else resolve_id(typed, jobs)
+    say(f"{typed} is {job_id}, which {clean(jobs[job_id].user)} shares with you.")
+    return job_id
 
 
 def _is_job(client: GpuDevClient, typed: str) -> bool:

@@ -37,9 +37,10 @@ class SearchQuery(BaseModel):
 
 @router.get("", response_model=SearchResult, summary="Search", responses=problems(400))
 async def find_things(services: Served, caller: Caller, query: Annotated[SearchQuery, Query()]) -> Response:
-    """Your jobs and bookings and the nodes that match, best first; for administrators everybody's, and users. Searched
-    are jobs that are not over (the newest 20,000), the newest 500 of each status of the others; of bookings the first
-    500 of each open status and the last 500 of each final one, by their start; and the job or booking of just this id.
+    """Your jobs, those shared with you, your bookings and the nodes that match, best first; for administrators
+    everybody's, and users. Searched are jobs that are not over (the newest 20,000), the newest 500 of each status of
+    the others, and the last 1,000 that were shared with you; of bookings the first 500 of each open status and the last
+    500 of each final one, by their start; and the job or booking of just this id.
     """
     found = await services.reads(lambda uow: search(uow, caller, query.q.strip(), query.limit))
     result = SearchResult(

@@ -71,6 +71,10 @@ JOB: "View[Job]" = View(
     empty="No jobs. Submit one: gpu-dev run --gpus 1 --for 1h -- python train.py (ended ones: gpu-dev list --all)",
 )
 
+SHARED_JOB: "View[Job]" = View(
+    JOB.name, JOB.columns, empty="No open job is shared with you (ended ones: gpu-dev list --shared --all)"
+)
+
 JOB_DETAILS: "View[Job]" = View(
     name=lambda job: job.id,
     columns=(

@@ -7,8 +7,8 @@ from reservation_core.usecases.jobs.visible_jobs import visible_user
 
 
 async def search(uow: UnitOfWork, caller: Principal, text: str, limit: int) -> list[Found]:
-    """The best matches, at most `limit` of a kind: the caller's jobs and bookings (administrators: everybody's), nodes,
-    and for administrators users."""
+    """The best matches, at most `limit` of a kind: the caller's jobs, those shared with the caller, and the caller's
+    bookings (administrators: everybody's), nodes, and for administrators users."""
     wanted, user_id = text.lower(), visible_user(caller)
     found = [
         *await uow.search.jobs(wanted, user_id, limit),

@@ -8,7 +8,7 @@ import typer
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Format, show_list, show_one
-from gpu_dev.display.views import JOB, JOB_DETAILS
+from gpu_dev.display.views import JOB, JOB_DETAILS, SHARED_JOB
 from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, waiting_line
 from gpu_dev.inputs.durations import format_duration, parse_duration
@@ -32,7 +32,10 @@ def list_jobs(
     ctx: typer.Context,
     status: Annotated[list[JobStatus] | None, typer.Option(help="Only jobs in this status (may be repeated).")] = None,
     all_: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
-    user: Annotated[str | None, typer.Option(help="Only this user's jobs (administrators).")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="Others' jobs that are shared with you instead.")] = False,
+    user: Annotated[
+        str | None, typer.Option(help="Only this user's jobs (for administrators, or with --shared).")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the newest.")] = 200,
     output: Output = Format.TABLE,
     again: Watch = False,
@@ -42,10 +45,10 @@ def list_jobs(
     with client_for(ctx) as client:
 
         def render() -> tuple[str, bool]:
-            jobs = list(islice(client.jobs(wanted, user=user), limit + 1))
+            jobs = list(islice(client.jobs(wanted, user=user, shared=shared), limit + 1))
             if len(jobs) > limit:
-                say(f"Only the newest {limit} are shown; more with --limit.")
-            return show_list(jobs[:limit], JOB, output), False
+                say(f"Only the {'last shared' if shared else 'newest'} {limit} are shown; more with --limit.")
+            return show_list(jobs[:limit], SHARED_JOB if shared else JOB, output), False
 
         watch(client, render, again=again)
 

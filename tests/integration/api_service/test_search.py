@@ -69,6 +69,23 @@ async def test_everybody_finds_what_they_may_open(
     assert await found(alice, "alices slot") == [("booking", booking)]
 
 
+async def test_a_job_is_found_by_those_it_is_shared_with_after_their_own(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await bob.get("/v1/users/me")
+    shared = await named(alice, "train shared")
+    assert (await alice.put(f"/v1/jobs/{shared}/shares/bob")).status_code == 200
+    own = await named(bob, "train mine")
+    assert await found(bob, "train") == [("job", own), ("job", shared)]
+    assert await found(bob, shared) == [("job", shared)]
+    assert await found(alice, "train") == [("job", shared)]
+    await alice.post(f"/v1/jobs/{shared}/cancel")
+    assert await found(bob, shared) == [("job", shared)]
+    await alice.delete(f"/v1/jobs/{shared}/shares/bob")
+    assert await found(bob, "train") == [("job", own)]
+    assert await found(bob, shared) == []
+
+
 @pytest.mark.parametrize("q", ["", " ", "x" * 101, "a\nb", "\x00"])
 async def test_a_text_that_is_none_is_refused(alice: httpx.AsyncClient, q: str) -> None:
     assert (await alice.get("/v1/search", params={"q": q})).status_code == 422

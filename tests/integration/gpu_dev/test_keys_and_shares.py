@@ -59,3 +59,31 @@ def test_a_job_is_shared_and_unshared_by_its_name(system: System) -> None:
     assert system.cli("share", "train", "--with", "nobody").returncode == 3
     assert system.cli("unshare", "train", "--with", "bob").stdout == f"{job_id} is no longer shared with bob\n"
     assert system.cli("unshare", "train", "--with", "bob").returncode == 3
+
+
+def test_a_shared_job_is_listed_and_looked_at_by_its_name(system: System) -> None:
+    job_id = system.cli("submit", "-g", "1", "-d", "1m", "--name", "train", "--", "echo", "hello").stdout.strip()
+    other = system.cli("submit", "-g", "1", "-d", "1m", "--", "true").stdout.strip()
+    assert system.cli("show", "train", who="bob").returncode == 3
+    for shared in ("train", other):
+        system.cli("share", shared, "--with", "bob")
+    listed = system.cli("list", "--shared", "--all", "-o", "name", who="bob")
+    assert (listed.stdout.split(), listed.stderr) == ([other, job_id], ""), listed.stderr
+    assert "alice" in system.cli("list", "--shared", "--all", who="bob").stdout
+    assert system.cli("list", "--shared", "--user", "bob", "--all", "-o", "name", who="bob").stdout == ""
+    assert system.cli("list", "--all", "-o", "name", who="bob").stdout == ""
+    assert system.cli("list", "--shared").stdout.startswith("No open job is shared with you")
+    for command in ("show", "events"):
+        looked = system.cli(command, "train", who="bob")
+        assert (looked.returncode, looked.stderr) == (0, f"train is {job_id}, which alice shares with you.\n")
+    assert system.cli("logs", "-f", "train", who="bob").stdout == "hello\n"
+    assert json.loads(system.cli("show", other[:-1], "-o", "json", who="bob").stdout)["id"] == other
+    assert "Ask alice to change it" in system.cli("cancel", "train", who="bob").stderr
+
+
+def test_a_shared_job_does_not_take_the_name_of_ones_own(system: System) -> None:
+    own = system.cli("submit", "-g", "1", "-d", "1m", "--name", "box", "--", "true", who="bob").stdout.strip()
+    system.cli("logs", "-f", own, who="bob")
+    system.cli("submit", "-g", "1", "-d", "1m", "--name", "box", "--", "sleep", "60")
+    system.cli("share", "box", "--with", "bob")
+    assert system.cli("show", "box", "-o", "name", who="bob").stdout == f"{own}\n"

@@ -1,5 +1,6 @@
 """Find jobs, bookings, nodes and users by a part of their names, or by the beginning of their ids."""
 
+from reservation_core.adapters.postgres.jobs.job_views import SHARES_LOOKED_AT
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import FoundKind
 from reservation_core.ports.search import Found
@@ -27,6 +28,7 @@ class Search(StatementRunner):
             user_id=user_id,
             open=OPEN_JOBS,
             scanned=ENDED_JOBS,
+            shares=SHARES_LOOKED_AT,
             last_seq=_LAST_SEQ,
             limit=limit,
         )

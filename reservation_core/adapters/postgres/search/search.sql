@@ -1,6 +1,7 @@
 -- name: find_jobs
 -- Jobs whose name holds `text` or whose id begins with `start`, best first; a null user sees everybody's. It looks at the
--- newest `open` that are not over, at the newest `scanned` of each way to be over, and at the one with just this id.
+-- newest `open` that are not over, at the newest `scanned` of each way to be over, at the last `shares` that were shared
+-- with the user, which follow the user's own, and at the one with just this id.
 WITH seen AS (
     (SELECT id, seq, name, status, user_id, finished_at FROM reservations
      WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND finished_at IS NULL
@@ -22,9 +23,15 @@ WITH seen AS (
            AND status >= s.status AND (status, seq) < (s.status, CAST(:last_seq AS bigint))
          ORDER BY status DESC, seq DESC LIMIT :scanned) r)
     UNION ALL
+    (SELECT r.id, r.seq, r.name, r.status, r.user_id, r.finished_at
+     FROM (SELECT reservation_id FROM job_shares WHERE user_id = CAST(:user_id AS bigint)
+           ORDER BY created_at DESC, reservation_id DESC LIMIT :shares) s
+     CROSS JOIN LATERAL (SELECT * FROM reservations WHERE id = s.reservation_id LIMIT 1) r)
+    UNION ALL
     (SELECT id, seq, name, status, user_id, finished_at FROM reservations
      WHERE id = CAST(:start AS text) AND kind = 'job'
-       AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint)))
+       AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint)
+            OR EXISTS (SELECT FROM job_shares s WHERE s.reservation_id = id AND s.user_id = CAST(:user_id AS bigint))))
 ), matched AS (
     SELECT DISTINCT id, seq, name, status, user_id, finished_at,
            CASE WHEN id = CAST(:start AS text) OR lower(translate(name, CAST(:capitals AS text), CAST(:smalls AS text))) = CAST(:text AS text) THEN 0
@@ -35,7 +42,7 @@ WITH seen AS (
 )
 SELECT m.id, m.name, m.status, u.name AS user_name
 FROM matched m JOIN users u ON u.id = m.user_id
-ORDER BY m.rank, m.finished_at IS NOT NULL, m.seq DESC LIMIT :limit;
+ORDER BY m.rank, m.user_id <> CAST(:user_id AS bigint), m.finished_at IS NOT NULL, m.seq DESC LIMIT :limit;
 
 -- name: find_bookings
 -- The same for bookings: of those that are not over it looks at the first `scanned` of each status by their start, of
