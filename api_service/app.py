@@ -22,7 +22,7 @@ from api_service.routes.nodes import inventory, maintenance, nodes
 from api_service.routes.people import login, notifications, tokens, users
 from api_service.routes.pods import schedulability, unknown_pods
 from api_service.routes.policy import policy, projects, usage
-from api_service.routes.sessions import app_tickets, connections, ports, programs, shares, ssh, ssh_keys
+from api_service.routes.sessions import app_tickets, connections, ports, programs, shares, ssh, ssh_keys, terminals
 from api_service.services import Services
 from api_service.web.site import Site
 from reservation_core.runtime.reading.reading import Reads
@@ -39,6 +39,7 @@ _ROUTERS = (
     programs.router,
     ports.router,
     connections.router,
+    terminals.router,
     app_tickets.router,
     shares.router,
     inventory.router,

@@ -34,7 +34,7 @@ ANSWERS = {
     "nodes": "UnknownPodOut GpuOut NodeOut",
     "notices": "NoticeTargetOut NoticeTargetCreated NoticePreferences NoticeQueued",
     "policy": "RuleOut PolicyVerdict ProjectOut Explanation UsageOut UsageSeriesOut",
-    "sessions": "AppTicketOut JobConnection SshCertificateOut SshKeyOut",
+    "sessions": "AppTicketOut JobConnection JobTerminal SshCertificateOut SshKeyOut",
     "sign_in": "SignedIn",
     "tokens": "TokenOut TokensRevoked TokenCreated",
     "users": "UserOut UserDisabled",

@@ -30,8 +30,8 @@ _BY_ADDRESS = {
 }
 
 
-_ENTERS = re.compile(r"/v1/(jobs/[^/]+/(exec|forward/[^/]+|app-tickets|shares/[^/]+)|ssh|ssh-certificates)")
-"""WebSockets into jobs, and what lets people in."""
+_ENTERS = re.compile(r"/v1/(jobs/[^/]+/(exec|forward/[^/]+|terminals|app-tickets|shares/[^/]+)|ssh|ssh-certificates)")
+"""WebSockets into jobs, what is open there, and what lets people in."""
 
 
 def needed_scopes(method: str, path: str) -> frozenset[TokenScope]:

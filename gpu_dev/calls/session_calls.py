@@ -10,7 +10,8 @@ from gpu_dev.calls.calls import Calls
 from gpu_dev.server.web_sockets import open_web_socket
 from gpu_dev.sessions.program_wire import SUBPROTOCOL, Size
 from gpu_dev.sessions.remote_program import RemoteProgram
-from gpu_dev.wire.sessions import AppTicketMake, AppTicketOut, SshCertificateIssue, SshCertificateOut
+from gpu_dev.wire.base import Page
+from gpu_dev.wire.sessions import AppTicketMake, AppTicketOut, JobTerminal, SshCertificateIssue, SshCertificateOut
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -28,10 +29,15 @@ class SessionCalls(Calls):
         params = {"command": list(command), "rank": rank, **_terminal(terminal)}
         return RemoteProgram(await open_web_socket(self._exchange, _path(job_id, "exec"), params, SUBPROTOCOL))
 
-    async def attach(self, job_id: str, terminal: Size, *, rank: int = 0) -> RemoteProgram:
-        """Join the newest terminal that the job has kept."""
-        params = {"attach": "true", "rank": rank, **_terminal(terminal)}
+    async def attach(self, job_id: str, size: Size, *, rank: int = 0, name: str | None = None) -> RemoteProgram:
+        """Join the terminal of a name, or one's own newest that the job has kept, or the newest."""
+        named = {} if name is None else {"terminal": name}
+        params = {"attach": "true", "rank": rank, **named, **_terminal(size)}
         return RemoteProgram(await open_web_socket(self._exchange, _path(job_id, "exec"), params, SUBPROTOCOL))
+
+    def terminals(self, job_id: str, *, rank: int = 0) -> list[JobTerminal]:
+        """The terminals that a job has kept, newest first."""
+        return list(self._items(Page[JobTerminal], _path(job_id, "terminals"), {"rank": rank}))
 
     async def connect(self, job_id: str, port: int, *, rank: int = 0) -> "ClientConnection":
         """Connect to a port in a job: messages of bytes, of which an empty one ends a direction."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gpu_dev.wire.dead_letters import DeadLetterOut
     from gpu_dev.wire.jobs import AllocationOut, Job, JobEvent, QueueEntry
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
+    from gpu_dev.wire.sessions import JobTerminal
     from gpu_dev.wire.tokens import TokenBudgetOut, TokenOut
     from gpu_dev.wire.users import BelongingOut, UserOut
     from reservation_core.domain.people.token_scopes import TokenScope
@@ -73,6 +74,17 @@ JOB: "View[Job]" = View(
 
 SHARED_JOB: "View[Job]" = View(
     JOB.name, JOB.columns, empty="No open job is shared with you (ended ones: gpu-dev list --shared --all)"
+)
+
+TERMINAL: "View[JobTerminal]" = View(
+    name=lambda terminal: terminal.name,
+    columns=(
+        Column("TERMINAL", lambda terminal: terminal.name, right=True),
+        Column("USER", lambda terminal: terminal.user or ""),
+        Column("SINCE", lambda terminal: local_time(terminal.opened_at)),
+        Column("PROGRAM", lambda terminal: terminal.program),
+    ),
+    empty="No terminal is open in the job. Open one: gpu-dev shell",
 )
 
 JOB_DETAILS: "View[Job]" = View(

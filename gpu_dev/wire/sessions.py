@@ -15,6 +15,13 @@ class JobConnection(Struct, kw_only=True):
     last_byte_at: datetime
 
 
+class JobTerminal(Struct, kw_only=True):
+    name: str
+    user: str | None
+    opened_at: datetime
+    program: str
+
+
 class AppTicketMake(Struct, kw_only=True):
     port: int
 

@@ -24,6 +24,18 @@ class JobConnection(Wire):
     last_byte_at: Time
 
 
+class JobTerminal(Wire):
+    """A terminal that a running job keeps. `name`: the number of its device; `program`: what runs in its foreground.
+
+    `user` opened it, and is null in jobs that an earlier version of the server has started.
+    """
+
+    name: str
+    user: str | None
+    opened_at: Time
+    program: str
+
+
 class AppTicketMake(Wire):
     """A port of a running job at which an app listens, such as a notebook."""
 

@@ -44,7 +44,12 @@ class ExecQuery(BaseModel):
     term: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]{1,64}$", description="The terminal's kind (TERM).")] = (
         "xterm-256color"
     )
-    attach: Annotated[bool, Field(description="Join the newest open terminal instead of running a command.")] = False
+    attach: Annotated[
+        bool, Field(description="Join your newest open terminal, or else the newest, instead of running a command.")
+    ] = False
+    terminal: Annotated[
+        str | None, Field(pattern=r"^[0-9]{1,9}$", description="With `attach`: the name of the terminal to join.")
+    ] = None
 
     @property
     def size(self) -> TerminalSize:
@@ -74,16 +79,17 @@ async def exec_in_job(socket: WebSocket, job_id: str) -> None:
     query = read_query(socket, ExecQuery, repeated="command")
     subprotocol = subprotocol_of(socket)
     way = Way.ATTACH if query.attach else Way.EXEC
-    async with services.connections.enter(visitor_of(socket.scope, services), job_id, query.rank, way) as connection:
+    visitor = visitor_of(socket.scope, services)
+    async with services.connections.enter(visitor, job_id, query.rank, way) as connection:
         streams = services.runtime.pod_streams
         pod = connection.entered.pod
         try:
             program: RunningProgram
             if query.attach:
-                program = await streams.attach(pod, query.size)
+                program = await streams.attach(pod, query.size, person=visitor.user, name=query.terminal)
             else:
                 terminal = Terminal(query.size, query.term) if query.tty else None
-                program = await streams.run(pod, Program(tuple(query.command), terminal))
+                program = await streams.run(pod, Program(tuple(query.command), terminal, person=visitor.user))
         except (PodNotReachableError, NoTerminalError) as error:
             raise refusal(error) from error
         greets = query.tty and not query.command and not query.attach

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from gpu_dev.client import GpuDevClient
+from gpu_dev.display.output import Format, show_list
+from gpu_dev.display.views import TERMINAL
 from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
-from gpu_dev.options import JobId
+from gpu_dev.options import JobId, Output
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.sessions.conversation import Ends, converse
 from gpu_dev.sessions.descriptors import run_polling
@@ -16,6 +18,7 @@ from gpu_dev.sessions.endings import exit_code_after
 from gpu_dev.sessions.program_wire import USUAL_SIZE
 from gpu_dev.sessions.terminals.terminal_session import use_terminal
 from gpu_dev.sessions.waiting import wait_for_start
+from gpu_dev.terminal import put
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 
 shell_app = typer.Typer(add_completion=False)
@@ -96,16 +99,32 @@ def execute(
 
 
 @attach_app.command()
-def attach(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> None:
-    """Join the newest terminal of a job that was left or broken off, beside those who are in it.
+def attach(
+    ctx: typer.Context,
+    job_id: OptionalId = None,
+    terminal: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The terminal to join: a number that --list shows, or pts/N.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Show the job's terminals instead of joining one.")] = False,
+    rank: Rank = 0,
+    output: Output = Format.TABLE,
+) -> None:
+    """Join a terminal of a job that was left or broken off, beside those who are in it.
+
+    It is your newest one, or else the newest of the job.
 
     Its recent output is shown first. `~.` leaves it again.
     """
+    if list_:
+        with client_for(ctx) as client:
+            put(show_list(client.sessions.terminals(session_id(client, job_id), rank=rank), TERMINAL, output))
+        return
+    name = None if terminal is None else terminal.removeprefix("/dev/").removeprefix("pts/")
     if not sys.stdin.isatty():
         raise UsageError("A terminal can be joined only from a terminal.", next_command="gpu-dev exec ID -- COMMAND")
     with client_for(ctx) as client:
         whole = session_id(client, job_id)
-        conversation = use_terminal(client.sessions, whole, rank=rank, attach=True)
+        conversation = use_terminal(client.sessions, whole, rank=rank, attach=True, name=name)
         code = exit_code_after(
             client, partial(run_polling, conversation), whole, f"gpu-dev attach {whole}", is_shell=True
         )

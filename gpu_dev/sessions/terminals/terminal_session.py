@@ -17,15 +17,21 @@ _SERVER_ERROR = 500
 
 
 async def use_terminal(
-    calls: SessionCalls, job_id: str, command: Sequence[str] = (), *, rank: int = 0, attach: bool = False
+    calls: SessionCalls,
+    job_id: str,
+    command: Sequence[str] = (),
+    *,
+    rank: int = 0,
+    attach: bool = False,
+    name: str | None = None,
 ) -> int:
-    """Run a command (none: the login shell) in a terminal of the job, or attach to the newest one that is open.
+    """Run a command (none: the login shell) in a terminal of the job, or attach to the one of a name or the newest.
 
     A connection that breaks is tried again for a minute. Raises BrokenOffError after that, and what `converse` raises.
     """
     terminal = RawTerminal(0)
     if attach:
-        program = await calls.attach(job_id, terminal.size(), rank=rank)
+        program = await calls.attach(job_id, terminal.size(), rank=rank, name=name)
     else:
         program = await calls.start(job_id, command, terminal=terminal.size(), rank=rank)
     while True:
@@ -35,15 +41,17 @@ async def use_terminal(
             if error.is_final:
                 raise
             say(f"The connection to {job_id} broke: {error}")
-            program = await _join_again(calls, job_id, terminal, rank)
+            program = await _join_again(calls, job_id, terminal, rank, name)
 
 
-async def _join_again(calls: SessionCalls, job_id: str, terminal: RawTerminal, rank: int) -> RemoteProgram:
+async def _join_again(
+    calls: SessionCalls, job_id: str, terminal: RawTerminal, rank: int, name: str | None
+) -> RemoteProgram:
     until = time.monotonic() + REJOIN_S
     is_said = False
     while True:
         try:
-            return await calls.attach(job_id, terminal.size(), rank=rank)
+            return await calls.attach(job_id, terminal.size(), rank=rank, name=name)
         except ClientError as error:
             is_passing = isinstance(error, UnreachableError) or (
                 isinstance(error, ApiError) and error.problem.status >= _SERVER_ERROR

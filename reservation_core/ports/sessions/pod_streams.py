@@ -6,6 +6,7 @@ it. A stream that nobody closes ends with its pod. Nothing of what passes is log
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ class PortClosedError(Exception):
 
 
 class NoTerminalError(Exception):
-    """The pod keeps no terminal that could be joined."""
+    """The pod keeps no terminal that could be joined. The text names the next step."""
 
 
 class InputClosedError(Exception):
@@ -55,12 +56,27 @@ class Terminal:
 class Program:
     """A program to run in a pod, in the pod's folder, with its variables and `variables`.
 
-    An empty command is the user's login shell. Without a terminal, input and both outputs are pipes.
+    An empty command is the user's login shell. Without a terminal, input and both outputs are pipes. `person`: the name
+    of the user who starts it, and joins its terminal again.
     """
 
     command: tuple[str, ...] = ()
     terminal: Terminal | None = None
     variables: tuple[tuple[str, str], ...] = ()
+    person: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTerminal:
+    """A terminal that a pod keeps. `name`: the number of its device, as 3 of /dev/pts/3; `program`: its foreground one.
+
+    `person` is None for terminals that an earlier version of the server has opened.
+    """
+
+    name: str
+    person: str | None
+    opened_at: datetime
+    program: str
 
 
 class Outlet(IntEnum):
@@ -143,11 +159,17 @@ class PodStreams(Protocol):
         A command that can't be run is a program that says so on standard error and ends with 127 or 126.
         """
 
-    async def attach(self, pod: PodName, size: TerminalSize) -> RunningProgram:
-        """Join the pod's newest terminal that is kept, beside those who are in it.
+    async def attach(
+        self, pod: PodName, size: TerminalSize, *, person: str = "", name: str | None = None
+    ) -> RunningProgram:
+        """Join a terminal that the pod keeps, beside those who are in it.
 
-        Its recent output comes first. Raises NoTerminalError, PodNotReachableError and ClusterUnavailableError.
+        It is the one with a name, or the newest that `person` has opened, or else the newest. Its recent output comes
+        first. Raises NoTerminalError, PodNotReachableError and ClusterUnavailableError.
         """
+
+    async def terminals(self, pod: PodName) -> list[KeptTerminal]:
+        """The terminals that the pod keeps, newest first. Raises NoTerminalError where the cluster keeps none."""
 
     async def connect(self, pod: PodName, port: int) -> PodConnection:
         """Connect to a port at which a process of the pod listens.

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import AnyStr, cast
 
 import structlog
@@ -73,6 +73,7 @@ class Visit(SSHServer):
         self.holders: tuple[KeyHolder, ...] = ()
         self.flows: dict[Flow, StreamKind] = {}
         self._user = ""
+        self._person = ""
         self._connection: GatewayConnection | None = None
         self._inside: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
         self._staying: asyncio.Task[None] | None = None
@@ -172,7 +173,8 @@ class Visit(SSHServer):
 
     async def start(self, program: Program) -> RunningProgram:
         """Start a program in the job. Raises JobRefusedError, and what `PodStreams.run` does."""
-        return await self._world.pod_streams.run((await self._connected()).entered.pod, program)
+        pod = (await self._connected()).entered.pod
+        return await self._world.pod_streams.run(pod, replace(program, person=self._person))
 
     async def greet(self) -> str:
         """What a login shell shows first. Raises JobRefusedError."""
@@ -274,6 +276,7 @@ class Visit(SSHServer):
             visitor, job = await choose_visitor(uow, self.holders, reference, self.connection.peer[0])
         async with world.connections.enter(visitor, job, 0, Way.SSH) as inside:
             inside.show = self._show
+            self._person = visitor.user
             self._inside.set_result(inside)
             _log.info("ssh_entered", job=inside.entered.pod.reservation_id, user=visitor.user, address=visitor.address)
             await inside.over.wait()

@@ -40,8 +40,7 @@ async def enter(
     Raises NotFoundError, JobNotRunningError, and TooManyConnectionsError if the user has `most` already.
     """
     job = await find_job_to_enter(uow, reference, visitor.user_id)
-    if not 0 <= rank < job.nodes:
-        raise NotFoundError(f"{job.id} has no rank {rank}. Its ranks are 0 to {job.nodes - 1}.")
+    pod = _pod_of(job, rank)
     new = NewConnection(job.id, visitor.user_id, visitor.credential, way, visitor.address)
     await uow.connections.lock_of_user(visitor.user_id)
     opened = await uow.connections.open(new, most, now)
@@ -55,7 +54,12 @@ async def enter(
             actor=f"user:{visitor.user}", kind=JobEventKind.ENTERED, at=now, subject=job.id, data={"way": way.value}
         )
     said = greeting(job.id, job.name, job.places.get(rank), job.ends_at, folder_goes=job.folder_goes)
-    return Entered(connection_id, new, PodName(job.id, job.attempt, rank), now, said)
+    return Entered(connection_id, new, pod, now, said)
+
+
+async def find_pod_to_enter(uow: UnitOfWork, reference: str, rank: int, user_id: int) -> PodName:
+    """The pod of a rank of a running job that a user may enter. Raises NotFoundError and JobNotRunningError."""
+    return _pod_of(await find_job_to_enter(uow, reference, user_id), rank)
 
 
 async def find_job_to_enter(uow: UnitOfWork, reference: str, user_id: int) -> JobToEnter:
@@ -63,6 +67,12 @@ async def find_job_to_enter(uow: UnitOfWork, reference: str, user_id: int) -> Jo
     job = _one(await uow.connections.jobs_to_enter(reference, user_id), reference)
     _require_running(job)
     return job
+
+
+def _pod_of(job: JobToEnter, rank: int) -> PodName:
+    if not 0 <= rank < job.nodes:
+        raise NotFoundError(f"{job.id} has no rank {rank}. Its ranks are 0 to {job.nodes - 1}.")
+    return PodName(job.id, job.attempt, rank)
 
 
 def _one(jobs: list[JobToEnter], reference: str) -> JobToEnter:

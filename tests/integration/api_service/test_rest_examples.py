@@ -15,8 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+from reservation_core.domain.model import PodName
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import QueueName
+from reservation_core.ports.sessions.pod_streams import Program, Terminal
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -156,6 +158,10 @@ class Story:
         await self.call(self.alice, "PUT /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
+        sleeping = Program(("sleep", "1h"), Terminal(), person="alice")
+        program = await self.runtime.pod_streams.run(PodName(job, 1, 0), sleeping)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/terminals", job_id=job)
+        await program.close()
         socket = HTTPStatus.UPGRADE_REQUIRED  # an ordinary request can't ask for one
         await self.call(self.alice, "GET /v1/jobs/{job_id}/exec", job_id=job, query="?command=hostname", status=socket)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/forward/{port}", job_id=job, port="8888", status=socket)

@@ -89,7 +89,7 @@ async def serve_terminal(socket: WebSocket, services: Services) -> None:
     job_id = socket.path_params["job_id"]
     async with services.connections.enter(visitor, job_id, query.rank, Way.TERMINAL) as connection:
         try:
-            program, is_new = await _program(services, connection, query)
+            program, is_new = await _program(services, connection, query, visitor.user)
         except PodNotReachableError as error:
             raise refusal(error) from error
         first = b""
@@ -100,14 +100,16 @@ async def serve_terminal(socket: WebSocket, services: Services) -> None:
         )
 
 
-async def _program(services: Services, connection: Connection, query: TerminalQuery) -> tuple[RunningProgram, bool]:
+async def _program(
+    services: Services, connection: Connection, query: TerminalQuery, person: str
+) -> tuple[RunningProgram, bool]:
     """The terminal's program, and whether it was started now."""
     streams, pod = services.runtime.pod_streams, connection.entered.pod
     size = TerminalSize(query.columns, query.rows)
     if query.attach:
         with suppress(NoTerminalError):  # its shell has ended, or the cluster keeps none
-            return await streams.attach(pod, size), False
-    return await streams.run(pod, Program(terminal=Terminal(size))), True
+            return await streams.attach(pod, size, person=person), False
+    return await streams.run(pod, Program(terminal=Terminal(size), person=person)), True
 
 
 async def check_terminal(visit: Visit) -> Response:

@@ -35,6 +35,7 @@ from reservation_core.domain.model import PodName, PodPhase
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import (
     InputClosedError,
+    KeptTerminal,
     NoTerminalError,
     Outlet,
     Output,
@@ -47,6 +48,7 @@ from reservation_core.ports.sessions.pod_streams import (
 
 _START_S = 30.0
 _FAREWELL_S = 5.0
+_NO_TERMINALS = "This cluster keeps no terminals. Run `tmux` or `screen` in the job to have one that can be joined."
 _NOT_RUNNING = ("container not found", "not running", "not in running state")
 _NO_SHELL = ("executable file not found", "no such file or directory", "permission denied", "exec format error")
 
@@ -87,17 +89,28 @@ class KubernetesPodStreams:
         group = ProcessGroup(pod, number, self._send_signals, self._hang_ups)
         return self._opened(socket, pod, group, early, terminal=terminal is not None)
 
-    async def attach(self, pod: PodName, size: TerminalSize) -> KubernetesProgram:
+    async def attach(
+        self,
+        pod: PodName,
+        size: TerminalSize,
+        *,
+        person: str = "",  # noqa: ARG002 -- there is one at most
+        name: str | None = None,
+    ) -> KubernetesProgram:
         """Join the terminal of the job's command. Pods of ours have none, unless admission gives them one."""
+        if name is not None:
+            raise NoTerminalError(_NO_TERMINALS)
         container = await self._container_of(pod)
         if not (container.get("tty") and container.get("stdin")):
-            raise NoTerminalError(
-                "This cluster keeps no terminals. Run `tmux` or `screen` in the job to have one that can be joined."
-            )
+            raise NoTerminalError(_NO_TERMINALS)
         query: Query = {"container": CONTAINER, "stdin": True, "stdout": True, "stderr": False, "tty": True}
         socket = await self._connect(pod, "attach", query, PROTOCOLS)
         await self._resize(socket, size)
         return self._opened(socket, pod, None, [], terminal=True)
+
+    async def terminals(self, pod: PodName) -> list[KeptTerminal]:  # noqa: ARG002
+        """Raises NoTerminalError: a terminal ends with its connection."""
+        raise NoTerminalError(_NO_TERMINALS)
 
     async def connect(self, pod: PodName, port: int) -> ForwardedPort:
         """As the port says; a refusal that comes late is raised when the connection is read."""

@@ -58,7 +58,7 @@ def mind(fd: int, supervisor: int, pod_dir: str, environment: dict[str, str], di
     if request.terminal is not None:
         columns, rows, environment["TERM"] = request.terminal
         try:
-            keeper = TerminalKeeper(pod_dir, connection, (columns, rows))
+            keeper = TerminalKeeper(pod_dir, connection, (columns, rows), request.person)
             keeper.pid = os.fork()
         except OSError as problem:
             _refuse(connection, problem)

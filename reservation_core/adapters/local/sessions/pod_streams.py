@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from reservation_core.adapters.local.sessions.kept_terminals import kept_terminals, sockets_in
 from reservation_core.adapters.local.sessions.listening_ports import listening_addresses
 from reservation_core.adapters.local.sessions.programs import (
     MinderConnection,
@@ -25,6 +26,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import (
     CHUNK_BYTES,
     InputClosedError,
+    KeptTerminal,
     NoTerminalError,
     Outlet,
     PodNotReachableError,
@@ -53,6 +55,7 @@ class LocalPodStreams:
             [*program.command],
             dict(program.variables),
             None if terminal is None else (terminal.size.columns, terminal.size.rows, terminal.kind),
+            program.person,
         )
         try:
             encoded = request.encode()
@@ -75,18 +78,28 @@ class LocalPodStreams:
         outputs = {Outlet.STDOUT: await read_pipe(our_stdout), Outlet.STDERR: await read_pipe(our_stderr)}
         return PipedProgram(minder, await write_pipe(our_stdin), outputs)
 
-    async def attach(self, pod: PodName, size: TerminalSize) -> TerminalProgram:
-        """Join the newest terminal."""
+    async def attach(
+        self, pod: PodName, size: TerminalSize, *, person: str = "", name: str | None = None
+    ) -> TerminalProgram:
+        """Join the terminal of a name, or the newest, before others the newest of this person."""
         folder = self._pods / str(pod) / TERMINALS
-        names = await self._call(_names_in, folder)
-        for name in reversed(names):
+        sockets = await self._call(sockets_in, folder)
+        wanted = [found for found in sockets if name in (None, found.name)]
+        for found in sorted(wanted, key=lambda found: found.person != person):
             with suppress(ConnectionRefusedError, FileNotFoundError):
-                opened = await self._call(_connect, folder, name, b"", ())
+                opened = await self._call(_connect, folder, found.file, b"", ())
                 minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
                 with suppress(InputClosedError):
                     await minder.send(SIZE, size_content(size.columns, size.rows))
                 return TerminalProgram(minder)
+        if name is not None:
+            job = pod.reservation_id
+            raise NoTerminalError(f"{job} has no open terminal {name}. `gpu-dev attach {job} --list` lists them.")
         raise NoTerminalError(f"No terminal is open in {pod.reservation_id}. Open one with `gpu-dev shell`.")
+
+    async def terminals(self, pod: PodName) -> list[KeptTerminal]:
+        """As the port says; without /proc there seem to be none."""
+        return await self._call(kept_terminals, self._pods / str(pod) / TERMINALS)
 
     async def connect(self, pod: PodName, port: int) -> "LocalPodConnection":
         """Connect to a port of this machine on which a process of the pod listens, and to no other."""
@@ -185,13 +198,6 @@ def _connect(folder: Path, name: str, request: bytes, pipes: tuple[int, ...]) ->
         opened.close()
         raise
     return opened
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return sorted(entry.name for entry in os.scandir(folder))
-    except FileNotFoundError:
-        return []
 
 
 def _listening(directory: Path, port: int) -> list[str]:

@@ -18,6 +18,7 @@ from _socket import socket as Socket  # noqa: N812 - it is a class
 from reservation_core.adapters.local.kernel import signal_group
 from reservation_core.adapters.local.sessions.unix_sockets import accept, address_in
 from reservation_core.adapters.local.sessions.wire import (
+    DESCRIPTION,
     END_OF_INPUT,
     HANG_UP,
     INPUT,
@@ -77,9 +78,9 @@ class _Viewer:
 
 
 class TerminalKeeper:
-    """One terminal with its program and its connections. `slave`: the program's end."""
+    """One terminal with its program and its connections. `slave`: the program's end; `person`: who opened it."""
 
-    def __init__(self, pod_dir: str, first: "Socket", size: tuple[int, int]) -> None:
+    def __init__(self, pod_dir: str, first: "Socket", size: tuple[int, int], person: str) -> None:
         """Raises OSError when the machine has no terminal or no room left."""
         self.pid = 0
         self.master, self.slave = os.openpty()
@@ -91,12 +92,14 @@ class TerminalKeeper:
         self._ended = False
         self._look_s = 0.0
         """How soon to look at a closed terminal again; 0: it is open."""
+        self._person = person
         self._name = f"{pod_dir}/{TERMINALS}/{time.time_ns():020d}-{os.getpid()}"
         self._door = Socket(AF_UNIX, SOCK_STREAM)
         self._open_door()
 
     def keep(self) -> None:
         """Serve connections until the program has ended or is hung up."""
+        self._describe()
         os.close(self.slave)
         self._viewers[0].unsent += frame(STARTED)
         ended, wake = os.pipe()
@@ -111,7 +114,16 @@ class TerminalKeeper:
                     self._report(status)
                     return
         finally:
-            os.unlink(self._name)  # noqa: PTH108
+            for name in (self._name, self._name + DESCRIPTION):
+                _remove(name)
+
+    def _describe(self) -> None:
+        """Say whose terminal this is. Without room for that, as on a full disk, it is nobody's."""
+        device = os.ttyname(self.slave).rpartition("/")[2]
+        try:
+            os.symlink(f"{device}/{self.pid}/{self._person}", self._name + DESCRIPTION)  # noqa: PTH211
+        except OSError:
+            return
 
     def _open_door(self) -> None:
         folder, _, name = self._name.rpartition("/")
@@ -270,6 +282,13 @@ class TerminalKeeper:
         while (left := [viewer for viewer in self._viewers if viewer.unsent]) and time.monotonic() < until:
             for viewer in select.select([], left, [], max(0.0, until - time.monotonic()))[1]:
                 self._send(viewer)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)  # noqa: PTH108
+    except OSError:
+        return
 
 
 def _winsize(columns: int, rows: int) -> bytes:

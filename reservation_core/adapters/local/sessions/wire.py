@@ -12,7 +12,16 @@ ENTRANCE = "entrance"
 """The socket in a pod's directory at which its supervisor takes requests."""
 
 TERMINALS = "terminals"
-"""The folder in a pod's directory with a socket for each terminal that is kept; the newest has the highest number."""
+"""The folder in a pod's directory with a socket for each terminal that is kept; the newest has the highest number.
+
+A name is the time of its start in ns, a hyphen, and the pid of its keeper.
+"""
+
+DESCRIPTION = ".of"
+"""What follows a socket's name in that of its description: a symbolic link, which is there whole or not at all.
+
+It leads to the terminal's name, the pid of its program, and the user who opened it, with a slash between two.
+"""
 
 VERSION = "1"
 MOST_REQUEST_BYTES = 1024 * 1024
@@ -71,16 +80,24 @@ def size_content(columns: int, rows: int) -> bytes:
 class Request:
     """A program to start. `terminal`: columns, rows and kind, or None for pipes, whose ends come with the request."""
 
-    def __init__(self, command: list[str], variables: dict[str, str], terminal: tuple[int, int, str] | None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        variables: dict[str, str],
+        terminal: tuple[int, int, str] | None,
+        person: str = "",
+    ) -> None:
         self.command = command
         self.variables = variables
         self.terminal = terminal
+        self.person = person
 
     def encode(self) -> bytes:
         """The request with its length before it. Raises ValueError for text that no process can receive."""
         fields = [VERSION, *(str(part) for part in self.terminal or ("", "", ""))]
         fields += [str(len(self.command)), *self.command, str(len(self.variables))]
         fields += [text for variable in self.variables.items() for text in variable]
+        fields.append(self.person)  # supervisors of earlier versions read no further than the variables
         if any("\0" in field for field in fields):
             raise ValueError("a NUL character")
         content = b"".join(os.fsencode(field) + b"\0" for field in fields)
@@ -97,4 +114,4 @@ def decode_request(content: bytes) -> Request:
     columns, rows, kind = next(rest), next(rest), next(rest)
     command = [next(rest) for _ in range(int(next(rest)))]
     variables = {next(rest): next(rest) for _ in range(int(next(rest)))}
-    return Request(command, variables, (int(columns), int(rows), kind) if columns else None)
+    return Request(command, variables, (int(columns), int(rows), kind) if columns else None, next(rest, ""))

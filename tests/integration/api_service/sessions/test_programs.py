@@ -124,6 +124,45 @@ async def test_a_terminal_outlives_a_connection_that_breaks_off_and_is_joined_ag
     assert refused.value.response.status_code == 409
 
 
+async def test_terminals_are_joined_by_their_person_or_name(
+    enter: Enter, job: str, served: Served, people: People, runtime: Runtime
+) -> None:
+    async with runtime.uow() as uow:
+        await sql(
+            uow, "INSERT INTO job_shares (reservation_id, user_id, created_at) VALUES (:job, :user, now())",
+            job=job, user=people.principals["bob"].user_id,
+        )  # fmt: skip
+
+    async def terminals(by: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {people.secrets[by]}"}
+        async with httpx.AsyncClient(base_url=served.base_url, headers=headers) as client:
+            return await client.get("/v1/jobs/box/terminals")
+
+    async with (
+        enter(job, "exec", command=["sh", "-c", "echo at=alice; cat"], tty="true") as first,
+        enter(job, "exec", command=["sh", "-c", "echo at=bob; cat"], by="bob", tty="true") as second,
+    ):
+        assert [b"at=" in await socket.recv() for socket in (first, second)] == [True, True]  # type: ignore[operator]
+        assert (await terminals("root")).status_code == 404
+        newest, oldest = (await terminals("bob")).json()["items"]
+        assert (newest["user"], oldest["user"]) == ("bob", "alice")
+        assert oldest["program"].endswith("cat")
+        for by, name, shown in (
+            ("alice", None, b"at=alice"), ("bob", None, b"at=bob"), ("alice", newest["name"], b"at=bob"),
+        ):  # fmt: skip
+            query = {} if name is None else {"terminal": name}
+            async with enter(job, "exec", by=by, attach="true", **query) as socket:
+                assert shown in await socket.recv()  # type: ignore[operator]
+        with pytest.raises(InvalidStatus) as refused:
+            async with enter(job, "exec", attach="true", terminal="99999"):
+                pass
+        assert refused.value.response.status_code == 409
+        with pytest.raises(InvalidStatus) as refused:
+            async with enter(job, "exec", attach="true", terminal="../x"):
+                pass
+        assert refused.value.response.status_code == 422
+
+
 async def test_leaving_in_order_hangs_a_terminals_program_up(enter: Enter, job: str, tmp_path: Path) -> None:
     hung_up = tmp_path / "hung-up"
     script = f"trap 'echo >{hung_up}; exit' HUP; echo ready; while :; do sleep 0.05; done"

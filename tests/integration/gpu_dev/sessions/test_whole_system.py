@@ -1,11 +1,12 @@
 """Sessions end to end: the command line, REST, and real pods on this machine."""
 
 import hashlib
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import urlopen
 
@@ -183,3 +184,27 @@ def test_much_through_a_job_is_the_same(system: System) -> None:
     )
     shown = running.communicate(b"".join(pieces), timeout=PATIENCE_S)[0]
     assert shown.split()[0].decode() == hashlib.sha256(b"".join(pieces)).hexdigest()
+
+
+def test_terminals_are_listed_and_joined_by_name(system: System) -> None:
+    job_id = a_session(system, "--name", "box")
+    assert system.cli("attach", "box", "--list").stdout.startswith("No terminal is open")
+    system.cli("share", "box", "--with", "bob")
+    with ExitStack() as terminals:
+        for name in ("alice", "bob"):
+            at = terminals.enter_context(at_terminal(system, "shell", "box", who=name))
+            at.types(f"whose={name}; echo $whose is in\r")
+            at.shows(f"{name} is in")
+        listed = system.cli("attach", "box", "--list", "-o", "json")
+        newest, oldest = json.loads(listed.stdout)["items"]
+        assert (newest["user"], oldest["user"]) == ("bob", "alice")
+        assert f"{oldest['name']}  alice" in system.cli("attach", job_id, "--list").stdout
+        for words, whose in (((), "alice"), (("--terminal", f"pts/{newest['name']}"), "bob")):
+            with at_terminal(system, "attach", "box", *words) as joined:
+                joined.types("echo this is $whose\r")
+                joined.shows(f"this is {whose}")
+                joined.types("~.")
+                assert joined.ends() == 130
+        with at_terminal(system, "attach", "box", "--terminal", "99999") as joined:
+            joined.shows("has no open terminal 99999")
+            assert joined.ends() == 4

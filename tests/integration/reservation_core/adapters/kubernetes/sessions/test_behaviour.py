@@ -26,6 +26,10 @@ class TestKubernetesPodStreams(PodStreamsContract):
     async def test_pods_keep_no_terminals(self, world: PodWorld, pod: PodName) -> None:
         with pytest.raises(NoTerminalError, match="tmux"):
             await world.streams.attach(pod, TerminalSize())
+        with pytest.raises(NoTerminalError, match="tmux"):
+            await world.streams.attach(pod, TerminalSize(), name="3")
+        with pytest.raises(NoTerminalError, match="tmux"):
+            await world.streams.terminals(pod)
 
     async def test_closing_leaves_everything(self, world: PodWorld, pod: PodName) -> None:
         """Programs are hung up, as no pod keeps a terminal."""
