@@ -60,17 +60,19 @@ COMMANDS = {
     "cancel": Entry("jobs.jobs", "cancel_app", "End running jobs, or take waiting jobs out of the queue.", JOBS),
     "dev": Entry("sessions.dev", "app", "Get GPUs for a session, and open a shell on them.", SESSIONS),
     "reserve": Entry("sessions.dev", "app", "The same as `dev`.", SESSIONS),
-    "shell": Entry("sessions.shell", "shell_app", "Open a shell in a running job.", SESSIONS),
+    "shell": Entry("sessions.shell", "shell_app", "Open a shell in a job.", SESSIONS),
     "exec": Entry(
         "sessions.shell", "exec_app", "Run a command in a running job, and end with its exit code.", SESSIONS
     ),
-    "attach": Entry("sessions.shell", "attach_app", "Join a terminal that was left or broken off.", SESSIONS),
+    "attach": Entry(
+        "sessions.shell", "attach_app", "Join a terminal that you left or whose connection broke.", SESSIONS
+    ),
     "cp": Entry("sessions.copy", "app", "Copy files and folders into a running job or out of it.", SESSIONS),
     "forward": Entry("sessions.forward", "forward_app", "Reach ports of a running job from this machine.", SESSIONS),
     "open": Entry("sessions.forward", "open_app", "Open a web application of a running job in the browser.", SESSIONS),
     "ssh": Entry("sessions.ssh", "ssh_app", "Enter a running job by OpenSSH.", SESSIONS),
     "config-ssh": Entry(
-        "sessions.ssh", "config_app", "Make running jobs hosts of OpenSSH, for scp, rsync and editors.", SESSIONS
+        "sessions.ssh", "config_app", "Let ssh, scp, rsync and editors reach running jobs as hosts.", SESSIONS
     ),
     "share": Entry("sessions.share", "share_app", "Let another user enter your job.", SESSIONS),
     "unshare": Entry("sessions.share", "unshare_app", "End a share of your job.", SESSIONS),
@@ -85,7 +87,7 @@ COMMANDS = {
         "gpus.queue", "app", "Show waiting jobs and why they wait; `queue dlq` shows messages that failed.", LOOK
     ),
     "book": Entry("bookings.book", "app", "Book GPUs for a time slot; list, move and cancel bookings.", BOOK),
-    "avail": Entry("bookings.avail", "app", "Show how many GPUs are free when.", BOOK),
+    "avail": Entry("bookings.avail", "app", "Show how many GPUs are free at which times.", BOOK),
     "usage": Entry("bookings.usage", "app", "Show GPU-hours held, used, idle and wasted.", BOOK),
     "notify": Entry("people.notify", "app", "Choose where and of which events you are notified.", PEOPLE),
     "login": Entry("people.login", "login_app", "Remember a server and a token for it.", PEOPLE),

@@ -10,8 +10,8 @@ from gpu_dev.session import complete_job_id
 OwnJobId = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ID]",
-        help="A job's name or id; the beginning of an id is enough if it is unique. Inside a job: that job.",
+        metavar="ID",
+        help="A job's name or id; the beginning of an id is enough if it is unique (default inside a job: that job).",
         autocompletion=complete_job_id,
     ),
 ]
@@ -27,5 +27,5 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every 2 s until Ctrl-C.")]
 JobIds = Annotated[
     list[str],
-    typer.Argument(metavar="ID...", help="Names or ids of your jobs.", autocompletion=complete_job_id),
+    typer.Argument(metavar="ID", help="Names or ids of your jobs.", autocompletion=complete_job_id),
 ]

@@ -1,4 +1,4 @@
-"""Two examples for the help of each command."""
+"""The help of each command: two examples, and paragraphs as wide as the terminal."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -138,8 +138,12 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 
 
 def add_examples(command: Any, path: str) -> None:
-    """Put the examples at the end of the help of a command and of those below it."""
+    """Put the examples at the end of the help of a command and of those below it, and join the lines of paragraphs.
+
+    Typer keeps the line breaks of docstrings, which break sentences again at terminals narrower than the source.
+    """
     for name, found in with_paths(command, path):
+        found.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (found.help or "").split("\n\n"))
         found.epilog = "\n\n".join(["Examples:", *EXAMPLES[name], *filter(None, [found.epilog])])
 
 

@@ -79,11 +79,11 @@ def _rest(answer: Explanation) -> str:
         lines.append(f"  - {reason.code}: {local_sentence(reason.detail)}")
         rule = times.get(reason.code)
         if rule is not None and rule.possible_from is not None:
-            lines.append(f"    It holds for a start from {minute(rule.possible_from)}.")
+            lines.append(f"    The rule allows a start from {minute(rule.possible_from)}.")
         if rule is not None and rule.ask_from is not None:
-            lines.append(f"    It can be asked for from {minute(rule.ask_from)}.")
+            lines.append(f"    Ask again from {minute(rule.ask_from)}.")
     if times and answer.possible_from is not None:
-        lines.append(f"Every rule holds for a start from {minute(answer.possible_from)}.")
+        lines.append(f"All rules allow a start from {minute(answer.possible_from)}.")
     if answer.kind == "booking":
         lines.append("When GPUs are free: gpu-dev book slots")
     return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ def slot_fields(start: str, end: str | None, duration: str | None, zone: str | N
     slot = parse_slot(start, now, name)
     if slot is not None:
         if end is not None or duration is not None:
-            raise UsageError(f"--start {start!r} has an end. Leave --for and --end out.")
+            raise UsageError(f"--start {start!r} already says the end. Leave out --for and --end.")
         return {"start": slot[0], "end": slot[1], "time_zone": name}
     if (end is None) == (duration is None):
         raise UsageError("Say for how long: --for 4h, or --end with a time.")

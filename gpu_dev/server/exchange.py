@@ -207,7 +207,7 @@ class Exchange:
         try:
             return self._transport.send(method, target, {**_HEADERS, **headers}, content, silence_s)
         except BadAddressError as error:
-            raise UnreachableError(f"{self.server} is not an address that can be asked: {error}.") from error
+            raise UnreachableError(f"No request can be sent to the address {self.server}: {error}.") from error
 
     def _needed_token(self) -> str:
         if self._token is None:

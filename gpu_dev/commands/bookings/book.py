@@ -81,7 +81,9 @@ def create(
         list[str] | None, typer.Option("--env", "-e", metavar="K=V", help="A variable of the command.")
     ] = None,
     image: Annotated[str | None, typer.Option("--image", help="The command's container image.")] = None,
-    working_dir: Annotated[str | None, typer.Option("--working-dir", help="Where to run the command.")] = None,
+    working_dir: Annotated[
+        str | None, typer.Option("--working-dir", help="The working directory of the command.")
+    ] = None,
     zone: Zone = None,
     dry_run: DryRun = False,
     output: OneOutput = None,
@@ -138,7 +140,7 @@ def list_bookings(
     everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings, not only yours.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     status: Annotated[list[BookingStatus] | None, typer.Option(help="Only in this status (may be repeated).")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the earliest.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the earliest.")] = 200,
     zone: Zone = None,
     output: Output = Format.TABLE,
 ) -> None:
@@ -230,7 +232,7 @@ def move(
 @app.command()
 def cancel(
     ctx: typer.Context,
-    booking_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Bookings' ids or titles.")],
+    booking_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Bookings' ids or titles.")],
     following: Annotated[bool, typer.Option("--following", help="Of a series: these dates and those after.")] = False,
     series: Annotated[bool, typer.Option("--series", help="Of a series: all dates that are not over.")] = False,
     output: OneOutput = None,
@@ -262,11 +264,11 @@ def slots(
     node: Node = None,
     start: Annotated[str | None, typer.Option("--from", help="From when (default: now).")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Until when (default: 30 days later).")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Show at most this many, the earliest.")] = 20,
     zone: Zone = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Find times at which so many GPUs can be booked for so long."""
+    """Find times at which the GPUs can be booked for that long."""
     name, now = zone_name(zone), local_now()
     with client_for(ctx) as client:
         found = client.bookings.slots(
@@ -287,7 +289,7 @@ def slots(
 @app.command()
 def waitlist(
     ctx: typer.Context,
-    everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings (administrators).")] = False,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' requests (administrators).")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """List requests on the waitlist, and offers. Answer offers with `book accept` or `book decline`."""

@@ -26,9 +26,7 @@ OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output
 @app.command()
 def plan(
     ctx: typer.Context,
-    where: Annotated[
-        list[str], typer.Argument(metavar="NODE[:GPUS]...", help="Nodes, or GPUs of nodes: n1 or n1:0,2.")
-    ],
+    where: Annotated[list[str], typer.Argument(metavar="NODE[:GPUS]", help="Nodes, or GPUs of nodes: n1 or n1:0,2.")],
     reason: Annotated[str, typer.Option(help="The reason; affected users are notified of it.")],
     start: Annotated[str | None, typer.Option("--start", "-s", help="When (default: now).")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 2d.")] = None,
@@ -78,7 +76,7 @@ def list_windows(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 @app.command()
 def cancel(
     ctx: typer.Context,
-    window_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Windows' ids.")],
+    window_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of maintenance windows.")],
     output: OneOutput = None,
 ) -> None:
     """Cancel maintenance windows, or end them early: their GPUs are given out again (administrators)."""

@@ -36,11 +36,11 @@ class UsageFormat(StrEnum):
 @app.command()
 def usage(
     ctx: typer.Context,
-    by: Annotated[UsageBy, typer.Option(help="One line for each of these.")] = UsageBy.USER,
+    by: Annotated[UsageBy, typer.Option(help="Sum by this: one line for each.")] = UsageBy.USER,
     start: Annotated[str | None, typer.Option("--from", help="From when (default: a week before --to).")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Until when (default: now).")] = None,
     step: Annotated[
-        str | None, typer.Option("--step", help="Figures for each step of this length, such as 1d, instead of one.")
+        str | None, typer.Option("--step", help="Show figures over time, in steps of this length, such as 1d.")
     ] = None,
     zone: Annotated[
         str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
@@ -93,7 +93,7 @@ _SERIES = View[UsageSeriesOut](name=lambda found: found.by.value, columns=())
 def _show_series(found: UsageSeriesOut, output: UsageFormat) -> None:
     """Steps in which nothing was held are left out of the table."""
     if output is UsageFormat.CSV:
-        raise UsageError("--step is shown as table, json or yaml.")
+        raise UsageError("CSV has no steps. Leave out --step, or choose -o table, json or yaml.")
     if output is not UsageFormat.TABLE:
         put(show_one(found, _SERIES, Format(output.value)))
         return

@@ -54,7 +54,7 @@ def nodes(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = Fals
 @nodes_app.command()
 def fence(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(help="The node.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node.")],
     reason: Annotated[str | None, typer.Option(help="The reason, for the audit log.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
@@ -73,7 +73,7 @@ def fence(
 
 
 @nodes_app.command()
-def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A fenced node.")]) -> None:
+def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(metavar="NODE", help="A fenced node.")]) -> None:
     """Remove a fence: the node's GPUs are available again as soon as it is ready (administrators)."""
     with client_for(ctx) as client:
         freed = client.unfence_node(node)
@@ -83,7 +83,7 @@ def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A fenc
 @nodes_app.command()
 def cordon(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(help="A node.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node.")],
     reason: Annotated[str | None, typer.Option(help="The reason, for the audit log and for waiting users.")] = None,
 ) -> None:
     """Keep new jobs and bookings off a node; running jobs and existing bookings stay (administrators)."""
@@ -93,7 +93,7 @@ def cordon(
 
 
 @nodes_app.command()
-def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(help="A cordoned node.")]) -> None:
+def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(metavar="NODE", help="A cordoned node.")]) -> None:
     """Remove a cordon (administrators)."""
     with client_for(ctx) as client:
         freed = client.uncordon_node(node)

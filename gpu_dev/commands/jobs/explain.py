@@ -37,7 +37,7 @@ def explain_it(
     nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="Duration: 4h, 90m, 2d.")] = None,
     start: Annotated[
-        str | None, typer.Option("--start", "-s", help="The start of a booking; without it, a job.")
+        str | None, typer.Option("--start", "-s", help="The start of a booking; without it, the request is a job.")
     ] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
@@ -46,9 +46,9 @@ def explain_it(
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
-    """Why does a job wait: its place, the reason, the estimated start, what would help.
+    """Say why a job waits: its place, the reason, the estimated start, what would help.
 
-    Without a job: would it start now, be accepted and start later, or be refused, and why?
+    Without a job: say whether a request would start now, start later or be refused, and why.
     """
     if job_id is not None:
         if gpus is not None:

@@ -73,7 +73,7 @@ def extend(
     job_id: OwnJobId = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
-    """Give a job more time; inside a job, that job."""
+    """Give a job more time. Inside a job, the id may be left out."""
     longer = parse_duration(by)
     inside = own_job(ctx, job_id)
     if inside is not None:
@@ -100,7 +100,7 @@ def cancel(
 ) -> None:
     """End running jobs, or take waiting jobs out of the queue.
 
-    It tries all of them, and ends with the first error.
+    It tries all of them, even if some fail; the exit code is that of the first error.
     """
     first: ClientError | None = None
     with client_for(ctx) as client:

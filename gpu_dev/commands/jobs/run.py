@@ -57,7 +57,7 @@ Booking = Annotated[
 Project = Annotated[str | None, typer.Option("--project", "-p", help="For this project (in a booking: the booking's).")]
 Inactivity = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="End the session when nobody was connected for so long, such as 30m."),
+    typer.Option(metavar="TIME", help="End the session after nobody was connected for this long, such as 30m."),
 ]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
@@ -100,7 +100,7 @@ def submit(
     dry_run: DryRun = False,
     output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.NAME,
 ) -> None:
-    """Submit a job and print its id. Without a command it is a session: the GPUs are held for you."""
+    """Submit a job and print its id. Without a command the job is a session: enter it with `gpu-dev shell`."""
     if timeout is not None and not wait:
         raise UsageError("--timeout needs --wait.")
     patience = None if timeout is None else parse_duration(timeout)
@@ -158,7 +158,7 @@ def run(
 
     Without a terminal, Ctrl-C and SIGTERM cancel the job.
 
-    Where stdin is a pipe or a file, the command reads it, by `sh` in the job's image; `</dev/null` prevents that.
+    If stdin is a pipe or a file, the command reads it (the job's image needs `sh`); `</dev/null` prevents that.
     """
     fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)

@@ -105,7 +105,7 @@ def export(
 ) -> None:
     """Write the audit log as JSON lines with its digests, in the order of its chain, oldest first (administrators).
 
-    `audit verify FILE` checks it, without a server. Files of times that follow each other are one chain. Old events are
+    `audit verify FILE` checks it, without a server. Exports of consecutive times form one chain. Old events are
     removed, by default after 400 days: export a month with --from and --to before that.
     """
     with client_for(ctx) as client:
@@ -127,7 +127,7 @@ def verify(
     ctx: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help="Exported files, the oldest first. Without: the server's log."),
+        typer.Argument(metavar="FILE", help="Exported files, the oldest first. Without: the server's log."),
     ] = None,
     noted: Annotated[
         str | None,
@@ -164,7 +164,7 @@ def _report(check: ChainCheck, unchained_since: datetime | None) -> None:
     if check.removed:
         put(f"{check.removed} events were removed by retention; their digests are still checked.\n")
     if unchained_since is not None:
-        put(f"What was recorded since {local_time(unchained_since)} is not all chained yet. Look again in a moment.\n")
+        put(f"Some events since {local_time(unchained_since)} are not chained yet. Try again in a moment.\n")
     if not check.count:
         put("The chain is whole.\n")
         return

@@ -36,7 +36,7 @@ def pods(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False
 @app.command()
 def end(
     ctx: typer.Context,
-    names: Annotated[list[str], typer.Argument(metavar="POD...", help="Pods as `gpu-dev pods` shows them.")],
+    names: Annotated[list[str], typer.Argument(metavar="POD", help="Pods as `gpu-dev pods` shows them.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """End unknown pods (administrators); their work is lost."""

@@ -39,6 +39,8 @@ Scope = Annotated[
         metavar="SCOPE", help="default, user:ann, project:vision, gpu_type:h100, or user:ann,gpu_type:h100."
     ),
 ]
+ProjectName = Annotated[str, typer.Argument(metavar="NAME", help="A project's name.")]
+Members = Annotated[list[str], typer.Argument(metavar="USER", help="Names of users.")]
 OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
 
 
@@ -70,7 +72,7 @@ def set_rules(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="RULE=VALUE...",
+            metavar="RULE=VALUE",
             help="Such as max_gpus=4 max_duration=7d; `=unlimited` removes the limit, `=none` deletes the rule.",
         ),
     ],
@@ -121,7 +123,7 @@ def list_projects(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 @projects_app.command()
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: ProjectName,
     title: Annotated[str | None, typer.Option(help="A description.")] = None,
     member: Annotated[list[str] | None, typer.Option(help="A member (may be repeated).")] = None,
     output: OneOutput = None,
@@ -136,8 +138,8 @@ def create(
 
 
 @projects_app.command()
-def end(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")], output: OneOutput = None) -> None:
-    """End a project (administrators): nothing new is booked for it."""
+def end(ctx: typer.Context, name: ProjectName, output: OneOutput = None) -> None:
+    """End a project (administrators): nothing new is submitted or booked for it."""
     with client_for(ctx) as client:
         project = client.policy.end_project(name)
     put(f"{project.name} has ended\n" if output is None else show_one(project, PROJECT, output))
@@ -146,8 +148,8 @@ def end(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")]
 @projects_app.command()
 def add(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    users: Annotated[list[str], typer.Argument(metavar="USER...")],
+    name: ProjectName,
+    users: Members,
     output: OneOutput = None,
 ) -> None:
     """Add members to a project (administrators)."""
@@ -159,8 +161,8 @@ def add(
 @projects_app.command()
 def remove_member(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
-    users: Annotated[list[str], typer.Argument(metavar="USER...")],
+    name: ProjectName,
+    users: Members,
     output: OneOutput = None,
 ) -> None:
     """Remove members from a project (administrators)."""

@@ -48,12 +48,12 @@ def add(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]", help="A public key (default: the first of yours in ~/.ssh).", show_default=False
+            metavar="FILE", help="A public key (default: the first of yours in ~/.ssh).", show_default=False
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Its name (default: its comment).")] = None,
 ) -> None:
-    """Add a public SSH key, with which you enter your jobs by SSH."""
+    """Add a public SSH key. With its private half you enter your jobs by SSH."""
     key = read_key(file, Path.home())
     with client_for(ctx) as client:
         known = _known(client)
@@ -73,7 +73,7 @@ def import_keys(
 ) -> None:
     """Add all public SSH keys of a source.
 
-    It tries all of them, and ends with the first error.
+    It tries all of them, even if some fail; the exit code is that of the first error.
     """
     keys = read_keys(source, os.environ)
     first: ClientError | None = None
@@ -92,7 +92,7 @@ def import_keys(
 @app.command()
 def remove(
     ctx: typer.Context,
-    key_ids: Annotated[list[str], typer.Argument(metavar="KEY...", help="Ids or names of your keys.")],
+    key_ids: Annotated[list[str], typer.Argument(metavar="KEY", help="Ids or names of your keys.")],
 ) -> None:
     """Remove SSH keys. Connections that they opened end within seconds."""
     with client_for(ctx) as client:

@@ -25,7 +25,9 @@ logout_app = typer.Typer(add_completion=False)
 @login_app.command()
 def login(
     ctx: typer.Context,
-    server: Annotated[str | None, typer.Argument(help="The server's address (default: as for every command).")] = None,
+    server: Annotated[
+        str | None, typer.Argument(metavar="SERVER", help="The server's address (default: as for every command).")
+    ] = None,
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from stdin.")] = False,
     aws: Annotated[bool, typer.Option("--aws", help="Sign in with the AWS credentials that are set up here.")] = False,
     aws_region: Annotated[
@@ -46,7 +48,9 @@ def login(
     service_account_token: Annotated[
         str | None, typer.Option(metavar="FILE", help=f"The token's file (default: {DEFAULT_SERVICE_ACCOUNT_TOKEN}).")
     ] = None,
-    server_id: Annotated[str | None, typer.Option(help="The server's own name, if it is not its address.")] = None,
+    server_id: Annotated[
+        str | None, typer.Option(help="The name that the server has for itself, if it is not its address.")
+    ] = None,
 ) -> None:
     """Sign in with a token, or get a token with credentials of AWS, OIDC or Kubernetes.
 
@@ -82,8 +86,8 @@ def _with_proof(url: str, way: Way) -> None:
     path = login_file(os.environ)
     store_login(path, url, done.token, way=way)
     put(
-        f"Logged in to {url} as {done.user} ({done.role.value}) until {minute(done.expires_at)}, "
-        "and again by itself after that\n"
+        f"Logged in to {url} as {done.user} ({done.role.value}) until {minute(done.expires_at)}; "
+        "after that, commands sign in again by themselves\n"
     )
 
 

@@ -32,7 +32,12 @@ def _by_kind(found: NoticePreferences) -> str:
 
 
 _PREFERENCES = View[NoticePreferences](name=lambda _found: "preferences", columns=(Column("KINDS", _by_kind),))
-TargetId = Annotated[str, typer.Argument(metavar="TARGET", help="A target's id or name: gpu-dev notify targets.")]
+TargetId = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="A notification address: its id or name, as `gpu-dev notify targets` shows it."
+    ),
+]
 
 
 @app.command()
@@ -45,7 +50,7 @@ def targets(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 @app.command()
 def add(
     ctx: typer.Context,
-    channel: Annotated[NoticeChannel, typer.Argument(help="How.")],
+    channel: Annotated[NoticeChannel, typer.Argument(help="By which channel.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="An e-mail address, or a webhook's https address.")],
     name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
@@ -70,7 +75,11 @@ def add(
 
 
 @app.command()
-def verify(ctx: typer.Context, target_id: TargetId, code: Annotated[str, typer.Argument(metavar="CODE")]) -> None:
+def verify(
+    ctx: typer.Context,
+    target_id: TargetId,
+    code: Annotated[str, typer.Argument(metavar="CODE", help="The code from the e-mail.")],
+) -> None:
     """Confirm an e-mail address with the code that was mailed there."""
     with client_for(ctx) as client:
         target = client.notices.verify(_id_of(client, target_id), code)
@@ -79,7 +88,10 @@ def verify(ctx: typer.Context, target_id: TargetId, code: Annotated[str, typer.A
 
 @app.command()
 def test(ctx: typer.Context, target_id: TargetId) -> None:
-    """Send a test there, and say whether it was delivered. An address that is not confirmed gets its code again."""
+    """Send a test to a notification address, and say whether it was delivered.
+
+    An address that is not confirmed gets its code again.
+    """
     with client_for(ctx) as client:
         whole = _id_of(client, target_id)
         before = _target(client, whole)
@@ -113,7 +125,10 @@ def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:
 
 
 @app.command()
-def remove(ctx: typer.Context, target_ids: Annotated[list[str], typer.Argument(metavar="TARGET...")]) -> None:
+def remove(
+    ctx: typer.Context,
+    target_ids: Annotated[list[str], typer.Argument(metavar="TARGET", help="Ids or names of notification addresses.")],
+) -> None:
     """Remove notification addresses."""
     with client_for(ctx) as client:
         for target_id in target_ids:
@@ -133,7 +148,7 @@ def set_preferences(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="KIND=CHANNELS...",
+            metavar="KIND=CHANNELS",
             help=f"Such as ended=email,slack or started=none. Channels: {', '.join(NoticeChannel)}.",
         ),
     ],

@@ -84,7 +84,7 @@ def create(
 
 @app.command()
 def renew(ctx: typer.Context) -> None:
-    """Replace the secret of your token, and print the new one. Tokens that were made with it stay."""
+    """Replace the secret of your token, and print the new one. Tokens that were made with it go on working."""
     secret = f"gpudev_{token_urlsafe(32)}"
     connection, logins = connection_of(ctx), login_file(os.environ)
     with client_for(ctx) as client:
@@ -119,7 +119,9 @@ def _is_good(connection: Connection, secret: str) -> bool:
 @app.command()
 def revoke(
     ctx: typer.Context,
-    token_ids: Annotated[list[str] | None, typer.Argument(metavar="TOKEN-ID...", show_default=False)] = None,
+    token_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="TOKEN-ID", show_default=False, help="Ids or names of tokens.")
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Revoke all tokens and browser sessions but the one in use.")
     ] = False,

@@ -19,6 +19,7 @@ from reservation_core.domain.model import BookingStatus, JobStatus, Role
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 100_000
 _COUNTED = 1000
+UserName = Annotated[str, typer.Argument(metavar="NAME", help="A user's name.")]
 
 
 @app.command("list")
@@ -31,11 +32,11 @@ def list_users(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 @app.command()
 def add(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A short name or an e-mail address.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A short name or an e-mail address.")],
     role: Annotated[Role, typer.Option(help="What the user may do.")] = Role.USER,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
-    """Add a user (administrators). Then make a token for them."""
+    """Add a user (administrators). Then create a token for them."""
     with client_for(ctx) as client:
         user = client.create_user(make_request(UserCreate, {"name": name, "role": role}, name="NAME"))
     if output is not None:
@@ -47,7 +48,7 @@ def add(
 @app.command()
 def disable(
     ctx: typer.Context,
-    name: str,
+    name: UserName,
     end: Annotated[bool, typer.Option("--end", help="End the user's running jobs and bookings, too.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
@@ -84,7 +85,7 @@ def _counted(waiting: int) -> str:
 
 
 @app.command()
-def enable(ctx: typer.Context, name: str) -> None:
+def enable(ctx: typer.Context, name: UserName) -> None:
     """Enable a disabled user (administrators): tokens that were not revoked work again."""
     with client_for(ctx) as client:
         user = client.enable_user(name)

@@ -52,15 +52,15 @@ def dev(
     inactivity: Inactivity = None,
     ide: Annotated[
         Ide | None,
-        typer.Option(help="Also open an editor of this machine on it, or run JupyterLab instead of a shell."),
+        typer.Option(help="Also open an editor on the session, or run JupyterLab in it instead of a shell."),
     ] = None,
 ) -> None:
     """Get GPUs for a session, wait for them, and open a shell on them.
 
-    Ctrl-C while waiting asks nothing: the session keeps its place in the queue, and its id is shown.
+    Ctrl-C while it waits cancels nothing: the session keeps its place in the queue, and its id is shown.
 
-    --ide vscode and cursor open a window by OpenSSH, for which `gpu-dev config-ssh` runs; jupyter needs JupyterLab in
-    the image.
+    --ide vscode and cursor open a window of the editor over SSH, and run `gpu-dev config-ssh` for that. --ide jupyter
+    needs JupyterLab in the image.
 
     The session goes on when the shell ends, until its time is over or `gpu-dev cancel ID`.
     """

@@ -29,7 +29,7 @@ def forward(
     ports: Annotated[
         list[str],
         typer.Argument(
-            metavar="LOCAL:PORT...", help="A port here and one in the job; `PORT` is both, `0:PORT` any free port here."
+            metavar="LOCAL:PORT", help="A port here and one in the job; `PORT` is both, `0:PORT` any free port here."
         ),
     ],
     rank: Rank = 0,
@@ -63,12 +63,14 @@ async def _forward(client: GpuDevClient, job_id: str, forwards: list[Forward], r
 def open_app_of_job(
     ctx: typer.Context,
     job_id: JobId,
-    port: Annotated[int, typer.Argument(metavar="[PORT]", min=1, max=65_535, help="Its port.")] = JUPYTER_PORT,
+    port: Annotated[
+        int, typer.Argument(metavar="PORT", min=1, max=65_535, help="The port that the application listens at.")
+    ] = JUPYTER_PORT,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser, too.")] = True,
 ) -> None:
     """Print the address of a web application that listens in a running job, and open it in the browser.
 
-    The address lets one browser in, once and soon; ask for another one with the same command.
+    The address lets one browser in, once, within a minute. Run the command again for another one.
     """
     with client_for(ctx) as client:
         address = client.sessions.app_address(running_id(client, job_id), port)

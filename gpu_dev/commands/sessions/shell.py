@@ -30,9 +30,9 @@ _SHOWN = 10
 OptionalId = Annotated[
     str | None,
     typer.Argument(
-        metavar="[ID]",
+        metavar="ID",
         show_default=False,
-        help="A job's name or id (default: your only open session).",
+        help="A job's name or id (default: your only open job).",
         autocompletion=complete_job_id,
     ),
 ]
@@ -41,11 +41,11 @@ Rank = Annotated[int, typer.Option(min=0, help="The node of a job on several nod
 
 @shell_app.command()
 def shell(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> None:
-    """Open a shell in a running job; a waiting one is waited for.
+    """Open a shell in a job. If the job waits in the queue, wait until it runs.
 
     Escapes after Enter, as with ssh: `~.` leaves, `~^Z` suspends, `~?` lists them.
 
-    A shell whose connection breaks is joined again for a minute.
+    If the connection breaks, the command tries for a minute to join the shell again.
 
     Without a terminal, the shell reads its commands from stdin.
     """
@@ -73,7 +73,9 @@ def execute(
     ctx: typer.Context,
     job_id: JobId,
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The command, after `--`.")],
-    tty: Annotated[bool, typer.Option("--tty", help="Run it in a terminal, such as an editor or a debugger.")] = False,
+    tty: Annotated[
+        bool, typer.Option("--tty", help="Give the command a terminal, as editors and debuggers need it.")
+    ] = False,
     rank: Rank = 0,
 ) -> None:
     """Run a command in a running job, and end with its exit code.
@@ -109,11 +111,11 @@ def attach(
     rank: Rank = 0,
     output: Output = Format.TABLE,
 ) -> None:
-    """Join a terminal of a job that was left or broken off, beside those who are in it.
+    """Join an open terminal of a job, such as one that you left or whose connection broke off.
 
-    It is your newest one, or else the newest of the job.
+    Without --terminal it is your own newest one, or else the newest of the job.
 
-    Its recent output is shown first. `~.` leaves it again.
+    Its recent output is shown first. Other users in it stay. `~.` leaves it again.
     """
     if list_:
         with client_for(ctx) as client:
@@ -137,14 +139,14 @@ async def _pass_pipes(client: GpuDevClient, job_id: str, command: list[str], ran
 
 
 def session_id(client: GpuDevClient, text: str | None) -> str:
-    """The job that `text` stands for, or the user's only session. Raises AmbiguousIdError, NoSuchObjectError."""
+    """The job that `text` stands for, or the user's only open job. Raises AmbiguousIdError, NoSuchObjectError."""
     if text is not None:
         return whole_id(client, text)
     me = client.me().name  # administrators see everybody's jobs
     mine = list(client.jobs(frozenset(JobStatus) - FINAL_STATUSES - {JobStatus.ENDING}, user=me))
     match [job for job in mine if job.status is JobStatus.RUNNING] or mine:
         case []:
-            raise NoSuchObjectError("You have no open session.", next_command="gpu-dev dev --gpus 1 --for 4h")
+            raise NoSuchObjectError("You have no open job.", next_command="gpu-dev dev --gpus 1 --for 4h")
         case [only]:
             return only.id
         case several:

@@ -43,7 +43,7 @@ def ssh(
 ) -> None:
     """Enter a running job by this machine's OpenSSH, over the server's own address.
 
-    A key is made for it once, and a certificate is fetched that is good for an hour.
+    The command makes a key of its own once, and fetches a certificate for it that is good for an hour.
 
     For OpenSSH's own options, and for scp, rsync and editors, run `gpu-dev config-ssh` and use the host `ID.gpu-dev`.
     """
@@ -74,10 +74,10 @@ def ssh(
 @config_app.command("config-ssh")
 def config_ssh(
     ctx: typer.Context,
-    removes: Annotated[bool, typer.Option("--remove", help="Remove both again.")] = False,
+    removes: Annotated[bool, typer.Option("--remove", help="Remove the file and the line again.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be written.")] = False,
 ) -> None:
-    """Make running jobs hosts of OpenSSH, such as `job-7f3k9q2m.gpu-dev`, for ssh, scp, rsync and editors.
+    """Let ssh, scp, rsync and editors reach running jobs as hosts, such as `job-7f3k9q2m.gpu-dev`.
 
     It writes a file of its own, and one line that includes it at the top of ~/.ssh/config. All else there stays.
     """

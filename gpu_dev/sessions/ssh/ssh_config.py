@@ -26,7 +26,7 @@ def config_text(connection: Connection, files: SshFiles) -> str:
     """The file of our own."""
     command = shlex.join(our_command(connection)).replace("%", "%%")
     lines = [
-        "# Written by `gpu-dev config-ssh`; it overwrites changes.",
+        "# Written by `gpu-dev config-ssh`, which overwrites changes.",
         f"Host *{DOMAIN}",
         *(f"    {line}" for line in options(files, f"{command} ssh --stdio %h")),
         # Both have to be there before OpenSSH looks for them: the certificate, and the user's name by host.

@@ -51,6 +51,15 @@ def test_every_command_has_examples_and_no_other_has() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES)
+def test_paragraphs_break_where_the_terminal_ends_and_arguments_are_explained(path: str) -> None:
+    name, *_ = path.split()
+    command = dict(with_paths(of_name(name), name))[path]
+    assert all("\n" not in paragraph for paragraph in command.help.split("\n\n"))
+    for parameter in command.get_params(typer.Context(command)):
+        assert parameter.help, parameter.name
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
 def test_examples_are_commands_as_they_can_be_typed(path: str) -> None:
     name, *_ = path.split()
     commands = dict(with_paths(of_name(name), name))
