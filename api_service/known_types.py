@@ -30,6 +30,6 @@ class KnownTypes:
         known = self._seen | policy.gpu_types | self._configured
         raise NoSuchTypeError(
             f"There is no GPU of type {gpu_type} here.{did_you_mean(gpu_type, known)} Ask for one of these types, or "
-            f"for no type to get any: {', '.join(sorted(known))}. An administrator announces a type that is to come "
-            f"by a rule: gpu-dev policy set gpu_type:{gpu_type} max_gpus=8."
+            f"for no type to get any: {', '.join(sorted(known))}. An administrator can announce a type before its "
+            f"nodes arrive: gpu-dev policy set gpu_type:{gpu_type} max_gpus=8."
         )

@@ -33,7 +33,7 @@ def start(arguments: list[str]) -> int:
         return run_program(
             "availability_updater",
             "Reads nodes and GPUs from the cluster into the database, once. With --node-agent it runs on a Kubernetes"
-            " node and writes into its Node object which cards it has.",
+            " node and writes into its Node object which GPUs it has.",
             UpdaterSettings,
             main,
             arguments,
@@ -41,7 +41,7 @@ def start(arguments: list[str]) -> int:
     once = "--once" in others
     return run_program(
         "availability_updater --node-agent",
-        "Writes which cards this Kubernetes node (NODE_NAME) has into its Node object, again whenever that changes;"
+        "Writes which GPUs this Kubernetes node (NODE_NAME) has into its Node object, again whenever that changes;"
         " with --once a single time.",
         NodeAgentSettings,
         partial(annotate_node, once=once),

@@ -13,7 +13,7 @@ from reservation_core.runtime.processes.programs import describe_settings, run_w
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 
 PROGRAM = "gpu_admission"
-_ABOUT = "Answers kube-scheduler and Volcano as their extender: quotas by GPU model, shared cards, whole nodes."
+_ABOUT = "Answers kube-scheduler and Volcano as their extender: quotas by GPU model, shared GPUs, whole nodes."
 _log = structlog.get_logger(__name__)
 
 

@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-SERVERS = ("api_service", "reservation_core", "reservation_processor", "standalone")
+SERVERS = (
+    "api_service",
+    "reservation_core",
+    "reservation_processor",
+    "reservation_expiry",
+    "availability_updater",
+    "ssh_gateway",
+    "standalone",
+    "pod_scheduling",
+    "admission_webhook",
+    "gpu_admission",
+    "gpu_scheduler",
+)
 _SEVERAL_WORDS = re.compile(r"\w\S* \S+ \S*\w")
 _LOGGING = frozenset({"debug", "info", "warning", "error", "exception", "critical", "getLogger"})
 _NO_SENTENCE = re.compile(
@@ -29,7 +41,7 @@ _HIDDEN = frozenset({"script", "style"})
 
 
 _FAULTS = {
-    r"\bcards?\b": "say GPU",
+    r"\b[Cc]ards?\b": "say GPU",
     r"\bin (?:the )?line\b|\bthe line for\b": "say queue or waitlist",
     r"\b(?:is|are|be|being) told\b|\bnotices?\b(?! is)": "say notified, notification",
     r"\b(?:on|the|for the) record\b": "say audit log",

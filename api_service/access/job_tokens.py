@@ -39,7 +39,7 @@ class JobTokens:
         async with self._pace.checking(scope):
             found = read_job_token(await self._load_key(), header[7:].strip())
             if found is None:
-                raise unauthenticated("This token of a job is not one of this server's.")
+                raise unauthenticated("This job token does not belong to this server.")
         job_id, attempt = found
         if (scope["method"], scope["path"]) != ("POST", f"/v1/jobs/{job_id}/extend"):
             raise ForbiddenError(f"This is the token of {job_id}: it extends that job, and can do nothing else.")
@@ -47,9 +47,11 @@ class JobTokens:
             job = (await uow.reservations.get([job_id])).get(job_id)
             owner = None if job is None else await uow.identities.user(job.user)
         if job is None or owner is None or owner.disabled_at is not None:
-            raise unauthenticated("The owner of this job may not use the server any more.")
+            raise unauthenticated(
+                "The owner of this job is disabled or the job is unknown, so its token is not accepted."
+            )
         if job.attempt != attempt or job.status is not JobStatus.RUNNING:
-            raise JobNotRunningError(f"{job_id} does not run any more in the attempt that this token belongs to.")
+            raise JobNotRunningError(f"{job_id} no longer runs in the attempt that this token belongs to.")
         scopes = frozenset({TokenScope.SUBMIT})
         return Principal(owner.id, owner.name, Role.USER, f"job:{job_id}", None, scopes=scopes)
 

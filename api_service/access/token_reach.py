@@ -59,6 +59,6 @@ def require_scopes(principal: Principal, scopes: frozenset[TokenScope]) -> None:
     missing = scopes - principal.scopes
     if missing:
         raise ForbiddenError(
-            f"Your token does not have the scope {', '.join(in_order(missing))}, which this takes. It has: "
+            f"Your token does not have the scope {', '.join(in_order(missing))}, which this request needs. It has: "
             f"{', '.join(in_order(principal.scopes))}. Use another token."
         )

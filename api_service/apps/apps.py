@@ -146,7 +146,7 @@ class Apps:
                 finally:
                     await opened.close()
         except PortClosedError as error:
-            words = f"{error} Then reload this page."
+            words = f"{error} To try again, reload this page."
             raise _RefusedError(app_page(502, f"Nothing listens at port {app.port}", words)) from error
         except (PodNotReachableError, DomainError, ProblemError) as error:
             raise _RefusedError(self._refusal(scope, app, error)) from error

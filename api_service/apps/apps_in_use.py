@@ -57,7 +57,9 @@ class AppsInUse:
             self._holding.add(task)
             task.add_done_callback(self._holding.discard)
         if use.requests >= _MOST_AT_ONCE:
-            detail = f"{_MOST_AT_ONCE} requests to apps of {job_id} are open, which is as many as there may be at once."
+            detail = (
+                f"{_MOST_AT_ONCE} requests to apps of {job_id} are open, the most at one time. Try again in a moment."
+            )
             raise ProblemError(503, "too_many_requests_to_apps", detail, headers={"Retry-After": "5"})
         use.requests += 1
         try:

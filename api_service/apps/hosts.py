@@ -59,13 +59,13 @@ class AppsHost:
     def address(self, scope: Mapping[str, Any], app: AppAddress) -> str:
         """An app's origin, for the caller of a request to this server. Raises ProblemError (404, 409)."""
         if not self.name:
-            detail = "This server opens no apps in browsers. An administrator sets GPU_DEV_APPS_HOST. Until then: "
+            detail = "This server opens no apps in browsers. An administrator can set GPU_DEV_APPS_HOST. Until then: "
             raise ProblemError(404, "apps_not_served", f"{detail}`gpu-dev forward {app.job_id} {app.port}`.")
         given = _host(scope) if self.public_url is None else urlsplit(self.public_url).netloc
         if self.name == _LOCALHOST and _host_name(given) not in _HERE:
             detail = (
                 "Apps have addresses below localhost here, which browsers on other machines can't open. An "
-                f"administrator sets GPU_DEV_APPS_HOST. Until then: `gpu-dev forward {app.job_id} {app.port}`."
+                f"administrator can set GPU_DEV_APPS_HOST. Until then: `gpu-dev forward {app.job_id} {app.port}`."
             )
             raise ProblemError(409, "apps_not_reachable", detail)
         scheme = "https" if self.is_secure(scope) else "http"

@@ -32,7 +32,7 @@ class HttpMetrics:
         self._registry = registry
         self._requests = Counter("gpu_dev_http_requests", "Requests.", [*labels, "status"], registry=registry)
         self._sign_ins = Counter(
-            "gpu_dev_sign_ins", "Tries to sign in, by what became of them.", ["method", "outcome"], registry=registry
+            "gpu_dev_sign_ins", "Attempts to sign in, by result.", ["method", "outcome"], registry=registry
         )
         self._latency = Histogram("gpu_dev_http_request_seconds", "Time to answer.", labels, registry=registry)
         self._unforeseen = Counter("gpu_dev_http_unforeseen_errors", "Answers 500.", registry=registry)

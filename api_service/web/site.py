@@ -118,7 +118,7 @@ class Site:
             require_own_origin(request, self._services.settings.web.public_url)
             visitor = await self._visitor(request)
             if visitor is None:
-                raise ProblemError(401, "unauthenticated", "Your session is over. Sign in again.")
+                raise ProblemError(401, "unauthenticated", "You are signed out. Sign in again.")
             socket.scope["principal"] = visitor.principal
             await route.handler(socket, self._services)
 
@@ -165,7 +165,7 @@ class Site:
             # The requesting page asks its user to sign in, and stays: what they typed is on it.
             return Response(status_code=401, headers={"Cache-Control": "no-store"})
         if request.headers.get("accept") in _BY_SCRIPTS:
-            return respond(401, "unauthenticated", "Your session is over. Sign in again.")
+            return respond(401, "unauthenticated", "You are signed out. Sign in again.")
         return RedirectResponse(sign_in_address(request), 303, headers={"Cache-Control": "no-store"})
 
     def _visit(self, request: Request, visitor: SignedInVisitor | None, form: Form) -> Visit:

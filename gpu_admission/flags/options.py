@@ -37,13 +37,13 @@ _SETTINGS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("volcano-shape", "SHAPE", "admission", "volcano_shape", "auto, v1.7, v1.8 or v1.10",
      "in which version's words Volcano is answered (auto)"),
     ("share-cards", "WHO", "admission", "share_cards", "gpu-manager or policy",
-     "in whose order shares get the cards of a node: gpu-manager's own, or the policy's (gpu-manager)"),
+     "in whose order shares get the GPUs of a node: gpu-manager's own, or the policy's (gpu-manager)"),
     ("assume-at", "WHEN", "admission", "assume_at", "auto, bind or filter",
-     "from when on cards count as a pod's: filter, bind, or auto: filter until its scheduler has us bind (auto)"),
+     "from when on GPUs count as a pod's: filter, bind, or auto: filter until its scheduler has us bind (auto)"),
     ("candidates", "WHICH", "admission", "candidates", "all or best",
-     "which of the nodes that would do kube-scheduler is told: all, or the best alone (all)"),
+     "which of the suitable nodes kube-scheduler gets: all, or only the best (all)"),
     ("policy", "POLICY", "admission", "policy", "binpack, spread, fgd or priced",
-     f"how nodes and cards are chosen: binpack, spread, fgd or priced ({DEFAULT_POLICY})"),
+     f"how nodes and GPUs are chosen: binpack, spread, fgd or priced ({DEFAULT_POLICY})"),
     ("leader-elect", "", "admission", "leader_elect", "true or false", "of several replicas one answers (false)"),
 )  # fmt: skip
 _SWITCHES = frozenset({"leader-elect"})

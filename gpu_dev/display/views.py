@@ -108,6 +108,7 @@ JOB_DETAILS: "View[Job]" = View(
         Column("EXIT CODE", lambda job: _number(job.exit_code)),
         Column("WHERE", lambda job: placed(job.allocations)),
         Column("PODS", lambda job: " ".join(one.pod for one in job.allocations)),
+        Column("SHARED WITH", lambda job: ", ".join(job.shared_with or ())),
     ),
 )
 

@@ -72,7 +72,9 @@ class RunningExtender:
         if (problem := self.scheduling.who_binds.problem) is not None:
             found.append(problem)
         if (problem := self.scheduling.interruption) is not None:
-            found.append(f"What is known of the cluster may be out of date: {problem.rstrip('.')}. It goes on trying.")
+            found.append(
+                f"The known state of the cluster may be out of date: {problem.rstrip('.')}. It goes on trying."
+            )
         found += [f"A loop fails and is tried again: {loop}." for loop in self.loops.failing()]
         return found
 

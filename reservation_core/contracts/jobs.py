@@ -75,7 +75,7 @@ class JobSubmit(Wire):
     project: ProjectName | None = None
     inactivity: Annotated[
         Inactivity | None,
-        Field(description="End the session (a job without a command) when nobody was connected for so long."),
+        Field(description="End the session (a job without a command) after nobody was connected for this long."),
     ] = None
 
 

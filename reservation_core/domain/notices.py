@@ -262,7 +262,8 @@ def _describe_booking(
             return f"{name} is on the waitlist: {_gpus(about)}, {slot}.", advice
         case NoticeKind.OFFERED:
             until = _format(_time(occurrence.data, "offer_until") or about.offer_until)
-            advice = f"Accept it before then, or they go to the next on the waitlist: `gpu-dev book accept {about.id}`."
+            command = f"`gpu-dev book accept {about.id}`"
+            advice = f"Accept the offer before then, or the GPUs go to the next on the waitlist: {command}."
             return f"GPUs are free for {_named(about, begins=False)} and held for you until {until}: {slot}.", advice
         case NoticeKind.OFFER_EXPIRED if occurrence.event == BookingEventKind.WAIT_EXPIRED:
             return f"{name} could not be booked: {slot}.", "`gpu-dev book slots` finds times that are free."

@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "action", choices=["migrate", "status", "wait"],
-        help="wait: until the database is as far as this program needs it, which somebody else sees to",
+        help="wait: until another process has migrated the database as far as this program needs",
     )  # fmt: skip
     parser.add_argument(
         "--patience", type=_seconds, default=0.0, metavar="SECONDS",

@@ -207,7 +207,7 @@ def test_notes_say_how_people_sign_in_or_what_lacks() -> None:
     assert f'--aws "$GPU_DEV_SERVER" --server-id gpu-dev:{ACCOUNT}/my-gpu-cluster/{CONTROLPLANE}\n' in notes(AWS)
     assert f"gpu-dev users add ann@{PROJECT}.iam.gserviceaccount.com" in notes(SEEDS_GCP)
     assert 'login --oidc --gcp "$GPU_DEV_SERVER"\n' in notes(over(SEEDS_GCP, INGRESS))
-    assert "Nobody signs in with AWS's identities: the account is that of the role" in notes(SEEDS_AWS)
+    assert "No user can sign in with AWS's identities: the account is that of the role" in notes(SEEDS_AWS)
     off = over(AWS, {"apiService": {"signIn": {"cloud": {"enabled": False}}}})
     assert "apiService.signIn.cloud.enabled is false" in notes(off)
     assert "identities" not in notes({})

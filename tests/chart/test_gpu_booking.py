@@ -174,7 +174,7 @@ def test_every_variable_is_a_setting() -> None:
     [
         ({}, "apiUrl is empty"),
         ({"apiUrl": URL}, "existingSecret"),
-        ({**GIVEN, "apiToken": "x"}, "Leave one of them away"),
+        ({**GIVEN, "apiToken": "x"}, "Leave one of them out"),
         ({**GIVEN, "apiUrl": "gpu-dev.test"}, "apiUrl"),
         ({**GIVEN, "apiUrl": "https://user:pass@gpu-dev.test/v1/schedulability"}, "apiUrl"),
         ({**GIVEN, "apiURL": URL}, "apiURL"),

@@ -63,7 +63,7 @@ class Play:
                 raise AssertionError(step)
 
     def _told(self, step: Told) -> None:
-        self._note(f"# {step.who} is told: {step.kind} {step.about}")
+        self._note(f"# {step.who} is notified: {step.kind} {step.about}")
         about = self.examples.put_in(step.about)
         notices = {(who, kind) for who, kind, reservation, _ in self.lab.told() if reservation == about}
         # Nothing is under way when a step has been done: what was to be told has been.
@@ -164,4 +164,4 @@ def test_the_guides_chat_prints_notifications() -> None:
         assert chat.stdout is not None
         port = int(chat.stdout.readline())
         httpx.post(f"http://127.0.0.1:{port}/ada", json={"text": "Your job is over."}, trust_env=False)
-        assert chat.stdout.readline() == "ada is told: Your job is over.\n"
+        assert chat.stdout.readline() == "ada is notified: Your job is over.\n"

@@ -4,7 +4,7 @@ A transcript is a fenced block of the kind `console`. In it
 - `# minute 6` says that it becomes this time, counted from `# minute 0`,
 - `ada$ gpu-dev …` is what somebody types, and the lines up to the next such line are of what is shown: each in this
   order, with other lines between them perhaps; `…` stands for anything,
-- `# ada is told: offered bkg-7f3k9q2m` is a notice that arrives.
+- `# ada is notified: offered bkg-7f3k9q2m` is a notification that arrives.
 
 Ids (and codes) are examples: each stands for one thing in the whole guide, whatever its real id is when it is played.
 """
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TIME = re.compile(r"# minute (\d+)")
-_TOLD = re.compile(r"# (\w+) is told: (.+)")
+_TOLD = re.compile(r"# (\w+) is notified: (.+)")
 _TYPED = re.compile(r"(\w+)\$ gpu-dev (.+)")
 _EXAMPLE = re.compile(r"\b(?:job|bkg|ser|mnt|ntg|tok|code)-[0-9a-z]{8}\b")
 

@@ -39,10 +39,10 @@ async def test_a_user_comes_in_with_a_token_and_goes_when_disabled(
     page = root.page
     await page.goto("/admin/users")
     await page.get_by_label("Name").fill("carol")
-    await page.get_by_role("button", name="Make the user").click()
+    await page.get_by_role("button", name="Add the user").click()
     await expect(page.get_by_role("heading", name="Tokens of carol")).to_be_visible()
     await page.get_by_label("Name", exact=True).fill("laptop")
-    await page.get_by_role("button", name="Make a token").click()
+    await page.get_by_role("button", name="Create a token").click()
     secret = (await page.locator("#new-token").inner_text()).strip()
     assert secret not in page.url
     await page.goto("/admin/tokens?user=carol")
@@ -88,7 +88,7 @@ async def test_whom_a_rule_would_affect_is_seen_before_it_holds(
     await assert_accessible(page)
     await screenshot(page, "admin-policy-preview")
     await verdict.get_by_role("button", name="Apply").click()
-    await expect(page.get_by_text("hold from now on")).to_be_visible()
+    await expect(page.get_by_text("apply from now on")).to_be_visible()
     await expect(page.get_by_role("row", name=re.compile("user alice"))).to_contain_text("GPUs at once: 2")
     await assert_accessible(page)
     await screenshot(page, "admin-policy")
@@ -96,8 +96,8 @@ async def test_whom_a_rule_would_affect_is_seen_before_it_holds(
     await alice.page.goto("/submit")
     await alice.page.get_by_label("GPUs on each node").fill("3")
     await expect(alice.page.locator("#verdict")).to_contain_text("2 GPUs")
-    await page.get_by_role("link", name="Drop the rules for user alice").click()
-    await page.get_by_role("button", name="Drop them").click()
+    await page.get_by_role("link", name="Delete the rules for user alice").click()
+    await page.get_by_role("button", name="Delete them").click()
     await expect(page.get_by_text("everybody may use all GPUs")).to_be_visible()
 
 
@@ -107,7 +107,7 @@ async def test_a_projects_members_are_seen_as_they_change(people: People, screen
     await page.goto("/admin/projects")
     await page.get_by_label("Name").fill("vision")
     await page.get_by_label("Title").fill("What machines see")
-    await page.get_by_role("button", name="Make the project").click()
+    await page.get_by_role("button", name="Create the project").click()
     await expect(page.get_by_role("heading", name="Project vision")).to_be_visible()
     second = await root.context.new_page()
     await second.goto("/admin/projects")

@@ -49,7 +49,7 @@ async def test_a_form_is_sent_after_signing_in_where_it_was_typed(
     alice.expect_problem("answer: 401 GET .*/session")
     alice.expect_problem("answer: 401 POST .*/sign-in")
     await page.get_by_role("button", name="Submit").click()
-    await expect(question(page)).to_contain_text("Your session has ended. What you typed is kept.")
+    await expect(question(page)).to_contain_text("You are signed out. What you typed is kept.")
     await expect(question(page).get_by_label("Token")).to_be_focused()
     await assert_accessible(page)
     await screenshot(page, "sign-in-again")

@@ -163,7 +163,7 @@ async def test_who_is_signed_out_signs_in_on_the_page_which_then_goes_on(
     scripted.live_status, scripted.parts["/session"] = 401, (401, "")
     scripted.parts["/sign-in"] = (200, "<form><label>Token <input type=password name=token></label><button>Go</button>")
     scripted.cut()
-    await expect(dialog).to_contain_text("Your session has ended.")
+    await expect(dialog).to_contain_text("You are signed out.")
     await dialog.get_by_role("button", name="Not now").click()
     await expect(page.locator("#live-state")).to_contain_text("You are signed out.")
     await page.locator("#live-state").get_by_role("button", name="Sign in").click()

@@ -70,7 +70,7 @@ async def test_a_smaller_request_takes_the_place_of_the_job(people: People, syst
     page = alice.page
     await page.goto(f"/jobs/{waiting}")
     await page.get_by_role("slider", name="GPUs").press("Home")
-    await page.get_by_role("link", name="Submit such a job").click()
+    await page.get_by_role("link", name="Submit this smaller job").click()
     await expect(page.get_by_label("GPUs on each node")).to_have_value("1")
     await expect(page.get_by_label("For at most")).to_have_value("2h")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("train")

@@ -129,7 +129,7 @@ async def remove_target(services: Served, caller: Caller, target_id: TargetId) -
     "/targets/{target_id}/test",
     status_code=202,
     response_model=NoticeQueued,
-    summary="Try a target",
+    summary="Send a test to a target",
     responses=answers(202, "Queued; the target shows the result.") | problems(400, 404, 409),
     openapi_extra=reads(None),
 )

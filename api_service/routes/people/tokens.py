@@ -34,13 +34,13 @@ class TokensQuery(PageQuery):
     "",
     status_code=201,
     response_model=TokenCreated,
-    summary="Make a token",
+    summary="Create a token",
     responses=answers(201, "The token. Its secret is in this answer and nowhere else.")
     | problems(400, 403, 404, 409, 413, 415),
     openapi_extra=reads(TokenCreate),
 )
 async def create_token(request: Request, services: Served, caller: Caller) -> Response:
-    """Make a token for yourself; administrators also make tokens for others. A repeated request gets `token: null`.
+    """Create a token for yourself; administrators also create tokens for others. A repeated request gets `token: null`.
 
     The token has `scopes`, or else all scopes of the token that makes it. It never exceeds that one, does not outlast
     it, and is revoked with it. Without `expires_in` it never expires, if the server allows that. Requests with the

@@ -28,12 +28,12 @@ Name = Annotated[UserName, Path(description="A user's name, or `me`.", examples=
     "",
     status_code=201,
     response_model=UserOut,
-    summary="Make a user",
+    summary="Add a user",
     responses=answers(201, "The user.") | problems(400, 403, 409, 413, 415),
     openapi_extra=reads(UserCreate),
 )
 async def create_user(request: Request, services: Served, caller: Caller) -> Response:
-    """Administrators only. Make a token for the user next."""
+    """Administrators only. Create a token for the user next."""
     users.require_admin(caller)
     body = await bodies.read(request, UserCreate, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()

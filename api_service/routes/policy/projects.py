@@ -32,7 +32,7 @@ _LIST = "projects"
     "",
     status_code=201,
     response_model=ProjectOut,
-    summary="Make a project",
+    summary="Create a project",
     responses=answers(201, "The project.") | problems(400, 403, 409, 413, 415),
     openapi_extra=reads(ProjectCreate),
 )

@@ -34,12 +34,12 @@ _OR_CSV: dict[int | str, dict[str, Any]] = {200: {"content": {_CSV: {"schema": {
 class UsageQuery(PageQuery):
     """The user and the period of a usage report."""
 
-    by: Annotated[UsageBy, Field(description="One line for each of these.")] = UsageBy.USER
+    by: Annotated[UsageBy, Field(description="Sum by this: one line for each.")] = UsageBy.USER
     start: Annotated[Instant | None, Field(alias="from", description="By default a week before `to`.")] = None
     end: Annotated[Instant | None, Field(alias="to", description="By default now.")] = None
     step: Annotated[
         QueryDuration | None,
-        Field(description=f"Figures for each step of this length instead of one; at most {MOST_STEPS} steps."),
+        Field(description=f"Figures over time, in steps of this length; at most {MOST_STEPS} steps."),
     ] = None
     format: Annotated[
         Literal["json", "csv"] | None, Field(description="By default what the Accept header asks for, else JSON.")

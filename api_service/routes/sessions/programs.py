@@ -35,7 +35,10 @@ class ExecQuery(BaseModel):
 
     command: Annotated[
         list[str],
-        Field(description="The command, a parameter for each word; none: a login shell. The address has up to 8 KiB."),
+        Field(
+            description="The command, a parameter for each word; without it, a login shell. "
+            "The address may have up to 8 KiB."
+        ),
     ] = []
     tty: Annotated[bool, Field(description="Give the program a terminal.")] = False
     rank: Rank = 0

@@ -36,8 +36,8 @@ class KeysQuery(PageQuery):
     status_code=201,
     response_model=SshKeyOut,
     summary="Add an SSH key",
-    responses=answers(201, "The key, new.")
-    | {200: {"model": SshKeyOut, "description": "The key, which was one of yours before."}}
+    responses=answers(201, "The new key.")
+    | {200: {"model": SshKeyOut, "description": "The key, which you had added before."}}
     | problems(400, 409, 413, 415),
     openapi_extra=reads(SshKeyAdd),
 )

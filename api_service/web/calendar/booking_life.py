@@ -99,7 +99,7 @@ def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:  # noqa: C901
 def _confirmed(event: EventOut) -> str:
     if event.before is None:
         return "booked"
-    return "the offer is taken" if event.before == BookingStatus.OFFERED else "came free"
+    return "the offer is accepted" if event.before == BookingStatus.OFFERED else "came free"
 
 
 def _times(event: EventOut, zone: ZoneInfo, now: datetime, which: str = "") -> str:

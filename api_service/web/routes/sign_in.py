@@ -124,7 +124,7 @@ async def choose_zone(visit: Visit) -> Response:
     back = safe_return(visit.form.get("next"))
     if name is None:
         known = browser_zone(visit.request.cookies) is not None
-        utc = "Times are shown in UTC: without scripts, your browser's time zone is not known."
+        utc = "Times are shown in UTC: without JavaScript, your browser's time zone is not known."
         response = visit.go(back, "Times are shown for your browser's time zone." if known else utc)
         drop_zone(response, secure=visit.cookies.secure)
         return response

@@ -169,7 +169,7 @@ class JobTerminal {
     try {
       const answer = await fetch(this.address, { cache: "no-store", headers: { Accept: "application/problem+json" }, redirect: "error" });
       if (!answer.ok) refused = answer.status;
-      if (refused === 401) words = "You are signed out. Sign in again, then the terminal goes on.";
+      if (refused === 401) words = "You are signed out. Sign in again, and the terminal goes on.";
       else if (refused !== 0) words = (await answer.json()).detail ?? "";
     } catch {
       // Nobody answers.

@@ -62,7 +62,7 @@ async function waitForServer([words, leave]) {
 }
 
 function whySignIn(session) {
-  if (session === null) return [element("p", "", "Your session has ended. What you typed is kept. Sign in to go on where you were.")];
+  if (session === null) return [element("p", "", "You are signed out. What you typed is kept. Sign in to go on where you were.")];
   const elsewhere = element("a", "", `Open this page as ${session.user}`);
   elsewhere.href = location.href;
   const words = `This browser is signed in as ${session.user} now, but this page belongs to ${pageUser()}. Sign in as ${pageUser()} to go on.`;

@@ -36,6 +36,6 @@ def require_own_origin(request: Request, public_url: str | None) -> None:
         raise ProblemError(
             403,
             "from_elsewhere",
-            "This was opened by another site, or a proxy hides the address of the page. In the second case an "
-            "administrator sets GPU_DEV_WEB__PUBLIC_URL.",
+            "This was opened by another site, or a proxy hides the address of the page. If it is a "
+            "proxy, ask an administrator to set GPU_DEV_WEB__PUBLIC_URL.",
         )

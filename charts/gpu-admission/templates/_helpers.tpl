@@ -51,7 +51,7 @@ former chart have no scheduler.bind: with extender.assumeAt=bind everything goes
 {{- fail (printf "scheduler.name is %s, as the extender's own objects are called. Give the scheduler another name." .Values.scheduler.name) }}
 {{- end }}
 {{- if and (eq (include "gpu-admission.bind" .) "shares") (eq (include "gpu-admission.assumeAt" .) "bind") }}
-{{- fail "scheduler.bind=shares has kube-scheduler bind pods with whole cards by itself, so these must count from its question on, and extender.assumeAt is bind. Leave extender.assumeAt away, or set scheduler.bind=all." }}
+{{- fail "scheduler.bind=shares has kube-scheduler bind pods with whole GPUs by itself, so these must count from its question on, and extender.assumeAt is bind. Leave extender.assumeAt away, or set scheduler.bind=all." }}
 {{- end }}
 {{- if and .Values.tls.enabled (include "gpu-admission.beside" .) }}
 {{- fail "tls.enabled is for who asks through the Service: in one pod with kube-scheduler nothing leaves the machine. Set scheduler.beside=false, or leave it away." }}
@@ -108,7 +108,7 @@ extenders:
   {{- include "gpu-admission.entry" (dict "root" . "binds" true "resources" (concat .Values.extender.gpuResources $shares | uniq)) | nindent 2 }}
   {{- else }}
   {{- with without (uniq .Values.extender.gpuResources) .Values.extender.shareResource .Values.extender.memoryResource }}
-  # It binds pods with whole cards by itself.
+  # It binds pods with whole GPUs by itself.
   {{- include "gpu-admission.entry" (dict "root" $ "binds" false "resources" .) | nindent 2 }}
   {{- end }}
   # Which cards a share has must be written before the pod starts: so the extender binds it. No resource may be in both.

@@ -35,7 +35,7 @@ matchExpressions:
 {{- fail (printf "apiUrl %s ends neither in /v1/schedulability nor in /gpu-schedulability/. Correct it, or say with apiShape=own or apiShape=seed how it is asked" .Values.apiUrl) }}
 {{- end }}
 {{- if and .Values.apiToken .Values.existingSecret }}
-{{- fail "apiToken and existingSecret are both set. Leave one of them away." }}
+{{- fail "apiToken and existingSecret are both set. Leave one of them out." }}
 {{- end }}
 {{- if not (or .Values.apiToken .Values.existingSecret) }}
 {{- fail "the service wants to know who asks: set existingSecret to a Secret with the key token (or existingSecretKey), or set apiToken" }}

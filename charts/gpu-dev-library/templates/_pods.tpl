@@ -45,7 +45,7 @@ Our programs read names of GPU_DEV_ in upper and lower case alike. */}}
 {{- range index . 1 }}
 {{- $name := ternary (upper .name) .name (upper .name | hasPrefix "GPU_DEV_") }}
 {{- if hasKey $names $name }}
-{{- fail (printf "%s names %s, which is set already, by the chart or by another of its values. Leave it away there." (index $ 2) .name) }}
+{{- fail (printf "%s names %s, which is set already, by the chart or by another of its values. Leave it out there." (index $ 2) .name) }}
 {{- end }}
 {{- $_ := set $names $name true }}
 {{- end }}

@@ -105,7 +105,9 @@ def _target(client: GpuDevClient, target_id: str) -> NoticeTargetOut | None:
 
 
 def _id_of(client: GpuDevClient, text: str) -> str:
-    return named_id(text, "ntg-", own_names(client, client.notices.targets()), "target", "gpu-dev notify targets")
+    return named_id(
+        text, "ntg-", own_names(client, client.notices.targets()), "notification address", "gpu-dev notify targets"
+    )
 
 
 def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:

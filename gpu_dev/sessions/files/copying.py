@@ -78,7 +78,7 @@ def copy_in(calls: SessionCalls, job_id: str, source: Path, path: str, *, rank: 
     """
     job = _Job(calls, job_id, rank)
     if not source.exists():
-        raise NoSuchObjectError(f"There is no {source} here.")
+        raise NoSuchObjectError(f"There is no file or folder {source} on this machine.")
     folder, name = _place(job, path, source)
     reader, writer = os.pipe()
     with ThreadPoolExecutor(1) as beside:
@@ -101,13 +101,13 @@ def copy_out(calls: SessionCalls, job_id: str, path: str, target: Path, *, rank:
     job = _Job(calls, job_id, rank)
     found = job.look(path.rstrip("/") or "/")
     if found.kind is _Kind.NONE:
-        raise NoSuchObjectError(f"There is no {path} in {job_id}.")
+        raise NoSuchObjectError(f"There is no file or folder {path} in {job_id}.")
     parent, name = posixpath.split(found.path)
     if not name:
         raise UsageError("The root folder of a job can't be copied. Name a folder in it.")
     place = target / name if target.is_dir() else target
     if not place.parent.is_dir():
-        raise NoSuchObjectError(f"There is no folder {place.parent} here.")
+        raise NoSuchObjectError(f"There is no folder {place.parent} on this machine.")
     followed = "-chf" if found.kind is _Kind.FILE else "-cf"
     reader, writer = os.pipe()
     with ThreadPoolExecutor(1) as beside:

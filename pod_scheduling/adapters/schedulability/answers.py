@@ -133,7 +133,7 @@ def _other_type(booked: str | None, question: StandingQuestion) -> str | None:
     if booked is None or question.gpu_type is None:
         return None
     known = booked if GPU_TYPE.fullmatch(booked) else normalised_gpu_type(booked)
-    return None if known == question.gpu_type else f"What is booked is {known}, not {question.gpu_type}."
+    return None if known == question.gpu_type else f"The booking is of {known}, not of {question.gpu_type}."
 
 
 def _utc(at: datetime | None) -> datetime | None:

@@ -160,11 +160,11 @@ def _unbooked(changes: PodChanges, need: GpuNeed, owner: str, standing: Standing
             return Denied(_why_not(need, standing))
         case Unbooked.PREEMPTIBLE:
             _mark(changes, {marks.OWNER: owner, marks.PREEMPTIBLE: "true"})
-            warning = f"the pod may be ended when a booking needs its cards: {standing.reason}"
+            warning = f"the pod may be ended when a booking needs its GPUs: {standing.reason}"
             return _verdict(changes, (f"Admitting a preemptible pod of {owner}",), (warning,))
         case Unbooked.WITHOUT_GPUS:
             if need.by_map:
-                return Denied(f"{_why_not(need, standing)} (a pod with a scheduling map can't go without its cards)")
+                return Denied(f"{_why_not(need, standing)} (a pod with a scheduling map can't go without its GPUs)")
             _mark(changes, {})  # as of any pod without GPUs, which it is when it is reviewed again
             _take_gpus(changes, rules.gpu_resources)
             warning = f"the pod goes without GPUs: {standing.reason}"

@@ -37,7 +37,7 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shar
                 return reason
             if shares is not None and any(_asks_for(container, shares) for container in containers):
                 return (
-                    f"the pod asks for {shares}, and shares of cards can't be compared with a booking. Ask for whole"
+                    f"the pod asks for {shares}, and shares of GPUs can't be compared with a booking. Ask for whole"
                     " GPUs with resources.limits"
                 )
         case Operation.UPDATE if review.subresource == "ephemeralcontainers":
@@ -55,10 +55,10 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shar
         for variable in map(members, items(container.get("env"))):
             name = variable.get("name")
             if name in _VARIABLES and (variable.get("valueFrom") or str(variable.get("value") or "") not in counted):
-                instead = "the webhook writes the map's cards" if need.by_map else "ask for GPUs with resources.limits"
+                instead = "the webhook writes the map's GPUs" if need.by_map else "ask for GPUs with resources.limits"
                 return (
-                    f"container {container.get('name')} sets {name}: it would see cards that nobody has counted. Take"
-                    f" the variable away; {instead}"
+                    f"container {container.get('name')} sets {name}: it would see GPUs that nobody has counted. Remove"
+                    f" the variable; {instead}"
                 )
     return None
 
@@ -66,7 +66,7 @@ def uncounted_gpus(review: PodReview, need: GpuNeed, *, allow_claims: bool, shar
 def _by_devices(pod: Mapping[str, Any], spec: Mapping[str, Any], *, allow_claims: bool) -> str | None:
     for name in annotations_of(pod):
         if name.startswith(_CDI):
-            return f"the annotation {name} asks for devices that nobody has counted. Take it away"
+            return f"the annotation {name} asks for devices that nobody has counted. Remove it"
     if allow_claims:
         return None
     if items(spec.get("resourceClaims")):

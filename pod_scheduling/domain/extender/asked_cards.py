@@ -133,13 +133,13 @@ def _refusal(name: str, amounts: _Amounts, resources: CardResources) -> str | No
     if core > CORE_OF_A_CARD and core % CORE_OF_A_CARD:
         below = core - core % CORE_OF_A_CARD
         return (
-            f"Container {name} asks for {resources.share}: {core}. {CORE_OF_A_CARD} are one card, and who needs more "
-            f"gets whole ones: ask for {below} or {below + CORE_OF_A_CARD}, or for less than {CORE_OF_A_CARD}."
+            f"Container {name} asks for {resources.share}: {core}. {CORE_OF_A_CARD} are one GPU, and more than "
+            f"one must be whole GPUs: ask for {below} or {below + CORE_OF_A_CARD}, or for less than {CORE_OF_A_CARD}."
         )
     if memory and not core:
         return (
             f"Container {name} asks for {resources.memory}: {memory} and for no {resources.share}: ask for both, "
-            f"{resources.share} being 1 to {CORE_OF_A_CARD} for a share of a card."
+            f"{resources.share} being 1 to {CORE_OF_A_CARD} for a share of a GPU."
         )
     return None
 

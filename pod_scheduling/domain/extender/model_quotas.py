@@ -113,7 +113,7 @@ def _namespace(name: str, said: object) -> NamespaceQuota:
 
 def _models(where: str, said: object) -> Mapping[str, int]:
     if not isinstance(said, dict):
-        raise BadQuotasError(f'{where}: it must be an object of models and numbers of cards, like {{"H100": 8}}')
+        raise BadQuotasError(f'{where}: it must be an object of models and numbers of GPUs, like {{"H100": 8}}')
     if len(said) > MOST_MODELS:
         raise BadQuotasError(f"{where}: it lists {len(said)} models; {MOST_MODELS} are the most")
     found: dict[str, int] = {}

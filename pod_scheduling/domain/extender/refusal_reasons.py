@@ -79,7 +79,7 @@ def share_of(asked: AskedCards) -> int:
 
 
 def _beside(promised: int) -> str:
-    return f", {promised} cards being promised" if promised else ""
+    return f", {promised} {'GPU' if promised == 1 else 'GPUs'} being promised" if promised else ""
 
 
 @lru_cache(maxsize=1024)
@@ -94,7 +94,7 @@ def _no_cards(whole: int, wanted: int, promised: int) -> str:
 
 @lru_cache(maxsize=8192)
 def _no_share(wanted: int, most: int, promised: int) -> str:
-    return f"no GPU has {shown(wanted)} of a card free, the most is {shown(most)}{_beside(promised)}; wait"
+    return f"no GPU has a share of {shown(wanted)} free, the most is {shown(most)}{_beside(promised)}; wait"
 
 
 @lru_cache(maxsize=8192)

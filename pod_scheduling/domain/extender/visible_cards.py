@@ -66,9 +66,9 @@ def _enforce(pod: Mapping[str, Any], spec: Mapping[str, Any], rules: VisibleCard
         if not asked.shares:
             continue
         if path[1] == "initContainers":
-            warnings.append(f"{name} is not told its card: no annotation names those of init containers")
+            warnings.append(f"{name} does not see its GPU: no annotation names the GPUs of init containers")
         elif asked.plugin:
-            warnings.append(f"{name} is not told its card: a device plugin gives it others beside")
+            warnings.append(f"{name} does not see its GPU: a device plugin gives it other GPUs, too")
         else:
             warnings += set_env(changes, path, container, _variables(int(path[2])), by)
             names.append(name)

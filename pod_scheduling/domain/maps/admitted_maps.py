@@ -21,7 +21,7 @@ from reservation_core.domain.pods import map_marks
 from reservation_core.domain.pods.cards_in_containers import cuda_devices, node_devices
 from reservation_core.domain.pods.reviews import annotations_of, items, members
 
-_ANEW = "Delete the pod and create it anew."
+_ANEW = "Delete the pod and create it again."
 
 
 class NotAdmittedError(Exception):

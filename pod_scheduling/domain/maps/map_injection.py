@@ -53,7 +53,7 @@ _KEPT = (MAP_ANNOTATION, INDEX_ANNOTATION, *map_marks.MAP_MARKS)
 _DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 _POD_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 _NO_MAP = (
-    f"the pod has no annotation {MAP_ANNOTATION}: it will stay Pending. Add the map, or leave the schedulerName away."
+    f"the pod has no annotation {MAP_ANNOTATION}: it will stay Pending. Add the map, or leave the schedulerName out."
 )
 
 
@@ -134,7 +134,7 @@ def _updated(review: PodReview, rules: InjectionRules) -> Verdict:
         if had.get(name) != has.get(name):
             raise RefusedPodError(
                 f"the annotation {name} of a pod can't be changed: its containers' environment can't follow."
-                " Delete the pod and create it anew."
+                " Delete the pod and create it again."
             )
     if review.subresource != "ephemeralcontainers" or MAP_ANNOTATION not in had:
         return Untouched()
@@ -162,7 +162,7 @@ def _devices_of(spec: Mapping[str, Any]) -> str:
     said = {devices or "" for _, container in containers_of(spec, "containers") for devices in node_devices(container)}
     if len(said) != 1:
         raise RefusedPodError(
-            "the pod's containers don't have one CUDA_VISIBLE_DEVICES: its map was never read. Create the pod anew."
+            "the pod's containers don't have one CUDA_VISIBLE_DEVICES: its map was never read. Create the pod again."
         )
     return said.pop()
 
@@ -189,7 +189,7 @@ def _refuse_gpus(spec: Mapping[str, Any], rules: InjectionRules) -> None:
     """A map's pod sees its cards by its environment; GPUs that it requests would be others."""
     if items(spec.get("resourceClaims")):
         raise RefusedPodError(
-            f"a pod with {MAP_ANNOTATION} can't have resourceClaims: the map says its cards. Leave them away."
+            f"a pod with {MAP_ANNOTATION} can't have resourceClaims: the map says its GPUs. Leave them out."
         )
     who: list[tuple[str, Mapping[str, Any]]] = [("the pod", spec)]
     who += [
@@ -203,11 +203,11 @@ def _refuse_gpus(spec: Mapping[str, Any], rules: InjectionRules) -> None:
             of_gpus = is_gpu_resource(resource, rules.gpu_resources) or resource.startswith(_DEVICE_CLASS)
             if of_gpus and str(amount) != "0":
                 raise RefusedPodError(
-                    f"{name} requests {resource}, and {MAP_ANNOTATION} says its cards already: it would hold others"
-                    " than it sees. Leave one of the two away."
+                    f"{name} requests {resource}, and {MAP_ANNOTATION} says its GPUs already: it would hold others"
+                    " than it sees. Leave one of the two out."
                 )
         if items(resources.get("claims")):
-            raise RefusedPodError(f"{name} has resource claims, and {MAP_ANNOTATION} says its cards. Leave one away.")
+            raise RefusedPodError(f"{name} has resource claims, and {MAP_ANNOTATION} says its GPUs. Leave one out.")
 
 
 def _refuse_other_node(spec: Mapping[str, Any], entry: MapEntry) -> None:

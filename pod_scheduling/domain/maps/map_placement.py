@@ -242,7 +242,7 @@ class Board:
         if not others:
             return None
         by = ", ".join(sorted({other.by for other in others})[:3]) + (" and others" if len(others) > 3 else "")
-        return f"Cards {','.join(use.devices)} of {node.name} are, or may be, in use by {by}."
+        return f"GPUs {','.join(use.devices)} of {node.name} are, or may be, in use by {by}."
 
     def _promised(self, pod: MappedPod, node: MapNode) -> Iterable[Found]:
         """Cards that are reserved for somebody else before the pod will be gone."""
@@ -309,11 +309,11 @@ def _missing_cards(node: MapNode, devices: Collection[str]) -> Iterable[Found]:
         return
     for device in devices:
         if device.isdigit() and int(device) >= node.card_count:
-            text = f"{node.name} has no card {device}: it has {node.card_count}, counted from 0."
+            text = f"{node.name} has no GPU {device}: it has {node.card_count}, counted from 0."
             yield BindObstacle.NO_SUCH_DEVICE, text
         known = device.startswith("GPU-") and len(node.uuids) == node.card_count
         if known and device.lower() not in node.uuids.values():
-            yield BindObstacle.NO_SUCH_DEVICE, f"{node.name} has no card {device}."
+            yield BindObstacle.NO_SUCH_DEVICE, f"{node.name} has no GPU {device}."
 
 
 def _canonical(devices: Iterable[str], node: MapNode) -> set[str]:

@@ -16,7 +16,7 @@ class PromisedCards(RepeatedReading[ReservedCards]):
     """By node and index. Times are in seconds."""
 
     def __init__(self, engine: AsyncEngine, every_s: float, patience_s: float) -> None:
-        super().__init__(engine, every_s, patience_s, _promised, "the promised cards")
+        super().__init__(engine, every_s, patience_s, _promised, "the promised GPUs")
 
 
 async def _promised(connection: AsyncConnection) -> ReservedCards:

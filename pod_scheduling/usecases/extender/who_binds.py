@@ -27,7 +27,7 @@ class _Kind(NamedTuple):
     whole: bool
 
     def __str__(self) -> str:
-        asked = " and ".join(("shares",) * self.shares + ("whole cards",) * self.whole)
+        asked = " and ".join(("shares",) * self.shares + ("whole GPUs",) * self.whole)
         return f"{self.scheduler or 'a scheduler without a name'} ({asked})"
 
 
@@ -53,7 +53,7 @@ class WhoBinds:
             return None
         who = ", ".join(str(kind) for kind in list(self._others)[:_SHOWN])
         return (
-            f"Pods are bound by their scheduler itself, while --assume-at=bind counts cards from our own bind on, so "
+            f"Pods are bound by their scheduler itself, while --assume-at=bind counts GPUs from our own bind on, so "
             f"quotas can be passed: {who}. Start with --assume-at=auto or filter, or give the extender a bindVerb."
         )
 

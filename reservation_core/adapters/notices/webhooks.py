@@ -149,5 +149,5 @@ def _describe(error: Exception) -> str:
         cause = cause.__cause__ or cause.__context__
     return (
         "nothing answers there, or notifications may not go there. They go to public addresses over https, and to"
-        " what an operator lists in GPU_DEV_NOTICES__ALLOW"
+        " what an administrator lists in GPU_DEV_NOTICES__ALLOW"
     )

@@ -14,7 +14,7 @@ from reservation_core.runtime.loops.loops import Loop
 from reservation_core.usecases.sessions.enter import Entered, Visitor, enter
 
 REFRESH_S = 5.0
-_NOT_ALLOWED = "You may not be here any more: the job has ended, or your access was withdrawn."
+_NOT_ALLOWED = "This connection ends: the job has ended, or your access was withdrawn."
 _STOPPING = "The server is stopping."
 
 

@@ -44,7 +44,7 @@ SSH_PORT = 22
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _SUFFIX = ".gpu-dev"
 _NO_DATABASE = "The server's database does not answer at this moment. Try again."
-_IDLE = "No job was entered by this connection for a while."
+_IDLE = "This connection ends: it entered no job for a while."
 _NO_AGENT = "Agent forwarding (-A) is refused: nothing of your agent reaches the job."
 _NO_X11 = "X11 forwarding (-X) is refused. Open a program's page by a forwarded port (-L) instead."
 _NO_REMOTE = "Remote forwarding (-R) is refused: a job opens no connections to your machine. Forward with -L."
@@ -349,7 +349,10 @@ class GatewayConnection(SSHServerConnection):
         if not holders:
             self._wrong_keys += 1
             if self._wrong_keys > MOST_TRIES:
-                raise PermissionDenied("Too many unknown keys. Name the right one with -i, and -o IdentitiesOnly=yes.")
+                raise PermissionDenied(
+                    "Too many keys were offered that this server does not know. Name the right one: "
+                    "-i FILE -o IdentitiesOnly=yes."
+                )
             await self.world.keys.refuse(key_data, username, self.peer[0])
             return False
         right = await super().validate_public_key(username, key_data, msg, signature)

@@ -131,4 +131,4 @@ async def _send(uow: UnitOfWork, kind: str, target: NoticeTarget, delivery: str)
 
 
 def _no_such_target(target_id: str) -> NotFoundError:
-    return NotFoundError(f"You have no target {target_id}. `gpu-dev notify targets` shows yours.")
+    return NotFoundError(f"You have no notification address {target_id}. `gpu-dev notify targets` shows yours.")

@@ -68,13 +68,15 @@ async def create(
         if not principal.is_admin:
             # The same error whether the user exists or not.
             raise ForbiddenError(
-                "Only administrators may make tokens for other users. Leave `user` out to make your own."
+                "Only administrators may create tokens for other users. Leave `user` out to create your own."
             )
         record = await uow.identities.user(user)
         if record is None:
             raise NotFoundError(f"There is no user {user!r}. Add it first: `gpu-dev users add {user}`.")
         if record.disabled_at is not None:
-            raise UserDisabledError(f"User {user!r} is disabled, so a token would not work. Make it for another user.")
+            raise UserDisabledError(
+                f"User {user!r} is disabled, so a token would not work. Create one for another user."
+            )
         user_id, method = record.id, None
     maker, reach = await maker_of(uow, principal, now)
     maker_budget = reach.budget

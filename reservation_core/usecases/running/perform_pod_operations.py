@@ -30,7 +30,7 @@ from reservation_core.usecases.running.pod_creation import PodCreation
 # A restored ledger may assign GPUs that are held by pods which it does not know.
 _CLAIMED = Reason(
     ReasonCode.START_FAILED,
-    "A pod that the ledger does not know holds some of its GPUs; operators see it with `gpu-dev pods`.",
+    "A pod that the ledger does not know holds some of its GPUs; administrators see it with `gpu-dev pods`.",
 )
 _UNREAD = Reason(
     ReasonCode.START_FAILED,
@@ -40,7 +40,7 @@ _UNREAD = Reason(
 # Pods that are created after the end of their range would be ended at once, as if they had run.
 _RANGE_OVER = Reason(
     ReasonCode.START_TIMEOUT,
-    "Its pods could not be made before its time was over; operators see why in the processor's log.",
+    "Its pods could not be made before its time was over; administrators see why in the processor's log.",
 )
 
 

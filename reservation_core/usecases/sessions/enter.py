@@ -46,7 +46,7 @@ async def enter(
     opened = await uow.connections.open(new, most, now)
     if opened is None:
         raise TooManyConnectionsError(
-            f"You have {most} connections to jobs, which is as many as one user may have. Close some of them first."
+            f"You have {most} connections to jobs, the most that one user may have. Close some of them first."
         )
     connection_id, first = opened
     if first:
@@ -78,8 +78,8 @@ def _pod_of(job: JobToEnter, rank: int) -> PodName:
 def _one(jobs: list[JobToEnter], reference: str) -> JobToEnter:
     if not jobs:
         raise NotFoundError(
-            f"You have no job {reference} that you could enter. `gpu-dev list` shows your jobs; others are entered "
-            "once their owners share them."
+            f"You have no job {reference} that you could enter. `gpu-dev list` shows your jobs; you can enter "
+            "other users' jobs once their owners share them with you."
         )
     by_id = [job for job in jobs if job.id == reference]
     if by_id:

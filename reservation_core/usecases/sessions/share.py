@@ -38,7 +38,9 @@ async def unshare(uow: UnitOfWork, principal: Principal, job_id: str, user: str,
     other = await _locked_user(uow, user)
     job = await lock_owned(uow, principal, job_id, None)
     if not await uow.shares.remove(job, other, principal.user, now):
-        raise NotFoundError(f"{job_id} is not shared with {user!r}. `gpu-dev status {job_id}` shows its users.")
+        raise NotFoundError(
+            f"{job_id} is not shared with {user!r}. `gpu-dev show {job_id}` shows the users it is shared with."
+        )
     uow.wake(Channel.EVENTS)
     return await view_visible(uow, principal, job_id)
 
@@ -46,5 +48,5 @@ async def unshare(uow: UnitOfWork, principal: Principal, job_id: str, user: str,
 async def _locked_user(uow: UnitOfWork, name: str) -> ShareUser:
     user = await uow.shares.lock_user(name)
     if user is None:
-        raise NotFoundError(f"There is no user {name!r}. Check the name: it is the one that `gpu-dev users me` shows.")
+        raise NotFoundError(f"There is no user {name!r}. Ask the person: `gpu-dev users me` shows one's user name.")
     return user

@@ -244,7 +244,7 @@ async def test_asked_as_of_old(control: ControlPlane, tmp_path: Path, pair: Pair
         async with asking(webhook, pair, PATIENCE_S) as ask:
             end = booking["end"].replace(".000Z", "Z")
             assert await ask.marks(pod(1)) == {"gpu-dev/owner": "ann@lab.org", "gpu-dev/terminate-at": end}
-            assert "What is booked is h100, not t4" in await ask.refusal(pod(1, "Tesla-T4"))
+            assert "The booking is of h100, not of t4" in await ask.refusal(pod(1, "Tesla-T4"))
             assert "gpu-dev book" in await ask.refusal(pod(1), "oidc:bob")
         assert control.tokens["gate"] not in webhook.text()
 

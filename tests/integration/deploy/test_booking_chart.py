@@ -151,7 +151,7 @@ async def test_the_static_rules_hold_without_the_webhook(namespace: str, upgrade
     marked = {"annotations": {"gpu-dev/owner": "ann", "gpu-dev/terminate-at": "2026-11-21T14:00:00Z"}}
     await enforced.call("POST", pods, pod("fine", 1, metadata=marked, **hidden))
     await enforced.call("POST", pods, pod("plain"))
-    for value, refused in (("all", "nobody has counted"), (None, "its map's cards alone"), ("2,3", None)):
+    for value, refused in (("all", "nobody has counted"), (None, "its map's GPUs alone"), ("2,3", None)):
         own = {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]} if value else {}
         mapped = pod(
             "mapped-0", metadata={"annotations": {**marked["annotations"], "gpu-dev/map-devices": "2,3"}}, **own

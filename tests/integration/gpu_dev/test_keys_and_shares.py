@@ -1,6 +1,7 @@
 """SSH keys and shares by the command line."""
 
 import json
+import re
 from pathlib import Path
 
 import asyncssh
@@ -56,6 +57,7 @@ def test_a_job_is_shared_and_unshared_by_its_name(system: System) -> None:
     shared = system.cli("share", "train", "--with", "bob")
     assert (shared.returncode, shared.stdout) == (0, f"{job_id} is shared with bob\n"), shared.stderr
     assert json.loads(system.cli("show", job_id, "-o", "json").stdout)["shared_with"] == ["bob"]
+    assert re.search(r"^shared with +bob$", system.cli("show", job_id).stdout, re.MULTILINE)
     assert system.cli("share", "train", "--with", "nobody").returncode == 3
     assert system.cli("unshare", "train", "--with", "bob").stdout == f"{job_id} is no longer shared with bob\n"
     assert system.cli("unshare", "train", "--with", "bob").returncode == 3

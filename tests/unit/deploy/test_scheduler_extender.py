@@ -163,7 +163,7 @@ def test_the_example_of_quotas_is_read_and_refuses_in_the_guides_words() -> None
     usage.quotas = read_quotas(document["data"][rules.quota_key])
     h100, t4 = model_of("NVIDIA-H100-80GB-HBM3"), model_of("Tesla-T4")
     usage.use("u", "team-a", h100, 8000)
-    told = GUIDE.partition("## What pods are told")[2]
+    told = GUIDE.partition("## Why a pod waits")[2]
     for reason in (
         usage.denial("v", "team-a", 1000, h100, "public"),
         usage.denial("v", "team-a", 16_000, h100, "public"),

@@ -89,7 +89,7 @@ async def save(visit: Visit) -> Response:
         await _put(visit, typed, dry_run=False)
     except RestProblemError as problem:
         return _refused(visit, typed, problem)
-    return visit.go("/admin/policy", f"The rules for {_whom(visit)} hold from now on.")
+    return visit.go("/admin/policy", f"The rules for {_whom(visit)} apply from now on.")
 
 
 async def confirm_drop(visit: Visit) -> Response:
@@ -107,10 +107,10 @@ async def confirm_drop(visit: Visit) -> Response:
         sentences.append("The policy file has them, too: its next change brings them back unless it leaves them out.")
     return ask(
         visit,
-        f"Drop the rules for {whom}?",
+        f"Delete the rules for {whom}?",
         sentences,
         fields={"etag": stored.etag or ""},
-        words="Drop them",
+        words="Delete them",
         back=address,
     )
 

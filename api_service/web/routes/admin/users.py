@@ -32,7 +32,7 @@ async def make(visit: Visit) -> Response:
     except RestProblemError as problem:
         return await _page(visit, problem)
     return visit.go(
-        f"/admin/tokens?user={made.name}", f"There is a user {made.name} now. Make a token for this user next."
+        f"/admin/tokens?user={made.name}", f"There is a user {made.name} now. Create a token for this user next."
     )
 
 
@@ -43,7 +43,7 @@ async def confirm_disable(visit: Visit) -> Response:
         visit,
         f"Disable {user.name}?",
         (
-            "Their tokens and sessions stop working at once, and nothing new of theirs starts.",
+            "Their tokens stop working at once, their browsers are signed out, and nothing new of theirs starts.",
             "Their jobs in the queue and their requests on the waitlist are cancelled.",
             "Running jobs and bookings go on, unless you tick the box. No later user can have this name.",
         ),

@@ -35,9 +35,9 @@ async def confirm_unshare(visit: Visit) -> Response:
         raise RestProblemError.because(404, f"The job is not shared with {user}.")
     return ask(
         visit,
-        f"Unshare {job.name or job.id} with {user}?",
+        f"Stop sharing {job.name or job.id} with {user}?",
         (f"{user} no longer sees the job. Terminals and connections that {user} has open in it end within seconds.",),
-        words="Unshare it",
+        words="Stop sharing",
         back=f"/jobs/{job.id}",
     )
 

@@ -250,7 +250,7 @@ class KubernetesPodStreams:
             raise unavailable(error, "get", "pods", self._namespace) from error
         status = read_pod_status(thing)
         if status is None:
-            raise PodNotReachableError(f"Pod {pod} is none of ours.")
+            raise PodNotReachableError(f"Pod {pod} was not created by this server.")
         if status.phase is PodPhase.PENDING:
             raise PodNotReachableError(f"Pod {pod} has not started yet. Try again when it runs.")
         if status.phase is not PodPhase.RUNNING or "deletionTimestamp" in as_mapping(thing.get("metadata")):

@@ -123,7 +123,7 @@ class LocalPodStreams:
         except FileNotFoundError as problem:
             raise _not_reachable(pod, directory) from problem
         except ConnectionError as problem:
-            raise PodNotReachableError(f"{pod.reservation_id} is ending: nobody enters it any more.") from problem
+            raise PodNotReachableError(f"{pod.reservation_id} is ending: nobody can enter it any more.") from problem
         minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
         try:
             async with asyncio.timeout(_PATIENCE_S):

@@ -73,7 +73,7 @@ class MinderConnection:
             if received[0] == REFUSED:
                 raise PodNotReachableError(f"The program was not started: {received[1].decode('utf-8', 'replace')}.")
         if received is None:
-            raise PodNotReachableError("The job is ending: nobody enters it any more.")
+            raise PodNotReachableError("The job is ending: nobody can enter it any more.")
 
     async def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a frame, and wait while the minder does not read. Raises InputClosedError."""

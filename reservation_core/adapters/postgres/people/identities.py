@@ -17,7 +17,7 @@ from reservation_core.domain.people.token_scopes import EVERYTHING, TokenReach, 
 from reservation_core.ports.people.identities import Principal, TokenRecord, UserRecord
 
 _TOO_MANY = (
-    "This user has 1000 tokens and sessions already that were made with others, and work or have just ended. Revoke"
+    "This user has 1000 tokens and browser sessions already, ended ones of the last ten minutes included. Revoke"
     " those that nobody needs (`gpu-dev tokens revoke`), or keep one and use it again."
 )
 

@@ -51,8 +51,8 @@ class Notices(StatementRunner):
         row = (await self._run("add_notice_target", **values)).one_or_none()
         if row is None:
             raise LimitExceededError(
-                f"You have {most} targets already, or made {most_a_day} within a day. Remove one that you don't need, "
-                "or wait."
+                f"You have {most} notification addresses already, or added {most_a_day} within a day. "
+                "Remove one that you don't need, or wait."
             )
         return self._target(row)
 

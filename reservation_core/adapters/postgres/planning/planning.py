@@ -300,5 +300,5 @@ def _allocation_detail(start: Start) -> str:
     by_node: dict[str, list[int]] = {}
     for gpu in start.gpus:
         by_node.setdefault(gpu.node, []).append(gpu.index)
-    places = "; ".join(f"{node} {','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
+    places = " ".join(f"{node}:{','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
     return f"Given GPUs {places}; its pods are being started."

@@ -28,7 +28,7 @@ class Shares(StatementRunner):
             detail = f"{user.name} may enter it and look at it."
             await self._record(job, user, actor, JobEventKind.SHARED, detail, now)
         elif not row.known:
-            raise LimitExceededError(f"{job.id} is shared with {most} users already. Unshare it with one of them.")
+            raise LimitExceededError(f"{job.id} is shared with {most} users already. Stop sharing it with one of them.")
 
     async def remove(self, job: Reservation, user: ShareUser, actor: str, now: datetime) -> bool:
         """End a share of a locked job; whether there was one."""

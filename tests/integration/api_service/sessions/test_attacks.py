@@ -166,7 +166,7 @@ async def test_a_right_that_is_withdrawn_hangs_a_terminal_up(
         async with runtime.uow() as uow:
             await sql(uow, "UPDATE users SET disabled_at = now()")
         await served.app.state.services.connections.refresh()
-        assert "may not be here any more" in str((await results(socket))[2])
+        assert "your access was withdrawn" in str((await results(socket))[2])
         await socket.wait_closed()
         assert socket.close_code == 1008
     await eventually(hung_up.exists, 10)

@@ -215,7 +215,7 @@ async def test_a_connection_ends_with_the_right_to_it(
         async with runtime.uow() as uow:
             await sql(uow, statement)
         await _connections(served).refresh()
-        assert "may not be here any more" in str((await results(socket))[2]), ends
+        assert "your access was withdrawn" in str((await results(socket))[2]), ends
 
 
 async def test_the_pods_end_ends_its_programs(enter: Enter, job: str, runtime: Runtime) -> None:

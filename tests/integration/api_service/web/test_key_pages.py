@@ -66,7 +66,7 @@ async def test_a_job_is_shared_and_unshared_on_its_page(browsing: SignedIn, alic
     assert "Shared with 1 user" in page
     assert "bob may enter it and look at it." in page  # in its life
     asked = words(await browser.get(f"{address}/shares/bob/end"))
-    assert "Unshare train with bob?" in asked
+    assert "Stop sharing train with bob?" in asked
     await browser.send(f"{address}/shares/bob/end")
     assert f"{job_id} is no longer shared with bob." in words(await browser.get(address))
     assert (await browser.client.get(f"{address}/shares/bob/end")).status_code == 404
@@ -88,7 +88,7 @@ async def test_a_shared_user_sees_the_job_without_what_would_be_refused(
     assert job_id in await bob.get("/jobs/shared?sort=user&q=train")
     assert job_id not in await bob.get("/jobs/shared?status=running")
     page = await bob.get(f"/jobs/{job_id}")
-    assert "alice, who alone can end or extend it" in words(page)
+    assert "alice. Only alice can end or extend it." in words(page)
     for form in ("/extend", "/cancel", "/shares", "/submit?again"):
         assert form not in page, form
     for deed, fields in (("cancel", {}), ("extend", {"by": "1h"}), ("shares", {"user": "root"})):

@@ -65,7 +65,7 @@ async def test_a_long_list_has_pages(browsing: SignedIn, alice: httpx.AsyncClien
     for address in ("/jobs", "/jobs?sort=name", "/jobs?status=queued", "/queue", "/queue?sort=name&q=n"):
         first = await browser.get(address)
         assert len(names(first)) == A_PAGE
-        [link] = re.findall(r'<a class="button second" href="([^"]+)">(?:Older ones|More|Further behind)</a>', first)
+        [link] = re.findall(r'<a class="button second" href="([^"]+)">(?:Older ones|More|Further back)</a>', first)
         rest = await browser.get(link.replace("&amp;", "&"))
         assert len(names(rest)) == 5
         assert not set(names(rest)) & set(names(first))

@@ -303,7 +303,7 @@ async def test_four_thousand_gpus_are_a_heat_map(runtime: Runtime, browsing: Sig
     assert numbers(page)["h100"][0] == str(MANY)
     asked = await browser.get("/now?view=tiles")
     assert tiles(asked) == {}
-    assert "at most 1024 are shown one by one" in words(asked)
+    assert "at most 1024 can be shown one by one" in words(asked)
     part = await browser.get("/now?view=tiles&node=node-00")
     # One stop for Tab a node: the arrow keys go from tile to tile.
     assert (len(tiles(part)), part.count('tabindex="-1"')) == (99 * 8, 99 * 7 + 2)

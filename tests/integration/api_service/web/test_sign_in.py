@@ -232,7 +232,7 @@ async def test_the_zone_is_chosen_and_shown(browsing: SignedIn) -> None:
     assert "Times are shown for Asia/Kolkata." in page
     assert (await browser.send("/zone", zone="Mars/Olympus")).status_code == 422
     await browser.send("/zone", zone="", next="/jobs")
-    assert "Times are shown in UTC: without scripts, your browser's" in words(await browser.get("/jobs"))
+    assert "Times are shown in UTC: without JavaScript, your browser's" in words(await browser.get("/jobs"))
     browser.client.cookies.set("gpu_dev_browser_zone", "Asia/Kolkata")
     await browser.send("/zone", zone="", next="/jobs")
     assert "Times are shown for your browser's time zone." in words(await browser.get("/jobs"))

@@ -181,7 +181,7 @@ async def test_a_smaller_request_may_be_refused(waiting: str, lab: Lab, browsing
 async def test_an_administrator_hears_what_the_owner_would(waiting: str, browsing: SignedIn) -> None:
     page = await (await browsing("root")).get(f"/jobs/{waiting}?size=1x1&duration=7200")
     assert "With 1 GPU for 2 h it would start now" in words(page)
-    assert "Submit such a job" not in page
+    assert "Submit this smaller job" not in page
 
 
 async def test_others_see_nothing_of_it(waiting: str, browsing: SignedIn) -> None:

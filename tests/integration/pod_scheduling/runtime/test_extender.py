@@ -450,7 +450,7 @@ async def test_cards_that_the_ledger_has_promised_are_kept_off(
         three = await cards.add(card_pod("three", container(gpu=3)))
         await knows(running, three, whole, shared)
         found = running.extender.filter(three, [whole])
-        assert found.failed == {whole: "2 GPUs are free and 3 are asked for, 1 cards being promised; wait"}
+        assert found.failed == {whole: "2 GPUs are free and 3 are asked for, 1 GPU being promised; wait"}
         await running.extender.bind(binding(share, shared))
         assert (await cards.cards_by_node())[shared] == {1: 300}
         await seed.run("UPDATE allocations SET released_at = clock_timestamp()")

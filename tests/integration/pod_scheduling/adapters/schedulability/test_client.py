@@ -101,9 +101,9 @@ async def test_a_service_is_asked_as_of_old(receiver: Receiver) -> None:
 
 async def test_a_yes_that_is_about_something_else_is_a_no(receiver: Receiver) -> None:
     for shape, answer, told in (
-        (QuestionShape.OWN, {**OWN, "gpu_type": "t4"}, "What is booked is t4, not h100."),
+        (QuestionShape.OWN, {**OWN, "gpu_type": "t4"}, "The booking is of t4, not of h100."),
         (QuestionShape.OWN, {**OWN, "gpus": 1}, "1 GPUs are booked; 2 are asked for."),
-        (QuestionShape.SEED, {**SEED, "gpu": "Tesla T4"}, "What is booked is t4, not h100."),
+        (QuestionShape.SEED, {**SEED, "gpu": "Tesla T4"}, "The booking is of t4, not of h100."),
     ):
         receiver.answer = answering(answer)
         assert await asked(receiver, shape) == Standing(schedulable=False, reason=told)

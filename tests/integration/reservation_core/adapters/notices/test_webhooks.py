@@ -26,7 +26,7 @@ from tests.receivers import Receiver, certificates, documented_check, receiving
 TLS = ssl.create_default_context()
 UNREACHED = (
     "No connection could be made: nothing answers there, or notifications may not go there. They go to public addresses"
-    " over https, and to what an operator lists in GPU_DEV_NOTICES__ALLOW."
+    " over https, and to what an administrator lists in GPU_DEV_NOTICES__ALLOW."
 )
 
 

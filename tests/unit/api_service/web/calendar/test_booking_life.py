@@ -60,7 +60,7 @@ def test_the_waitlist_is_told_step_by_step() -> None:
     ) == [
         "put on the waitlist for Tue 2 Apr 10:00 to 12:00",
         "offered",
-        "the offer is taken: Tue 2 Apr 10:00 to 12:00",
+        "the offer is accepted: Tue 2 Apr 10:00 to 12:00",
     ]
 
 

@@ -37,7 +37,7 @@ def test_who_would_see_cards_that_nobody_counted_is_told(kind: str, name: str) -
             assert f"container other sets {name}" in reason
         reason = created(pod(kind, annotations={"gpu-dev/map-devices": "2,3"}, **env(name, **value)), MAPPED)
         assert reason is not None
-        assert reason.endswith("Take the variable away; the webhook writes the map's cards")
+        assert reason.endswith("Remove the variable; the webhook writes the map's GPUs")
         own = pod(kind, annotations={"gpu-dev/map-devices": "2,3"}, **env(name, value="2,3"))
         assert created(own, MAPPED) is None
         assert created(own, TWO) is not None

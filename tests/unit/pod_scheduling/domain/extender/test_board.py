@@ -70,7 +70,7 @@ def test_what_is_full_now_is_said_with_what_is_free() -> None:
     made.cards.put_bound(share("y", 900, 1), "s", (Taken(0, 900, 1),))
     made.cards.put_bound(share("z", 500, 7), "s", (Taken(1, 500, 7),))
     assert made.filter(whole("p", 2), ["w"]).failed == {"w": "1 GPUs are free and 2 are asked for; wait"}
-    assert made.filter(share("p", 600), ["s"]).failed == {"s": "no GPU has 0.6 of a card free, the most is 0.5; wait"}
+    assert made.filter(share("p", 600), ["s"]).failed == {"s": "no GPU has a share of 0.6 free, the most is 0.5; wait"}
     assert "memory free, but 1; wait" in made.filter(share("p", 500, 2), ["s"]).failed["s"]
     assert "not seen this node" in made.filter(share("p", 500), ["elsewhere"]).failed["elsewhere"]
 
@@ -142,7 +142,7 @@ def test_what_the_ledger_has_promised_is_kept_free() -> None:
     made.cards.reserve({"s": {0: promise("bk-1", 5)}, "w": {0: promise("bk-1", 5), 1: promise("bk-1", 5)}})
     assert made.decide(share("p", 300), "s") == Placed((Taken(1, 300),), ((0, (1,)),))
     assert made.filter(whole("q", 3), ["w"]).failed == {
-        "w": "2 GPUs are free and 3 are asked for, 2 cards being promised; wait"
+        "w": "2 GPUs are free and 3 are asked for, 2 GPUs being promised; wait"
     }
     made.cards.put_bound(whole("r", 2), "w", None)  # nobody says where it is: off what is promised
     assert made.filter(whole("q", 1), ["w"]).fitting == ()

@@ -93,8 +93,8 @@ def test_cards_of_a_device_plugin_and_of_init_containers_are_not_told() -> None:
     verdict = reviewed(given)
     assert isinstance(verdict, Patched)
     assert verdict.warnings == (
-        "init container 'first' is not told its card: no annotation names those of init containers",
-        "container 'both' is not told its card: a device plugin gives it others beside",
+        "init container 'first' does not see its GPU: no annotation names the GPUs of init containers",
+        "container 'both' does not see its GPU: a device plugin gives it other GPUs, too",
     )
     spec = patched(given)["spec"]
     assert spec["initContainers"] == [first]

@@ -142,6 +142,6 @@ def _bad_map_and_its_digest(pod: dict[str, Any]) -> None:
 def test_what_does_not_agree_is_not_bound(change: Change, words: str) -> None:
     pod = admitted()
     change(pod)
-    with pytest.raises(NotAdmittedError, match=r"Delete the pod and create it anew\.$") as told:
+    with pytest.raises(NotAdmittedError, match=r"Delete the pod and create it again\.$") as told:
         admitted_entry(pod)
     assert words in str(told.value)

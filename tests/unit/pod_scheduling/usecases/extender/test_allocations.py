@@ -260,7 +260,7 @@ def test_a_share_has_its_cards_from_its_allocation_on() -> None:
         assert [allocate(replica, share, "n0") for share in shares] == [
             None,
             None,
-            "no GPU has 0.6 of a card free, the most is 0.4; wait",
+            "no GPU has a share of 0.6 free, the most is 0.4; wait",
         ]
         for share in (shares[1], shares[0]):
             truth.bind(share.uid, "n0", {})

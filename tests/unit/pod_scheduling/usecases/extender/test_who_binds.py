@@ -81,7 +81,7 @@ def test_who_had_us_bind_and_then_binds_by_itself_is_found_out_for_good() -> Non
         replica.fits(gpu_pod("second", "turns"), "n2")
         with capture_logs() as logged:
             await bound_by_itself(truth, "second")
-        assert [record["log_level"] for record in logged if record.get("who") == "turns (whole cards)"] == ["warning"]
+        assert [record["log_level"] for record in logged if record.get("who") == "turns (whole GPUs)"] == ["warning"]
         assert replica.extender.who_binds.beside_us == 1
         truth.drop_pod("first")
         await asyncio.sleep(1)
@@ -107,7 +107,7 @@ def test_that_pods_are_bound_beside_a_setting_of_bind_is_told() -> None:
         await bound_by_itself(truth, "theirs")
         problem = replica.extender.who_binds.problem
         assert problem is not None
-        assert "kube-scheduler (whole cards)" in problem
+        assert "kube-scheduler (whole GPUs)" in problem
         assert "--assume-at=auto" in problem
         assert replica.extender.who_binds.beside_us == 1
 
