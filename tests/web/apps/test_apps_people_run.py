@@ -1,0 +1,236 @@
+"""JupyterLab, TensorBoard and code-server in jobs: started as the guide says, and used in a browser behind this server.
+
+`make apps` installs them. GPU_DEV_TESTS_APPS=required lets what would be skipped for want of them fail instead.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.ports import own_port
+from tests.waiting import PATIENCE_S, eventually, eventually_sync
+from tests.web.browser import DESKTOP, ROOT
+from tests.web.web_system import WebSystem
+
+GUIDE = ROOT / "docs" / "guides" / "sessions.md"
+FOLDERS = [ROOT / ".apps" / "python" / "bin", ROOT / ".apps" / "code-server" / "node_modules" / ".bin"]
+APPS = ("jupyter", "tensorboard", "code-server")
+CELL = 'import os; print(6 * 7, "in", os.environ["GPU_DEV_JOB_ID"])'
+WRITE_SCALARS = """
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+writer = EventFileWriter("runs/first")
+for step in range(5):
+    loss = Summary.Value(tag="loss", simple_value=10 / 2**step)
+    writer.add_event(Event(wall_time=1_800_000_000 + step, step=step, summary=Summary(value=[loss])))
+writer.close()
+"""
+
+
+# The canvas itself is drawn by a worker.
+IS_DRAWN = """(canvas) => {
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+  copy.drawImage(canvas, 0, 0);
+  return copy.getImageData(0, 0, canvas.width, canvas.height).data.some((part) => part > 0);
+}"""
+# Nothing takes the focus from the terminal, and its text is in the page.
+CODE_SETTINGS = {
+    "chat.disableAIFeatures": True,
+    "security.workspace.trust.enabled": False,
+    "terminal.integrated.gpuAcceleration": "off",
+    "workbench.secondarySideBar.defaultVisibility": "hidden",
+    "workbench.startupEditor": "none",
+}
+
+
+class RunningApp(NamedTuple):
+    """An app in a job of alice's; `sockets` are the addresses of the WebSockets that its page opened."""
+
+    job: str
+    port: int
+    page: Page
+    sockets: list[str]
+
+
+Start = Callable[..., Awaitable[RunningApp]]
+
+
+def type_in_shell(system: WebSystem, script: str) -> str:
+    """What a script with `gpu-dev` in it prints for alice."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
+    environment |= {"GPU_DEV_SERVER": system.url, "GPU_DEV_TOKEN": system.tokens["alice"], "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = subprocess.run(
+        ["sh", "-ec", script], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def recipe(app: str, job: str, port: int) -> str:
+    """What the guide says to type for an app, for this job and port."""
+    found = re.search(rf"\n### {app}\n\n```sh\n(.+?\ngpu-dev open box (\d+)\n)```", GUIDE.read_text(), re.DOTALL)
+    assert found is not None, f"{GUIDE.name} does not say how to start {app}"
+    return re.sub(r"\bbox\b", job, found[1]).replace(found[2], str(port))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _apps_are_installed() -> None:
+    missing = [app for app in APPS if not any((folder / app).exists() for folder in FOLDERS)]
+    if not missing:
+        return
+    why = f"not installed for tests: {', '.join(missing)}; make apps installs them"
+    if os.environ.get("GPU_DEV_TESTS_APPS") == "required":
+        pytest.fail(f"{why} (GPU_DEV_TESTS_APPS=required)")
+    pytest.skip(why)
+
+
+async def session_of_alice(system: WebSystem, home: Path) -> str:
+    """A running job without a command, whose user has an empty home."""
+    settings = home / ".local" / "share" / "code-server" / "User" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps(CODE_SETTINGS))
+    variables = {"PATH": ":".join([*map(str, FOLDERS), "/usr/bin:/bin"]), "HOME": str(home), "TMPDIR": str(home)}
+    job = system.submit("alice", workload={"command": [], "env": variables}, name="box")
+    await eventually(lambda: system.job(job)["status"] == "running")
+    return job
+
+
+def processes_of(job: str) -> list[psutil.Process]:
+    def belongs(process: psutil.Process) -> bool:
+        try:
+            return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("GPU_DEV_JOB_ID") == job
+        except (psutil.Error, OSError):
+            return False
+
+    return [process for process in psutil.process_iter() if belongs(process)]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def start(browser: Browser, system: WebSystem, session_folder: Path) -> AsyncIterator[Start]:
+    """`await start("JupyterLab")`: the app in a job, at a browser that knows nothing but the address of `gpu-dev open`.
+
+    `leaving_out`: words of the guide's command that are not typed. At the end nothing of the job is left.
+    """
+    width, height = DESKTOP
+    context = await browser.new_context(viewport={"width": width, "height": height}, locale="en-GB")
+    context.set_default_timeout(PATIENCE_S * 1000)
+    jobs = []
+
+    async def begin(app: str, leaving_out: str = "") -> RunningApp:
+        port = own_port()
+        job = await session_of_alice(system, session_folder / f"home-{port}")
+        jobs.append(job)
+        address = type_in_shell(system, recipe(app, job, port).replace(leaving_out, "")).strip()
+        assert address.startswith(f"http://{job}-{port}.localhost:"), address
+        page, sockets = await context.new_page(), list[str]()
+        page.on("websocket", lambda socket: sockets.append(socket.url))
+        await page.goto(address)
+
+        async def listens() -> bool:
+            answer = await page.goto(address.partition("/.gpu-dev/")[0])
+            return answer is not None and answer.status == 200
+
+        await eventually(listens)
+        return RunningApp(job, port, page, sockets)
+
+    try:
+        yield begin
+    finally:
+        await context.close()
+        system.end_all_jobs()
+    for job in jobs:
+        eventually_sync(lambda job=job: not processes_of(job))  # type: ignore[misc]
+
+
+async def test_jupyterlab_runs_a_cell(start: Start, screenshots: Path) -> None:
+    lab = await start("JupyterLab")
+    await run_a_cell(lab)
+    await lab.page.screenshot(path=screenshots / "jupyterlab.png")
+
+
+async def test_jupyterlab_asks_for_its_token(start: Start, system: WebSystem) -> None:
+    lab = await start("JupyterLab", leaving_out="--IdentityProvider.token=")
+    await expect(lab.page.get_by_text("Token authentication is enabled")).to_be_visible()
+    listed = type_in_shell(system, f"gpu-dev exec {lab.job} -- jupyter lab list")
+    token = re.search("token=([0-9a-f]+)", listed)
+    assert token is not None, listed
+    await lab.page.locator("#password_input").fill(token[1])
+    await lab.page.get_by_role("button", name="Log in", exact=True).click()
+    await run_a_cell(lab)
+
+
+async def run_a_cell(lab: RunningApp) -> None:
+    """Have a new notebook's kernel print something, which takes a WebSocket."""
+    page = lab.page
+    await page.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
+    await expect(page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible()  # the page is loaded to its end
+    cell = page.locator(".jp-NotebookPanel .jp-CodeCell .cm-content").first
+    await cell.click()
+    await page.keyboard.insert_text(CELL)
+    await expect(cell).to_have_text(CELL)
+    await page.keyboard.press("Shift+Enter")
+    await expect(page.locator(".jp-OutputArea-output").first).to_have_text(f"42 in {lab.job}\n")
+    assert [url for url in lab.sockets if "/api/kernels/" in url]
+
+
+async def test_tensorboard_draws_a_scalar(start: Start, system: WebSystem, screenshots: Path) -> None:
+    board = await start("TensorBoard")
+    page = board.page
+    nothing, card = page.get_by_text("No dashboards are active"), page.locator("card-view").filter(has_text="loss")
+    await expect(nothing).to_be_visible()
+    type_in_shell(system, f"gpu-dev exec {board.job} -- python -c {shlex.quote(WRITE_SCALARS)}")
+
+    async def listed() -> bool:
+        await page.reload()  # it looks for files every few seconds
+        await expect(nothing.or_(card)).to_be_visible()
+        return await card.is_visible()
+
+    await eventually(listed)
+    await expect(card.locator("tb-data-table")).to_contain_text("first")
+    await expect(card.locator("tb-data-table")).to_contain_text("0.625")
+    await eventually(lambda: card.locator("canvas").evaluate(IS_DRAWN))
+    await page.screenshot(path=screenshots / "tensorboard.png")
+
+
+async def test_code_server_has_a_terminal_and_the_jobs_files(start: Start, screenshots: Path) -> None:
+    code = await start("code-server")
+    await use_a_terminal(code)
+    await code.page.screenshot(path=screenshots / "code-server.png")
+
+
+async def test_code_server_asks_for_its_password(start: Start, system: WebSystem) -> None:
+    code = await start("code-server", leaving_out="--auth=none")
+    config = type_in_shell(system, f"gpu-dev exec {code.job} -- sh -c 'cat ~/.config/code-server/config.yaml'")
+    password = re.search("^password: (.+)$", config, re.MULTILINE)
+    assert password is not None, config
+    await code.page.get_by_placeholder("PASSWORD").fill(password[1])
+    await code.page.get_by_role("button", name="Submit").click()
+    await use_a_terminal(code)
+
+
+async def use_a_terminal(code: RunningApp) -> None:
+    """Write a file by a terminal of the workbench, and see it in the job's folder and in an editor."""
+    page = code.page
+    files = page.get_by_role("tree", name="Files Explorer")
+    await expect(files.get_by_text("code-server.log")).to_be_visible()
+    await page.keyboard.press("Control+Backquote")
+    terminal = page.locator(".terminal-wrapper.active")
+    await expect(terminal.locator(".xterm-rows")).to_contain_text(re.compile("[$#]"))
+    await terminal.locator(".xterm-helper-textarea").focus()
+    await page.keyboard.type("echo $((6 * 7)) in $GPU_DEV_JOB_ID >made-here.txt\n")
+    await files.get_by_text("made-here.txt").dblclick()
+    await expect(page.locator(".editor-instance .view-lines")).to_have_text(f"42\xa0in\xa0{code.job}")
+    assert len(code.sockets) >= 2  # one is for its files, and one for its extensions
