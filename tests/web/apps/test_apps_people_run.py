@@ -205,9 +205,12 @@ async def test_tensorboard_draws_a_scalar(start: Start, system: WebSystem, scree
     await page.screenshot(path=screenshots / "tensorboard.png")
 
 
-async def test_code_server_has_a_terminal_and_the_jobs_files(start: Start, screenshots: Path) -> None:
+async def test_code_server_has_a_terminal_the_jobs_files_and_previews(start: Start, screenshots: Path) -> None:
     code = await start("code-server")
     await use_a_terminal(code)
+    await code.page.keyboard.press("Control+Shift+KeyV")
+    preview = code.page.frame_locator("iframe.webview").frame_locator("iframe")  # served by a service worker
+    await expect(preview.get_by_role("heading", name=f"42 in {code.job}")).to_be_visible()
     await code.page.screenshot(path=screenshots / "code-server.png")
 
 
@@ -230,7 +233,7 @@ async def use_a_terminal(code: RunningApp) -> None:
     terminal = page.locator(".terminal-wrapper.active")
     await expect(terminal.locator(".xterm-rows")).to_contain_text(re.compile("[$#]"))
     await terminal.locator(".xterm-helper-textarea").focus()
-    await page.keyboard.type("echo $((6 * 7)) in $GPU_DEV_JOB_ID >made-here.txt\n")
-    await files.get_by_text("made-here.txt").dblclick()
-    await expect(page.locator(".editor-instance .view-lines")).to_have_text(f"42\xa0in\xa0{code.job}")
+    await page.keyboard.type("echo \\# $((6 * 7)) in $GPU_DEV_JOB_ID >made-here.md\n")
+    await files.get_by_text("made-here.md").dblclick()
+    await expect(page.locator(".editor-instance .view-lines")).to_have_text(f"#\xa042\xa0in\xa0{code.job}")
     assert len(code.sockets) >= 2  # one is for its files, and one for its extensions
