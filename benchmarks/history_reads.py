@@ -119,7 +119,11 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
     day = timedelta(days=1)
     entries: dict[str, Any] = {
         "start": now, "end": now + 7 * day, "gpu_ids": list(range(1, min(gpus, 200) + 1)), "only_of": None,
-        "limit": None,
+        "limit": None, "merged_above": None, "places": [], "steps": [], "step_s": 0.0, "viewer": None, "named": 0,
+    }  # fmt: skip
+    merged = {
+        **entries, "merged_above": 0, "places": [gpu // 8 for gpu in range(min(gpus, 200))],
+        "steps": [now + number * day for number in range(7)], "step_s": 86_400.0, "viewer": 2, "named": 3,
     }  # fmt: skip
     due = {
         "now": now, "look_ahead": now + day, "starting_soon": [900.0, 86_400.0], "ending_soon": [900.0], "limit": 500,
@@ -143,6 +147,8 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
             {**entries, "limit": 400},
             {**entries, "only_of": 2},
             {**entries, "start": now - 7 * day, "end": now},
+            merged,
+            {**merged, "only_of": 2},
         ],
         "feed_bookings": [
             {

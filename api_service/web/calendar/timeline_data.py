@@ -6,36 +6,31 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from api_service.access.sight import sight_of
-from api_service.web import words
 from api_service.web.calendar.shared_rows import CalendarRows
 from api_service.web.calendar.timeline_entries import SeenEntry, draw_events, see_entries
+from api_service.web.calendar.timeline_merging import SeenMerged, draw_merged, merging_of, see_merged
 from api_service.web.calendar.timeline_query import TimelineQuery
 from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_window import DayWindow, window_of
 from api_service.web.visit import Visit
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.ports.bookings.bookings import CalendarEntry
-from reservation_core.usecases.bookings.view_calendar import calendar_entries
+from reservation_core.ports.bookings.bookings import CalendarEntries
 
 _MOST_DRAWN = 1000
-"""With more entries on a page only the viewer's are drawn, and of these no more either: browsers would be slow."""
+"""With more entries on a page only the viewer's are drawn: those of others are in the free counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The contents of the page.
-
-    `crowded`: too many entries to draw; those of other users are only counted. `drawn_until`: of the viewer's own,
-    those that begin then or later are not drawn.
-    """
+    """The contents of the page. `crowded`: too many entries to draw; those of other users are only counted."""
 
     asked: TimelineQuery
     window: DayWindow
     now: datetime
     rows: CalendarRows
     found: Sequence[SeenEntry]
+    merged: Sequence[SeenMerged]
     crowded: bool
-    drawn_until: datetime | None
 
     def as_json(self) -> dict[str, Any]:
         """The data of the timeline's script. Times are local, without an offset."""
@@ -54,11 +49,8 @@ class Shown:
             ],
             "cards": {row.id: len(row.cards) for row in rows},
             "free": {} if self.rows.by is By.CARD else self.rows.runs,
-            "events": draw_events(self.found, window),
+            "events": draw_events(self.found, window) + draw_merged(self.merged, window),
             "crowded": self.crowded,
-            "drawnUntil": None
-            if self.drawn_until is None
-            else words.zoned_clock(self.drawn_until, window.zone, self.now),
         }
 
 
@@ -68,25 +60,28 @@ async def read_calendar(visit: Visit, asked: TimelineQuery) -> Shown:
     rows = await visit.calendars.rows(asked, window)
     page = rows.page.rows
     cards = [card.gpu_id for row in page for card in row.cards]
+    viewer = visit.principal.user_id
+    merging = merging_of(page, window, viewer)
 
     async def read(uow: UnitOfWork) -> Shown:
-        async def entries_of(only_of: int | None) -> list[CalendarEntry]:
-            return await calendar_entries(uow, window.start, window.end, cards, only_of, _MOST_DRAWN + 1)
+        async def entries_of(only_of: int | None) -> CalendarEntries:
+            return await uow.bookings.entries(window.start, window.end, cards, only_of=only_of, merging=merging)
 
         now = await uow.now()
         crowded = sum(row.ranges for row in page) > _MOST_DRAWN
-        entries = [] if crowded else await entries_of(None)
-        if crowded or len(entries) > _MOST_DRAWN:  # the past has no ranges
-            crowded, entries = True, await entries_of(visit.principal.user_id)
+        entries = await entries_of(viewer if crowded else None)
+        if not crowded and entries.count > _MOST_DRAWN:  # the past has no ranges
+            crowded, entries = True, await entries_of(viewer)
         sight = await sight_of(uow, visit.principal, visit.services.settings.holders)
+        single, merged = see_merged(entries.merged, page, sight, window, now)
         return Shown(
             asked=asked,
             window=window,
             now=now,
             rows=rows,
-            found=see_entries(entries[:_MOST_DRAWN], page, sight, window, now),
+            found=see_entries(entries.single, page, sight, window, now) + single,
+            merged=merged,
             crowded=crowded,
-            drawn_until=entries[_MOST_DRAWN].span.start if len(entries) > _MOST_DRAWN else None,
         )
 
     return await visit.services.reads(read)

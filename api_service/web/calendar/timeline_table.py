@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from api_service.web.calendar.timeline_entries import SeenEntry
+from api_service.web.calendar.timeline_merging import SeenMerged
 from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
 from reservation_core.domain.model import ReservationKind
@@ -29,7 +30,8 @@ class TimelineColumn:
 class Cell:
     """`free`: the smallest and the largest number of free GPUs in the column, None for the past.
 
-    `mine`: the viewer's first bookings in it, and `more` how many follow.
+    `mine`: the viewer's first bookings in it, and `more` how many follow. Where entries are merged, a booking is in the
+    column in which it begins alone.
     """
 
     free: tuple[int, int] | None
@@ -64,22 +66,36 @@ def table(
     rows: Sequence[Row],
     shown: Sequence[TimelineColumn],
     found: Iterable[SeenEntry],
+    merged: Sequence[SeenMerged],
     free: Mapping[str, Sequence[tuple[int, int] | None]],
 ) -> list[TableRow]:
     """The lines; `free` has the smallest and the largest count of each row in each column."""
-    own = [entry for entry in found if entry.mine and entry.entry.kind is ReservationKind.BOOKING]
     bounds = [column.start for column in shown]
-    made = []
-    for row in rows:
-        mine: list[list[SeenEntry]] = [[] for _ in shown]
-        for entry in own:
-            if row.id in entry.rows:
-                span = entry.entry.span
-                for column in range(max(0, bisect_right(bounds, span.start) - 1), bisect_left(bounds, span.end)):
-                    mine[column].append(entry)
-        cells = [
-            Cell(extremes, tuple(here[:_MOST_NAMED]), max(0, len(here) - _MOST_NAMED))
-            for here, extremes in zip(mine, free[row.id], strict=True)
-        ]
-        made.append(TableRow(row, tuple(cells)))
-    return made
+    named: dict[str, list[list[SeenEntry]]] = {row.id: [[] for _ in shown] for row in rows}
+    unnamed = {row.id: [0] * len(shown) for row in rows}
+
+    def column_of(start: datetime) -> int:
+        return max(0, bisect_right(bounds, start) - 1)
+
+    for entry in found:
+        if entry.mine and entry.entry.kind is ReservationKind.BOOKING:
+            first = column_of(entry.entry.span.start)
+            after = first + 1 if merged else bisect_left(bounds, entry.entry.span.end)
+            for row_id in entry.rows:
+                for here in named[row_id][first:after]:
+                    here.append(entry)
+    for several in merged:
+        if several.mine and several.kind is ReservationKind.BOOKING:
+            column = column_of(several.start)
+            named[several.row][column] += several.first
+            unnamed[several.row][column] += several.count - len(several.first)
+    return [
+        TableRow(
+            row,
+            tuple(
+                Cell(extremes, tuple(here[:_MOST_NAMED]), max(0, len(here) - _MOST_NAMED) + more)
+                for here, more, extremes in zip(named[row.id], unnamed[row.id], free[row.id], strict=True)
+            ),
+        )
+        for row in rows
+    ]

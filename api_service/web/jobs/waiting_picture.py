@@ -22,7 +22,6 @@ from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, 
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.calendar import Range, length_micros, to_micros, to_moment
 from reservation_core.domain.model import JobStatus, RequestVerdict
-from reservation_core.usecases.bookings.view_calendar import calendar_entries
 
 _MOST_ENTRIES = 400
 """Entries beyond are drawn as taken, without their owner."""
@@ -181,9 +180,9 @@ async def _read_picture(visit: Visit, request: _Request) -> WaitingPicture:
             slots = _free_then(cards, request, estimate, beside)
         chosen = choose_rows(cards, slots, request.size.gpus, length, start)
         here = [card.gpu_id for row in chosen.rows for card in row.cards]
-        entries = await calendar_entries(uow, now, to_moment(end), here, None, _MOST_ENTRIES)
+        entries = await uow.bookings.entries(now, to_moment(end), here, limit=_MOST_ENTRIES)
         sight = await sight_of(uow, visit.principal, visit.services.settings.holders)
-        others = [entry for entry in entries if entry.id not in without]
+        others = [entry for entry in entries.single if entry.id not in without]
         seen = see_entries(others, chosen.rows, sight, window, now)
         rows = [draw_row(row, chosen.by, seen, slots, start, end) for row in chosen.rows]
         axis = ticks(start, end, visit.zone)

@@ -210,7 +210,7 @@ async def _page(
         asked=asked,
         heading=_title(shown),
         columns=headings,
-        table=table(shown.rows.page.rows, headings, shown.found, shown.rows.extremes),
+        table=table(shown.rows.page.rows, headings, shown.found, shown.merged, shown.rows.extremes),
         today=visit.now.astimezone(visit.zone).date(),
         views=list(TimelineScale),
         bys=list(By),

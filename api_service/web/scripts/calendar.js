@@ -219,11 +219,20 @@ class Timeline {
 
   #about(entry) {
     const { entry: id } = entry.querySelector("[data-entry]")?.dataset ?? {};
-    const { start, extendedProps } = this.#byId.get(id) ?? {};
-    if (extendedProps?.entries === undefined || this.#data.view === "day") return extendedProps && { day: null, ...extendedProps };
+    const event = this.#byId.get(id);
+    return event && { ...event.extendedProps, closer: event.extendedProps.entries && this.#closer(event) };
+  }
+
+  /** Where merged entries are shown with more of them apart, as {href, words}: their day, and then finer rows. */
+  #closer({ start, resourceIds: [row] }) {
     const address = new URL(this.#place.dataset.day, location.href);
-    address.searchParams.set("from", start.slice(0, 10));
-    return { ...extendedProps, day: address.href };
+    const finer = { type: { by: "node", type: row, words: "Show its nodes" }, node: { by: "card", node: row, words: "Show its GPUs" } };
+    const day = { from: start.slice(0, 10), words: "Show this day" };
+    const way = this.#data.view === "day" ? finer[this.#data.by] : day;
+    if (way === undefined) return undefined;
+    const { words, ...fields } = way;
+    for (const [name, value] of Object.entries(fields)) address.searchParams.set(name, value);
+    return { href: address.href, words };
   }
 
   #tellCount(row, run, pointer) {
@@ -375,10 +384,7 @@ class Timeline {
     this.#stale = false;
     const focused = this.#place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     this.#calendar.setOption("events", this.#events());
-    const { crowded, drawnUntil } = this.#data;
-    document.getElementById("calendar-crowded").hidden = !crowded;
-    document.getElementById("calendar-cut").hidden = drawnUntil === null;
-    document.querySelector("#calendar-cut span").textContent = drawnUntil ?? "";
+    document.getElementById("calendar-crowded").hidden = !this.#data.crowded;
     requestAnimationFrame(() => this.#focus(focused));
   }
 

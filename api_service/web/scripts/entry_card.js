@@ -22,7 +22,7 @@ function linesOf({ words, href }) {
 }
 
 /** Of merged entries, each in two lines, and the way to where they are drawn one by one. */
-function listOf(entries, dayHref) {
+function listOf({ entries, count, closer }) {
   const list = document.createElement("ul");
   for (const { extendedProps } of entries.slice(0, NAMED)) {
     const [title, gpus, times] = extendedProps.words.split("\n");
@@ -30,8 +30,9 @@ function listOf(entries, dayHref) {
     item.append(extendedProps.href ? link(extendedProps.href, title) : title, element("small", "", `${gpus}, ${times}`));
     list.append(item);
   }
-  if (entries.length > NAMED) list.append(element("li", "quiet", `and ${entries.length - NAMED} more`));
-  return dayHref === null ? [list] : [list, link(dayHref, "Show this day")];
+  const more = count - Math.min(entries.length, NAMED);
+  if (more > 0) list.append(element("li", "quiet", `and ${more} more`));
+  return closer === undefined ? [list] : [list, link(closer.href, closer.words)];
 }
 
 export class EntryCard {
@@ -42,7 +43,7 @@ export class EntryCard {
   #timer = 0;
   #dismissed = false;
 
-  /** `about`: what an element of the timeline shows, as {words, href} or {entries, day}, or nothing. */
+  /** `about`: what an element of the timeline shows, as {words, href} or {entries, count, closer}, or nothing. */
   constructor(place, about) {
     this.#place = place;
     this.#about = about;
@@ -104,7 +105,7 @@ export class EntryCard {
     if (about === undefined) return;
     if (this.#entry !== null) delete this.#entry.dataset.tapped;
     this.#entry = entry;
-    this.#card.replaceChildren(...(about.entries ? listOf(about.entries, about.day) : linesOf(about)));
+    this.#card.replaceChildren(...(about.entries ? listOf(about) : linesOf(about)));
     this.#card.hidden = false;
     this.#put(entry.getBoundingClientRect());
   }

@@ -13,10 +13,16 @@ const isMine = ({ classNames }) => classNames.includes("mine");
 const kindOf = ({ classNames }) => classNames[0];
 const PLURALS = { booking: "bookings", job: "jobs", maintenance: "maintenance windows" };
 
+/** How many entries it is: the server lists only the first of those that it has merged. */
+const countOf = ({ extendedProps }) => extendedProps.count ?? 1;
+
+const titleOf = (count, kinds) => `${count} ${kinds.size === 1 ? PLURALS[[...kinds][0]] : "entries"}`;
+
 function together(row, number, items) {
   const entries = items.flatMap(({ event }) => event.extendedProps.entries ?? [event]);
-  const kinds = new Set(entries.map(kindOf));
+  const kinds = new Set(items.flatMap(({ event }) => event.extendedProps.kinds ?? [kindOf(event)]));
   const [kind] = kinds;
+  const count = items.reduce((sum, { event }) => sum + countOf(event), 0);
   const mine = items.some((item) => item.mine);
   return {
     start: Math.min(...items.map(({ start }) => start)),
@@ -25,8 +31,8 @@ function together(row, number, items) {
     event: {
       id: `merged ${row} ${number}`,
       classNames: [kinds.size === 1 ? kind : "booking", mine ? "mine" : "others", "merged"],
-      title: `${entries.length} ${kinds.size === 1 ? PLURALS[kind] : "entries"}`,
-      extendedProps: { entries },
+      title: titleOf(count, kinds),
+      extendedProps: { count, kinds: [...kinds], entries },
     },
   };
 }
@@ -115,7 +121,8 @@ function eventsOf(merged, pixels) {
         if (!single.has(event)) single.set(event, []);
         single.get(event).push(row);
       } else {
-        made.push({ ...event, resourceIds: [row], start: wallAt(start), end: wallAt(Math.max(end, start + TARGET / pixels)) });
+        const title = event.title ?? titleOf(countOf(event), new Set([kindOf(event)]));
+        made.push({ ...event, title, resourceIds: [row], start: wallAt(start), end: wallAt(Math.max(end, start + TARGET / pixels)) });
       }
     }
   }

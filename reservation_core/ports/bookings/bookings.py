@@ -1,7 +1,8 @@
 """Bookings and the calendar."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span
 from reservation_core.domain.model import BookingStatus, ReservationKind
@@ -74,6 +75,52 @@ class CalendarEntry:
     span: Span
     series_id: str | None
     gpu_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryMerging:
+    """How the entries of a calendar are merged where there are more than `above`: by row and step.
+
+    `places`: the row's number of each GPU that is asked about, in their order. `steps` are the starts of steps of
+    `step_length`; in a day on which clocks change one may be shorter or longer. `named`: how many of each merged entry
+    are read whole.
+    """
+
+    above: int
+    places: Sequence[int]
+    steps: Sequence[datetime]
+    step_length: timedelta
+    viewer: int
+    named: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedEntries:
+    """All entries of a kind on the row `place` that begin in one step, those of the viewer (`mine`) apart from others.
+
+    `long`: they last longer than a step; others are merged apart. `first` are the first of them, by start.
+    """
+
+    place: int
+    mine: bool
+    long: bool
+    kind: ReservationKind
+    count: int
+    span: Span
+    first: tuple[CalendarEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarEntries:
+    """What a calendar shows: each entry, or merged ones where there are too many. One of the two is empty."""
+
+    single: Sequence[CalendarEntry]
+    merged: Sequence[MergedEntries] = ()
+
+    @property
+    def count(self) -> int:
+        """How many entries there are; one that is on several rows counts on each, if they are merged."""
+        return len(self.single) + sum(merged.count for merged in self.merged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ async def _check_longer(
     taken = [at for card in cards if card.gpu_id in mine for at, until in card.busy if at < end and begin < until]
     if taken:
         free_until = to_moment(max(min(taken), begin))
-        entries = await uow.bookings.entries(before.span.end, after.span.end, sorted(mine))
+        entries = (await uow.bookings.entries(before.span.end, after.span.end, sorted(mine))).single
         following = next((entry for entry in entries if entry.id != before.id and entry.span.start <= free_until), None)
         named, nameless = (
             [

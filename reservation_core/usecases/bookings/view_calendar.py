@@ -1,12 +1,11 @@
 """The calendar: when GPUs are taken, and by which reservations."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableGpu, bookable
-from reservation_core.ports.bookings.bookings import CalendarEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,3 @@ async def calendar_cards(uow: UnitOfWork, start: datetime, end: datetime) -> Cal
     now = await uow.now()
     cards = await uow.bookings.cards(max(start, now), max(end, now))
     return CalendarCards(now, bookable(cards, now))
-
-
-async def calendar_entries(
-    uow: UnitOfWork, start: datetime, end: datetime, gpu_ids: Collection[int], only_of: int | None, limit: int
-) -> list[CalendarEntry]:
-    """The first `limit` reservations of these GPUs in [start, end), including past ones; `only_of`: of this user."""
-    return await uow.bookings.entries(start, end, gpu_ids, only_of=only_of, limit=limit)

@@ -23,11 +23,23 @@ from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Spa
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import BookingStatus, ReservationKind
-from reservation_core.ports.bookings.bookings import BookingFilter, CalendarEntry, ChangedBooking, NewBooking, NewSeries
+from reservation_core.ports.bookings.bookings import (
+    BookingFilter,
+    CalendarEntries,
+    CalendarEntry,
+    ChangedBooking,
+    EntryMerging,
+    MergedEntries,
+    NewBooking,
+    NewSeries,
+)
 
 EVERY_STATUS = [status.value for status in BookingStatus]
 
 _DEADLOCK = "40P01"
+
+_MERGED_FIELDS = 8
+"""The first columns of `calendar_entries`: what is said of merged entries."""
 
 # The server counts microseconds since 2000.
 _Y2K = to_micros(datetime(2000, 1, 1, tzinfo=UTC))
@@ -198,26 +210,44 @@ class Bookings(StatementRunner):
         self,
         start: datetime,
         end: datetime,
-        gpu_ids: Collection[int],
+        gpu_ids: Sequence[int],
         *,
         only_of: int | None = None,
         limit: int | None = None,
-    ) -> list[CalendarEntry]:
-        """The first `limit` reservations of these GPUs in [start, end), by start and id; `only_of`: of this user alone.
+        merging: EntryMerging | None = None,
+    ) -> CalendarEntries:
+        """Reservations of these GPUs in [start, end), by start and id; `only_of`: of this user alone.
 
-        Jobs within bookings are left out, as the booking covers their time.
+        At most `limit` single ones. Jobs within bookings are left out, as the booking covers their time.
         """
         result = await self._run(
-            "calendar_entries", start=start, end=end, gpu_ids=list(gpu_ids), only_of=only_of, limit=limit
+            "calendar_entries",
+            start=start,
+            end=end,
+            gpu_ids=list(gpu_ids),
+            only_of=only_of,
+            limit=limit,
+            **_merged_how(merging),
         )
         rows = result.all()  # a third of the time of reading thousands one by one
-        return [
-            CalendarEntry(
-                id_, ReservationKind(kind), status, planned, user_id, user, title, gpus, nodes, span, series_id, cards
-            )
-            for id_, kind, status, planned, user_id, user, title, gpus, nodes, begin, over, series_id, ids in rows
-            for span, cards in ((Span(begin, over), tuple(ids)),)
-        ]
+        if not rows or rows[0].place is None:
+            return CalendarEntries([_entry(row[_MERGED_FIELDS:]) for row in rows])
+        by_line = groupby(rows, key=lambda row: row[:_MERGED_FIELDS])
+        return CalendarEntries(
+            (),
+            [
+                MergedEntries(
+                    place,
+                    mine,
+                    long,
+                    ReservationKind(kind),
+                    count,
+                    Span(begin, over),
+                    tuple(_entry(row[_MERGED_FIELDS:]) for row in first),
+                )
+                for (place, _, mine, long, kind, count, begin, over), first in by_line
+            ],
+        )
 
     async def latest(
         self, user_id: int, from_: datetime, statuses: frozenset[BookingStatus], limit: int
@@ -331,6 +361,27 @@ class _Race:
 def is_lost_race(error: DBAPIError) -> bool:
     """Whether another transaction took a GPU: by the exclusion constraint, or by a deadlock of two such races."""
     return CALENDAR_CONSTRAINT in str(error.orig) or getattr(error.orig, "sqlstate", None) == _DEADLOCK
+
+
+def _merged_how(merging: EntryMerging | None) -> dict[str, Any]:
+    if merging is None:
+        return {"merged_above": None, "places": [], "steps": [], "step_s": 0.0, "viewer": None, "named": 0}
+    return {
+        "merged_above": merging.above,
+        "places": list(merging.places),
+        "steps": list(merging.steps),
+        "step_s": merging.step_length.total_seconds(),
+        "viewer": merging.viewer,
+        "named": merging.named,
+    }
+
+
+def _entry(fields: Sequence[Any]) -> CalendarEntry:
+    id_, kind, status, planned, user_id, user, title, gpus, nodes, begin, over, series_id, gpu_ids = fields
+    span = Span(begin, over)
+    return CalendarEntry(
+        id_, ReservationKind(kind), status, planned, user_id, user, title, gpus, nodes, span, series_id, tuple(gpu_ids)
+    )
 
 
 def _times(booking: Booking) -> dict[str, Any]:

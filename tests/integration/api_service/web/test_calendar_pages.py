@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from api_service.web.calendar import timeline_data
+from api_service.web.calendar import timeline_data, timeline_merging
 from api_service.web.rest_calls import RestCalls, RestProblemError
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
@@ -215,17 +215,37 @@ async def test_too_many_are_in_the_counts_and_ones_own_are_drawn(
 
 
 @pytest.mark.usefixtures("lab")
-async def test_of_too_many_of_ones_own_the_first_are_drawn_and_it_is_said_until_when(
-    browsing: SignedIn, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+async def test_too_many_to_be_apart_are_merged_with_their_exact_number(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timeline_data, "_MOST_DRAWN", 2)
-    for hours in (30, 33, 36, 39):
-        await booked(alice, at(hours), gpu_type="h100", title=f"in {hours} hours")
+    monkeypatch.setattr(timeline_merging, "MOST_APART", 30)
+    noon = at(1).replace(hour=12) + timedelta(days=1)
+    for minutes in range(35):
+        title = f"run {minutes}"
+        await booked(alice, noon + timedelta(minutes=minutes), gpu_type="h100", title=title, duration=60)
+    await booked(alice, noon, gpu_type="a100", title="alone", duration=3600)
+    for _ in range(2):
+        await booked(bob, noon, gpu_type="h100", duration=3600)
     browser = await browsing("alice")
-    found = await events(browser, by="node")
-    assert [event["title"] for event in drawn(found)] == ["in 30 hours", "in 33 hours"]
-    assert found["drawnUntil"].endswith(f" {at(36):%H:%M} UTC")
-    assert "in 36 hours" not in await browser.get(week(by="node"))
+    page = await browser.get(week(by="node"))
+    shown = {name: drawn(await events(browser, by="node"), name) for name in ("mine", "others")}
+    alone, together = shown["mine"]
+    assert (alone["title"], alone["resourceIds"], alone["startEditable"]) == ("alone", ["rhea"], True)
+    assert (together["extendedProps"]["count"], together["resourceIds"]) == (35, ["titan"])
+    assert (together["start"], together["end"]) == tuple(
+        f"{noon + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S}" for minutes in (0, 35)
+    )
+    named = [entry["extendedProps"] for entry in together["extendedProps"]["entries"]]
+    assert [entry["words"].splitlines()[:2] for entry in named] == [
+        [f"Your booking run {number}", "1 GPU"] for number in range(len(named))
+    ]
+    assert all(entry["href"].startswith("/bookings/bkg-") for entry in named)
+    [others] = shown["others"]
+    assert others["extendedProps"]["count"] == 2
+    assert "href" not in json.dumps(others)
+    # Without scripts, too: the first ones, and how many more.
+    assert f"and {35 - len(named)} more" in page
+    assert "run 0" in page
 
 
 @pytest.mark.parametrize("view", ["day", "week", "2weeks", "month"])

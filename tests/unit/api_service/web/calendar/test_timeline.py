@@ -222,7 +222,7 @@ def test_the_table_has_free_counts_and_ones_own_bookings() -> None:
     mine, other = entry(start=start, hours=30), entry(2, id="bkg-2", start=start)
     shown = columns(window, NOW)
     free = {"titan": extremes(rows[0], window)}
-    [line] = table(rows, shown, see_entries([mine, other], rows, Sight(ALICE), window, NOW), free)
+    [line] = table(rows, shown, see_entries([mine, other], rows, Sight(ALICE), window, NOW), [], free)
     assert [cell.free for cell in line.cells] == [(2, 2), (1, 2), (1, 2), (2, 2), (2, 2), (2, 2), (2, 2)]
     assert [[listed_entry.entry.id for listed_entry in cell.mine] for cell in line.cells] == [
         [],
@@ -240,7 +240,7 @@ def test_a_cell_names_few_bookings_and_counts_the_rest() -> None:
     window = window_of(TimelineScale.WEEK, NOW.date(), BERLIN)
     rows = rows_of([card(0)], By.NODE)
     own = see_entries([entry(id=f"bkg-{number}") for number in range(500)], rows, Sight(ALICE), window, NOW)
-    [line] = table(rows, columns(window, NOW), own, {"titan": [None] * 7})
+    [line] = table(rows, columns(window, NOW), own, [], {"titan": [None] * 7})
     assert [(len(cell.mine), cell.more) for cell in line.cells][:2] == [(3, 497), (0, 0)]
 
 
@@ -248,7 +248,7 @@ def test_what_is_over_has_no_count() -> None:
     window = window_of(TimelineScale.WEEK, NOW.date() - timedelta(days=3), BERLIN)
     rows = rows_of([card(0)], By.NODE)
     free = {"titan": extremes(rows[0], window)}
-    [line] = table(rows, columns(window, NOW), [], free)
+    [line] = table(rows, columns(window, NOW), [], [], free)
     assert [cell.free for cell in line.cells] == [None, None, None, (1, 1), (1, 1), (1, 1), (1, 1)]
 
 

@@ -1,6 +1,7 @@
 """What a calendar shows is found card by card: it is what each booking by itself, and each open row, comes to."""
 
 import random
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,7 +9,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from reservation_core.adapters.postgres.bookings.bookings import Bookings
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.ports.bookings.bookings import EntryMerging, MergedEntries
 
 # The same, asked of every booking and every row one by one.
 ONE_BY_ONE = """
@@ -33,6 +36,9 @@ WHERE CAST(:only_of AS bigint) IS NULL OR r.user_id = CAST(:only_of AS bigint) O
 ORDER BY h.starts_at, r.id
 """
 MINUTE = timedelta(minutes=1)
+MERGED_FIELDS = 8
+"""The first columns are about merged entries."""
+UNMERGED = {"merged_above": None, "places": [], "steps": [], "step_s": 0.0, "viewer": None, "named": 0}
 
 
 class Calendar:
@@ -124,14 +130,83 @@ async def test_a_calendar_shows_what_each_booking_and_each_open_row_comes_to(
         for _ in range(60):
             start = seed.now + choose.randint(-2700, 2700) * MINUTE
             asked = {
+                **UNMERGED,
                 "start": start,
                 "end": start + choose.randint(1, 1500) * MINUTE,
                 "gpu_ids": choose.sample(calendar.cards, choose.randint(1, 8)),
                 "only_of": choose.choice([None, *calendar.users]),
                 "limit": choose.choice([None, 1, 10]),
             }
-            found = (await connection.execute(statement("calendar_entries"), asked)).all()
+            found = [
+                tuple(row)[MERGED_FIELDS:] for row in await connection.execute(statement("calendar_entries"), asked)
+            ]
             wanted = (await connection.execute(text(ONE_BY_ONE), asked)).all()
             assert found == wanted[: asked["limit"]], asked
             shown += len(found)
     assert shown > 50
+
+
+@pytest.mark.parametrize("number", range(3))
+async def test_merged_entries_are_those_that_begin_in_a_step_of_their_row(
+    engine: AsyncEngine, seed: Any, number: int
+) -> None:
+    calendar = Calendar(seed, 10 + number)
+    await calendar.fill()
+    choose = calendar.random
+    shown = 0
+    async with engine.connect() as connection:
+        for _ in range(60):
+            start = seed.now + choose.randint(-2700, 2700) * MINUTE
+            end = start + choose.randint(1, 3000) * MINUTE
+            cards = choose.sample(calendar.cards, choose.randint(1, 8))
+            only_of, viewer = choose.choice([None, *calendar.users]), choose.choice(calendar.users)
+            merging = EntryMerging(
+                above=choose.choice([0, 0, 5]),
+                places=[choose.randrange(3) for _ in cards],
+                steps=[start, *sorted(start + choose.randint(1, 3000) * MINUTE for _ in range(choose.randint(0, 6)))],
+                step_length=choose.randint(10, 600) * MINUTE,
+                viewer=viewer,
+                named=choose.randint(1, 3),
+            )
+            asked = {"start": start, "end": end, "gpu_ids": cards, "only_of": only_of}
+            rows = (await connection.execute(text(ONE_BY_ONE), asked)).all()
+            found = await Bookings(connection).entries(start, end, cards, only_of=only_of, merging=merging)
+            if len(rows) <= merging.above:
+                assert [entry.id for entry in found.single] == [row.id for row in rows]
+                assert not found.merged
+                continue
+            assert not found.single
+            assert [_told(merged) for merged in found.merged] == _merged_by_hand(rows, cards, merging)
+            shown += len(found.merged)
+    assert shown > 50
+
+
+def _told(merged: MergedEntries) -> tuple[Any, ...]:
+    first = [entry.id for entry in merged.first]
+    kind, span = merged.kind.value, merged.span
+    return merged.place, merged.mine, merged.long, kind, merged.count, span.start, span.end, first
+
+
+def _merged_by_hand(rows: Sequence[Any], cards: Sequence[int], merging: EntryMerging) -> list[tuple[Any, ...]]:
+    """Entry by entry; `rows` are in order of their starts."""
+    place_of = dict(zip(cards, merging.places, strict=True))
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for row in rows:
+        step = max(1, sum(begin <= row.starts_at for begin in merging.steps))
+        mine = row.user_id == merging.viewer and row.kind != "maintenance"
+        long = row.ends_at - row.starts_at > merging.step_length
+        for place in {place_of[card] for card in row.gpu_ids}:
+            groups.setdefault((step, place, mine, long, row.kind), []).append(row)
+    return [
+        (
+            place,
+            mine,
+            long,
+            kind,
+            len(here),
+            here[0].starts_at,
+            max(row.ends_at for row in here),
+            [row.id for row in here[: merging.named]],
+        )
+        for (_, place, mine, long, kind), here in sorted(groups.items(), key=lambda group: group[0])
+    ]
