@@ -24,7 +24,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "reserve": ("gpu-dev reserve --gpus 2 --for 4h", "gpu-dev reserve --gpus 1 --for 2h --name notebook"),
     "shell": ("gpu-dev shell", "gpu-dev shell notebook"),
     "exec": ("gpu-dev exec job-7f3k9q2m -- nvidia-smi", "gpu-dev exec --tty notebook -- python"),
-    "attach": ("gpu-dev attach", "gpu-dev attach job-7f3k9q2m"),
+    "attach": ("gpu-dev attach", "gpu-dev attach job-7f3k9q2m --list"),
     "cp": ("gpu-dev cp train.py notebook:", "gpu-dev cp job-7f3k9q2m:results ./results"),
     "forward": ("gpu-dev forward notebook 8080:8888", "gpu-dev forward job-7f3k9q2m 0:6006 5678"),
     "open": ("gpu-dev open notebook", "gpu-dev open job-7f3k9q2m 6006"),

@@ -30,7 +30,7 @@ def exit_code_after(
     try:
         code = min(max(converse(), 0), _MAX_CODE)
     except LeftError:
-        _say_if_known(client, job_id)
+        _say_if_known(client, job_id, come_back)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except SignalledError as signalled:
         raise typer.Exit(_SIGNAL + signalled.number) from None
@@ -39,10 +39,10 @@ def exit_code_after(
         if job is None or job.status is JobStatus.RUNNING:
             detail = f"The connection to {job_id} broke: {error}"
             raise UnreachableError(detail, next_command=come_back) from error
-        say_what_goes_on(job)
+        _say_what_goes_on(job, come_back)
         return ExitCode.TIMEOUT if job.status is JobStatus.EXPIRED else ExitCode.JOB_FAILED
     if is_shell:
-        _say_if_known(client, job_id)
+        _say_if_known(client, job_id, f"gpu-dev shell {job_id}")
     return code
 
 
@@ -53,17 +53,17 @@ def _job_if_known(client: GpuDevClient, job_id: str) -> Job | None:
         return None
 
 
-def _say_if_known(client: GpuDevClient, job_id: str) -> None:
+def _say_if_known(client: GpuDevClient, job_id: str, come_back: str) -> None:
     job = _job_if_known(client, job_id)
     if job is not None:
-        say_what_goes_on(job)
+        _say_what_goes_on(job, come_back)
 
 
-def say_what_goes_on(job: Job) -> None:
+def _say_what_goes_on(job: Job, come_back: str) -> None:
     """Say until when a job goes on, and the commands that come back and end it; or how it ended."""
     match job.status:
         case JobStatus.QUEUED | JobStatus.STARTING | JobStatus.RUNNING:
             until = f" until {local_time(job.ends_at)}" if job.ends_at else ""
-            say(f"{job.id} goes on{until}. Come back: gpu-dev shell {job.id}   End it: gpu-dev cancel {job.id}")
+            say(f"{job.id} goes on{until}. Come back: {come_back}   End it: gpu-dev cancel {job.id}")
         case JobStatus.ENDING | JobStatus.SUCCEEDED | JobStatus.FAILED | JobStatus.CANCELLED | JobStatus.EXPIRED:
             say(f"{job.id}: {waiting_line(job)}")

@@ -63,9 +63,12 @@ def enter_shell(client: GpuDevClient, job_id: str, rank: int = 0) -> int:
             client, lambda: run_polling(_pass_pipes(client, job_id, [], rank)), job_id, f"gpu-dev shell {job_id}"
         )
     conversation = use_terminal(client.sessions, job_id, rank=rank)
-    return exit_code_after(
-        client, partial(run_polling, conversation), job_id, f"gpu-dev attach {job_id}", is_shell=True
-    )
+    come_back = _attach_command(job_id, rank)
+    return exit_code_after(client, partial(run_polling, conversation), job_id, come_back, is_shell=True)
+
+
+def _attach_command(job_id: str, rank: int) -> str:
+    return f"gpu-dev attach {job_id}" + (f" --rank {rank}" if rank else "")
 
 
 @exec_app.command("exec", context_settings={"allow_interspersed_args": False})
@@ -95,7 +98,7 @@ def execute(
             conversation = use_terminal(client.sessions, whole, words, rank=rank)
         else:
             conversation = _pass_pipes(client, whole, words, rank, tty=tty)
-        come_back = f"gpu-dev attach {whole}" if tty else f"gpu-dev show {whole}"
+        come_back = _attach_command(whole, rank) if tty else f"gpu-dev show {whole}"
         code = exit_code_after(client, partial(run_polling, conversation), whole, come_back)
     raise typer.Exit(code)
 
@@ -127,9 +130,8 @@ def attach(
     with client_for(ctx) as client:
         whole = session_id(client, job_id)
         conversation = use_terminal(client.sessions, whole, rank=rank, attach=True, name=name)
-        code = exit_code_after(
-            client, partial(run_polling, conversation), whole, f"gpu-dev attach {whole}", is_shell=True
-        )
+        come_back = _attach_command(whole, rank)
+        code = exit_code_after(client, partial(run_polling, conversation), whole, come_back, is_shell=True)
     raise typer.Exit(code)
 
 

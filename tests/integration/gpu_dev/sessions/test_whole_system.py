@@ -136,6 +136,7 @@ def test_a_terminal_that_is_left_is_kept(system: System) -> None:
         at.types("kept=42; echo re''ady\r")
         at.shows("ready")
         at.types("\r~.")
+        at.shows(f"Come back: gpu-dev attach {job_id} ")
         assert at.ends() == 130
     with at_terminal(system, "attach", job_id) as at:
         at.types("echo va''lue $kept; exit\r")
