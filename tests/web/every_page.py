@@ -11,8 +11,8 @@ from tests.web.web_system import WebSystem
 NODES = "titan=h100:4;titus=h100:4;rhea=a100:2"
 NO_PAGES = {
     "/session", "/signed-in", "/sign-in/start", "/sign-in/done", "/live", "/now/changes", "/now/card",
-    "/jobs/{job_id}/state", "/jobs/{job_id}/connections", "/jobs/{job_id}/terminal",
-    "/jobs/{job_id}/log", "/jobs/{job_id}/log.txt",
+    "/jobs/{job_id}/state", "/jobs/{job_id}/connections", "/jobs/{job_id}/ports",
+    "/jobs/{job_id}/terminal", "/jobs/{job_id}/log", "/jobs/{job_id}/log.txt",
     "/jobs/{job_id}/log/part", "/jobs/{job_id}/log/matches", "/calendar/events", "/calendar/bookings",
     "/calendar/check", "/calendar/feed", "/usage.csv", "/admin/policy/choose",
 }  # fmt: skip

@@ -19,13 +19,18 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.sessions import JobConnection
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.errors import JobNotRunningError, NotFoundError
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName
 from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.reservations import JobView
+from reservation_core.ports.sessions.pod_streams import ListeningPort
 from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.people.users import RESERVED_NAMES
+from reservation_core.usecases.sessions.enter import find_pod_to_enter
 
 _EVENTS = 500
+_PORTS = 20
 _SHARED = "/jobs/shared"
 _WAYS = {
     Way.EXEC: "a program",
@@ -92,6 +97,14 @@ async def job_connections(visit: Visit) -> Response:
     return visit.part("_connections.html", job=job, connections=connections, ways=_WAYS)
 
 
+async def job_ports(visit: Visit) -> Response:
+    """The part that lists ports at which programs of the job listen."""
+    job_id = visit.path("job_id")
+    job = await visit.rest.get(Job, f"/v1/jobs/{job_id}")
+    pod = await _pod_to_enter(visit, job_id)
+    return visit.part("_ports.html", job=job, ports=() if pod is None else await _ports(visit, pod))
+
+
 async def confirm_cancel(visit: Visit) -> Response:
     """Explain what cancelling the job would lose."""
     job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
@@ -151,6 +164,7 @@ class _JobState:
     """A job as REST shows it and as the ledger has it, its life, and who is inside.
 
     `may_enter`: it runs, and is the visitor's or shared with the visitor. Administrators do not enter others' jobs.
+    `ports` are for those who may enter.
     """
 
     job: Job
@@ -158,6 +172,7 @@ class _JobState:
     steps: list[LifeStep]
     may_enter: bool
     connections: Sequence[JobConnection]
+    ports: Sequence[ListeningPort]
 
 
 async def _state(visit: Visit) -> _JobState:
@@ -166,10 +181,28 @@ async def _state(visit: Visit) -> _JobState:
     async with visit.services.runtime.uow() as uow:
         view = await view_visible(uow, visit.principal, job_id)
         events = await uow.events.of_reservation(job_id, 0, _EVENTS)
-        runs = job.status is JobStatus.RUNNING
-        may_enter = runs and bool(await uow.connections.jobs_to_enter(job_id, visit.principal.user_id))
+    runs = job.status is JobStatus.RUNNING
+    pod = await _pod_to_enter(visit, job_id) if runs else None
+    ports = () if pod is None else await _ports(visit, pod)
     connections = await _connections(visit, job_id) if runs else []
-    return _JobState(job, view, life_of(events, visit.now), may_enter, connections)
+    return _JobState(job, view, life_of(events, visit.now), pod is not None, connections, ports)
+
+
+async def _pod_to_enter(visit: Visit, job_id: str) -> PodName | None:
+    """The first pod of a job that runs and that the visitor may enter; None for another's, and otherwise."""
+    try:
+        async with visit.services.runtime.uow() as uow:
+            return await find_pod_to_enter(uow, job_id, 0, visit.principal.user_id)
+    except (NotFoundError, JobNotRunningError):
+        return None
+
+
+async def _ports(visit: Visit, pod: PodName) -> Sequence[ListeningPort]:
+    """Ports at which programs of a pod listen, as far as that is known."""
+    try:
+        return (await visit.services.runtime.pod_streams.listening_ports(pod) or ())[:_PORTS]
+    except ClusterUnavailableError:
+        return ()
 
 
 async def _connections(visit: Visit, job_id: str) -> Sequence[JobConnection]:
@@ -187,6 +220,7 @@ def _context(visit: Visit, state: _JobState) -> dict[str, Any]:
         "may_change": visit.principal.is_admin or state.job.user == visit.principal.user,
         "may_enter": state.may_enter,
         "connections": state.connections,
+        "ports": state.ports,
         "ways": _WAYS,
     }
 
@@ -197,6 +231,7 @@ ROUTES = (
     WebRoute("GET", "/jobs/{job_id}", job_page),
     WebRoute("GET", "/jobs/{job_id}/state", job_state),
     WebRoute("GET", "/jobs/{job_id}/connections", job_connections),
+    WebRoute("GET", "/jobs/{job_id}/ports", job_ports),
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),

@@ -90,13 +90,14 @@ class TerminalPart {
   }
 }
 
-const CONNECTIONS_EVERY_MS = 10_000;
+const AGAIN_EVERY_MS = 10_000;
 
 /** Let the page open a terminal; `nonce` is that of the page's scripts. */
 export function followTerminal(nonce) {
   const part = document.getElementById("terminal-part");
   if (part !== null) new TerminalPart(part, nonce);
   setInterval(() => {
-    if (!document.hidden) document.getElementById("connections")?.dispatchEvent(new Event("connections"));
-  }, CONNECTIONS_EVERY_MS);
+    if (document.hidden) return;
+    for (const name of ["connections", "ports"]) document.getElementById(name)?.dispatchEvent(new Event(name));
+  }, AGAIN_EVERY_MS);
 }

@@ -79,6 +79,14 @@ class KeptTerminal:
     program: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListeningPort:
+    """A port at which a process of a pod accepts connections. `program`: the short name of the process."""
+
+    port: int
+    program: str
+
+
 class Outlet(IntEnum):
     """Where a program has written to; a terminal has standard output alone."""
 
@@ -175,6 +183,12 @@ class PodStreams(Protocol):
         """Connect to a port at which a process of the pod listens.
 
         Raises PortClosedError, PodNotReachableError and ClusterUnavailableError.
+        """
+
+    async def listening_ports(self, pod: PodName) -> list[ListeningPort] | None:
+        """The ports at which processes of the pod listen, the lowest first; None where the cluster can't say.
+
+        Raises ClusterUnavailableError.
         """
 
     async def close(self) -> None:

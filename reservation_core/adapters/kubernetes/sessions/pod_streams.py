@@ -131,6 +131,9 @@ class KubernetesPodStreams:
         self._open.add(connection)
         return connection
 
+    async def listening_ports(self, pod: PodName) -> None:
+        """None: Kubernetes does not say."""
+
     async def close(self) -> None:
         """Close all streams of this process and the connections to the API server, within some seconds."""
         closing = [asyncio.ensure_future(stream.close()) for stream in [*self._open]]

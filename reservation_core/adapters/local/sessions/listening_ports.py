@@ -1,4 +1,4 @@
-"""Which addresses the processes of a pod accept TCP connections at, from Linux's /proc. All functions block."""
+"""Ports and addresses at which processes of a pod accept TCP connections, from Linux's /proc. All functions block."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reservation_core.adapters.local.kernel import descendants
+from reservation_core.ports.sessions.pod_streams import ListeningPort
 
 _LISTENS = "0A"
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
@@ -21,6 +22,27 @@ def listening_addresses(root: int, port: int) -> list[str]:
         return []
     owned = {inode for pid in descendants(root) for inode in _sockets_of(pid)}
     return [_ANY.get(address, address) for inode, address in listeners.items() if inode in owned]
+
+
+def listening_ports(root: int) -> list[ListeningPort]:
+    """The ports at which processes below `root` listen, the lowest first, each with the first process that has it."""
+    listeners = {inode: number for _, number, inode in _listeners()}
+    if not listeners:
+        return []
+    found: dict[int, str] = {}
+    for pid in descendants(root):
+        for inode in _sockets_of(pid):
+            if inode in listeners:
+                found.setdefault(listeners[inode], _name_of(pid))
+    return [ListeningPort(number, name) for number, name in sorted(found.items())]
+
+
+def _name_of(pid: int) -> str:
+    try:
+        name = Path("/proc", str(pid), "comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+    return "".join(character if character.isprintable() else " " for character in name)
 
 
 def _listeners() -> Iterator[tuple[str, int, str]]:

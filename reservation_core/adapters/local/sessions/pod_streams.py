@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from reservation_core.adapters.local.sessions.kept_terminals import kept_terminals, sockets_in
-from reservation_core.adapters.local.sessions.listening_ports import listening_addresses
+from reservation_core.adapters.local.sessions.listening_ports import listening_addresses, listening_ports
 from reservation_core.adapters.local.sessions.programs import (
     MinderConnection,
     PipedProgram,
@@ -27,6 +27,7 @@ from reservation_core.ports.sessions.pod_streams import (
     CHUNK_BYTES,
     InputClosedError,
     KeptTerminal,
+    ListeningPort,
     NoTerminalError,
     Outlet,
     PodNotReachableError,
@@ -112,6 +113,10 @@ class LocalPodStreams:
         raise PortClosedError(
             f"No process of {pod.reservation_id} accepts connections at port {port}. Start the server, then try again."
         )
+
+    async def listening_ports(self, pod: PodName) -> list[ListeningPort]:
+        """As the port says; of a pod that has ended, none."""
+        return await self._call(_listening_ports, self._pods / str(pod))
 
     async def close(self) -> None:
         """Nothing is shared between streams."""
@@ -201,11 +206,21 @@ def _connect(folder: Path, name: str, request: bytes, pipes: tuple[int, ...]) ->
 
 
 def _listening(directory: Path, port: int) -> list[str]:
+    supervisor = _supervisor_of(directory)
+    return [] if supervisor is None else listening_addresses(supervisor, port)
+
+
+def _listening_ports(directory: Path) -> list[ListeningPort]:
+    supervisor = _supervisor_of(directory)
+    return [] if supervisor is None else listening_ports(supervisor)
+
+
+def _supervisor_of(directory: Path) -> int | None:
     try:
-        supervisor = json.loads((directory / "state.json").read_bytes())["supervisor_pid"]
+        pid: int = json.loads((directory / "state.json").read_bytes())["supervisor_pid"]
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    return listening_addresses(supervisor, port)
+        return None
+    return pid
 
 
 def _not_reachable(pod: PodName, directory: Path) -> PodNotReachableError:

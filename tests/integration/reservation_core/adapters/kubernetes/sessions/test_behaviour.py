@@ -31,6 +31,9 @@ class TestKubernetesPodStreams(PodStreamsContract):
         with pytest.raises(NoTerminalError, match="tmux"):
             await world.streams.terminals(pod)
 
+    async def test_the_ports_at_which_processes_listen_are_not_known(self, world: PodWorld, pod: PodName) -> None:
+        assert await world.streams.listening_ports(pod) is None
+
     async def test_closing_leaves_everything(self, world: PodWorld, pod: PodName) -> None:
         """Programs are hung up, as no pod keeps a terminal."""
         port, _ = await echoing(world, pod)
