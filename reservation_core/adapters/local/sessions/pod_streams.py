@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from reservation_core.adapters.local.sessions.kept_terminals import kept_terminals, sockets_in
-from reservation_core.adapters.local.sessions.listening_ports import listening_addresses, listening_ports
+from reservation_core.adapters.local.sessions.listening_ports import PortOwners, listening_ports
 from reservation_core.adapters.local.sessions.programs import (
     MinderConnection,
     PipedProgram,
@@ -48,6 +48,7 @@ class LocalPodStreams:
 
     def __init__(self, home: Path) -> None:
         self._pods = home.absolute() / "pods"
+        self._ports = PortOwners()
 
     async def run(self, pod: PodName, program: Program) -> PipedProgram | TerminalProgram:
         """Start a program; a terminal is kept by the pod's side, and outlives this process."""
@@ -105,7 +106,7 @@ class LocalPodStreams:
     async def connect(self, pod: PodName, port: int) -> "LocalPodConnection":
         """Connect to a port of this machine on which a process of the pod listens, and to no other."""
         directory = self._pods / str(pod)
-        addresses = await self._call(_listening, directory, port)
+        addresses = await self._call(self._listening, directory, port)
         for address in addresses:
             with suppress(OSError):
                 async with asyncio.timeout(_PATIENCE_S):
@@ -140,6 +141,10 @@ class LocalPodStreams:
             await minder.hang_up()
             raise
         return minder
+
+    def _listening(self, directory: Path, port: int) -> list[str]:
+        supervisor = _supervisor_of(directory)
+        return [] if supervisor is None else self._ports.addresses(supervisor, port)
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -203,11 +208,6 @@ def _connect(folder: Path, name: str, request: bytes, pipes: tuple[int, ...]) ->
         opened.close()
         raise
     return opened
-
-
-def _listening(directory: Path, port: int) -> list[str]:
-    supervisor = _supervisor_of(directory)
-    return [] if supervisor is None else listening_addresses(supervisor, port)
 
 
 def _listening_ports(directory: Path) -> list[ListeningPort]:
