@@ -20,6 +20,7 @@ from api_service.apps.app_pages import app_page
 from api_service.apps.apps_in_use import AppsInUse
 from api_service.apps.exchange_headers import APP_COOKIE, SECURE_APP_COOKIE, request_headers
 from api_service.apps.hosts import ENTRANCE, AppsHost
+from api_service.apps.known_passes import KnownPasses
 from api_service.apps.relay import AppFailedError, Relay
 from api_service.problems import ProblemError
 from api_service.requests import headers
@@ -54,6 +55,7 @@ class Apps:
         self._services = services
         self.host = AppsHost.of(services.settings)
         self._in_use = AppsInUse(services.connections)
+        self._passes = KnownPasses(self._find_pass)
         self._prefix, self._numbers = token_hex(6), count(1)
 
     async def close(self) -> None:
@@ -129,13 +131,16 @@ class Apps:
         return app_page(401, "Open this app from its job", words, link)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, app: AppAddress) -> int:
-        passed = await self._pass(scope, app)
-        if passed is None:
+        secret = _cookie(scope, SECURE_APP_COOKIE if self.host.is_secure(scope) else APP_COOKIE)
+        known = None if secret is None else self._passes.get(self._services.runtime.ids.digest(secret), app)
+        passed = None if known is None else await known.result()
+        if known is None or passed is None:
             raise _RefusedError(self._way_in(scope, app, "You have not opened this app, or may not use it any more."))
         name_user(scope, passed.user, passed.credential)
         visitor = Visitor(passed.user_id, passed.user, passed.credential, address_of(scope, self._services))
         try:
             async with self._in_use.use(visitor, app.job_id) as connection:
+                known.connection = connection
                 opened = await self._services.runtime.pod_streams.connect(connection.entered.pod, app.port)
                 try:
                     relay = Relay(scope, receive, send, opened, connection)
@@ -162,14 +167,10 @@ class Apps:
         if not relay.began and relay.connection.over.is_set():
             raise _RefusedError(app_page(409, "The connection has ended", relay.connection.why))
 
-    async def _pass(self, scope: Scope, app: AppAddress) -> AppPass | None:
-        """The valid pass that the browser has for this app."""
-        secret = _cookie(scope, SECURE_APP_COOKIE if self.host.is_secure(scope) else APP_COOKIE)
-        if secret is None:
-            return None
+    async def _find_pass(self, digest: bytes, app: AppAddress) -> AppPass | None:
         runtime = self._services.runtime
         async with runtime.uow(one_statement=True) as uow:
-            return await uow.app_passes.find(runtime.ids.digest(secret), app, runtime.clock.now())
+            return await uow.app_passes.find(digest, app, runtime.clock.now())
 
     def _refusal(
         self, scope: Scope, app: AppAddress, error: PodNotReachableError | DomainError | ProblemError
