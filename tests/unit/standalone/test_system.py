@@ -1,7 +1,8 @@
 """What the composed system watches and says."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -12,9 +13,11 @@ from structlog.testing import capture_logs
 from reservation_core.adapters.local.inventory import parse_gpus
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.runtime.http.serving import ListenError
 from reservation_core.runtime.loops import loops as loops_module
 from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
+from reservation_core.runtime.settings.ssh import SshSettings
 from reservation_core.runtime.wiring import Runtime
 from standalone import system
 from standalone.administrator import AdminToken
@@ -114,3 +117,51 @@ def test_databases_that_nobody_leads_to_are_named(tmp_path: Path, monkeypatch: p
         with capture_logs() as lines:
             system.warn_of_abandoned_databases()
         assert [line["folders"] for line in lines] == ([[str(folder) for folder in found]] if found else [])
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address at which another server listens."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield f"127.0.0.1:{other.getsockname()[1]}"
+
+
+async def test_all_else_goes_on_when_the_usual_ssh_port_is_taken(taken: str) -> None:
+    usual = SshSettings.model_construct(set(), **{**SshSettings().model_dump(), "listen": taken})
+    settings = StandaloneSettings().model_copy(update={"ssh": usual})
+    stop = asyncio.Event()
+    with capture_logs() as lines:
+        serving = asyncio.create_task(system._serve_ssh(cast("Runtime", None), settings, stop))
+        await eventually(lambda: lines)
+        assert not serving.done()
+        stop.set()
+        await serving
+    assert [(line["log_level"], line["event"]) for line in lines] == [
+        ("warning", "there is no SSH gateway: its port is taken")
+    ]
+    assert taken in lines[0]["error"]
+
+
+async def test_an_ssh_address_that_was_set_and_is_taken_ends_the_start(taken: str) -> None:
+    settings = StandaloneSettings(ssh=SshSettings(listen=taken))
+    with pytest.raises(ListenError, match="GPU_DEV_SSH__LISTEN"):
+        await system._serve_ssh(cast("Runtime", None), settings, asyncio.Event())
+
+
+@pytest.mark.parametrize(
+    ("listen", "given", "tls", "address"),
+    [
+        ("127.0.0.1:8080", None, False, "http://127.0.0.1:8080"),
+        ("0.0.0.0:80", None, False, "http://127.0.0.1:80"),
+        ("[::]:8443", None, True, "https://[::1]:8443"),
+        ("gpus.example.org:443", None, True, "https://gpus.example.org:443"),
+        ("127.0.0.1:0", None, False, None),
+        ("127.0.0.1:8080", "https://gpus.example.org", False, "https://gpus.example.org"),
+    ],
+)
+def test_jobs_are_given_this_systems_own_address_unless_another_one_is_set(
+    listen: str, given: str | None, tls: bool, address: str | None
+) -> None:
+    files = {"tls_cert": Path("cert.pem"), "tls_key": Path("key.pem")} if tls else {}
+    settings = StandaloneSettings(job_server=given).model_copy(update={"listen": listen, **files})
+    assert system.with_own_address(settings).job_server == address
