@@ -190,6 +190,7 @@ def _finish_while_ending(reservation: Reservation, event: PodsFinished, now: dat
         after = replace(after, started_at=reservation.started_at or event.started_at)
     elif (
         reservation.outcome is JobStatus.EXPIRED
+        and reservation.reason.code is not ReasonCode.INACTIVE  # a session's own command says nothing
         and _ended_in_time(reservation, event)
         # An eviction while ending is our own doing.
         and reason.code not in TAKEN_AWAY

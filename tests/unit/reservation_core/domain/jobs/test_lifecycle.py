@@ -15,6 +15,7 @@ from reservation_core.domain.changes import (
     EndReached,
     Event,
     ExtendRequested,
+    LeftAlone,
     MoveDeadline,
     NodeFenced,
     PodsFinished,
@@ -617,6 +618,16 @@ def test_who_finished_in_time_has_not_expired_however_late_it_is_seen() -> None:
     assert (ended.outcome, ended.reason) == (JobStatus.EXPIRED, expired.reason)
     late, _ = transition(expired, PodsFinished(after, 143), row.ends_at + HOUR)
     assert (late.outcome, late.exit_code) == (JobStatus.EXPIRED, 143)
+
+
+@pytest.mark.parametrize("exit_code", [0, 143])
+def test_a_session_that_was_left_alone_has_expired_however_its_pod_ends(exit_code: int) -> None:
+    """Its command takes SIGTERM and ends well on Kubernetes, and dies of it elsewhere; both long before its time."""
+    row = replace(running(), inactivity=HOUR / 2)
+    left, _ = transition(row, LeftAlone(), T0 + HOUR / 2)
+    ended, _ = transition(left, PodsFinished(T0 + HOUR / 2, exit_code), T0 + HOUR / 2)
+    assert (ended.outcome, ended.reason.code) == (JobStatus.EXPIRED, ReasonCode.INACTIVE)
+    assert transition(ended, PodsGone(), T0 + HOUR)[0].status is JobStatus.EXPIRED
 
 
 @pytest.mark.parametrize(
