@@ -1,5 +1,5 @@
 #!/bin/sh
-# Collects sftp-server and rsync of this Debian machine, with all that they need, below DIRECTORY (the image's build
+# Collects sftp-server, scp and rsync of this Debian machine, with all that they need, below DIRECTORY (the image's build
 # does it). They run in any image with `sh` for the same processor, whatever libraries it has: each is started by its own
 # loader. Usage: collect.sh DIRECTORY
 set -eu
@@ -15,7 +15,7 @@ copy_with_libraries() {
     done
 }
 
-for program in /usr/lib/openssh/sftp-server /usr/bin/rsync; do
+for program in /usr/lib/openssh/sftp-server /usr/bin/scp /usr/bin/rsync; do
     name=${program##*/}
     cp "$program" "$target/libexec/$name"
     copy_with_libraries "$program"
@@ -30,17 +30,21 @@ here=/opt/gpu-dev
 exec "$here/lib/ld.so" --library-path "$here/lib" "$here/libexec/rsync" "$@"
 SCRIPT
 
-# sftp-server ends unless its user has a name, which users of restricted pods often lack.
-cat >"$target/bin/sftp-server" <<'SCRIPT'
+# These end unless their user has a name, which users of restricted pods often lack.
+for name in sftp-server scp; do
+    cat >"$target/bin/$name" <<SCRIPT
 #!/bin/sh
-here=/opt/gpu-dev
+here=/opt/gpu-dev name=$name
+SCRIPT
+    cat >>"$target/bin/$name" <<'SCRIPT'
 names=/dev/shm/.gpu-dev-passwd-$(id -u)
 if ! grep -q "^[^:]*:[^:]*:$(id -u):" /etc/passwd 2>/dev/null; then
     (umask 077; echo "user:x:$(id -u):$(id -g)::${HOME:-/}:/bin/sh" >"$names")
     export NSS_WRAPPER_PASSWD="$names" NSS_WRAPPER_GROUP=/dev/null
     exec "$here/lib/ld.so" --preload "$here/lib/libnss_wrapper.so" --library-path "$here/lib" \
-        "$here/libexec/sftp-server" "$@"
+        "$here/libexec/$name" "$@"
 fi
-exec "$here/lib/ld.so" --library-path "$here/lib" "$here/libexec/sftp-server" "$@"
+exec "$here/lib/ld.so" --library-path "$here/lib" "$here/libexec/$name" "$@"
 SCRIPT
+done
 chmod 755 "$target"/bin/* "$target"/libexec/* "$target/lib/ld.so"

@@ -19,7 +19,7 @@ class KubernetesSettings(Section):
     node_selector: str = ""  # label selector of our nodes; empty: all
     scheduler_name: str = "default-scheduler"
     default_image: str | None = None  # for jobs without an image
-    # The image `session-tools`, which puts sftp-server and rsync beside sessions whose images lack them.
+    # The image `session-tools`, which puts sftp-server, scp and rsync beside sessions whose images lack them.
     session_tools_image: str | None = None
     pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
     request_timeout_s: Seconds = 30  # for one attempt

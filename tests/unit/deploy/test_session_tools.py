@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 _NEEDED = {
     "sftp-server": Path("/usr/lib/openssh/sftp-server"),
+    "scp": Path("/usr/bin/scp"),
     "rsync": Path("/usr/bin/rsync"),
     "busybox": Path("/bin/busybox"),
 }
@@ -40,7 +41,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _shell(bare: Path, folder: Path) -> Path:
     """What the clients take for ssh: it runs a command as a user without a name, with nothing but that root."""
     script = folder / "remote"
-    inside = 'PATH=/bin:/opt/gpu-dev/bin; exec "$@"'
+    inside = 'PATH=/bin:/opt/gpu-dev/bin; eval "exec $*"'
     script.write_text(
         '#!/bin/sh\nwhile [ "$1" != host ]; do shift; done; shift\n'
         '[ "$1" = sftp ] && set -- /opt/gpu-dev/bin/sftp-server\n'
@@ -65,4 +66,14 @@ def test_sftp_works_for_a_user_without_a_name(bare: Path, tmp_path: Path) -> Non
     up.write_bytes(os.urandom(100_000))
     commands = f"put {up} /tmp/file\nget /tmp/file {back}\n"
     subprocess.run(["sftp", "-q", "-b", "-", "-S", _shell(bare, tmp_path), "host"], input=commands.encode(), check=True)
+    assert back.read_bytes() == up.read_bytes()
+
+
+def test_scp_works_for_a_user_without_a_name(bare: Path, tmp_path: Path) -> None:
+    """By its old protocol, which OpenSSH before 9.0 uses; the new one is SFTP."""
+    up, back = tmp_path / "up", tmp_path / "back"
+    up.write_bytes(os.urandom(100_000))
+    remote = _shell(bare, tmp_path)
+    subprocess.run(["scp", "-q", "-O", "-S", remote, up, "host:/tmp/copied"], check=True)
+    subprocess.run(["scp", "-q", "-O", "-S", remote, "host:/tmp/copied", back], check=True)
     assert back.read_bytes() == up.read_bytes()

@@ -25,7 +25,7 @@ CONTAINER = "workload"
 
 TOOLS_VOLUME = "gpu-dev-session-tools"
 TOOLS_PATH = "/opt/gpu-dev"
-"""Where sessions find sftp-server and rsync, in `bin`."""
+"""Where sessions find sftp-server, scp and rsync, in `bin`."""
 
 GPU_UUID = re.compile(r"(GPU|MIG)-[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 """A UUID that may be written to NVIDIA_VISIBLE_DEVICES: words such as `all` must never pass as a UUID."""
@@ -52,7 +52,7 @@ class PodRules:
 
     `extension_room` is added to the deadline in activeDeadlineSeconds, which Kubernetes can shorten but not extend.
     `resource_name` is requested with `device-plugin` on nodes whose resource is unknown. An init container with
-    `session_tools_image` puts sftp-server and rsync beside sessions.
+    `session_tools_image` puts sftp-server, scp and rsync beside sessions.
     """
 
     namespace: str
