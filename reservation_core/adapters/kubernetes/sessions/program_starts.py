@@ -1,7 +1,8 @@
 """Starting a program by exec, which knows neither variables nor a program's number; pure.
 
 A shell in the pod does it: it sets the terminal's size and the variables, prints its process number, by which the
-program gets signals later, and becomes the program. The pod's image needs `sh`, and no more.
+program gets signals later, and becomes the program. The pod's image needs `sh`, and no more. Where neither the job nor
+its image names a folder, programs start in the home folder, as with SSH: few users may write to `/`.
 """
 
 import json
@@ -24,6 +25,7 @@ echo $$
 shift 2
 while [ "$1" != -- ]; do export "$1"; shift; done
 PATH="${PATH:-/usr/local/bin:/usr/bin:/bin}:/opt/gpu-dev/bin"
+[ "$PWD" != / ] || cd "${HOME:-/}" 2>/dev/null
 shift
 [ $# = 0 ] || exec "$@"
 case ${SHELL-} in */nologin | */false) unset SHELL ;; esac

@@ -31,7 +31,9 @@ SHELLS = {
 IN_EACH_SHELL = pytest.mark.parametrize("shell", [name for name in SHELLS if shutil.which(SHELLS[name][0])])
 
 
-def run_in(shell: str, command: tuple[str, ...], **variables: str) -> subprocess.CompletedProcess[str]:
+def run_in(
+    shell: str, command: tuple[str, ...], *, folder: str | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run what is meant for `sh` in another shell, with an environment of its own."""
     assert command[0] == "sh"
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", **variables}
@@ -41,6 +43,7 @@ def run_in(shell: str, command: tuple[str, ...], **variables: str) -> subprocess
         check=False,
         capture_output=True,
         text=True,
+        cwd=folder,
         env=environment,
         input="",
     )
@@ -61,6 +64,21 @@ def test_a_program_without_variables_changes_none(shell: str) -> None:
     result = run_in(shell, start_command(Program(("env",))), ONLY="this")
     names = {line.partition("=")[0] for line in result.stdout.splitlines()[1:]}
     assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {"ONLY", "PATH"}
+
+
+@IN_EACH_SHELL
+@pytest.mark.parametrize("home", ["", "/no/such/folder", "own"])
+def test_a_program_starts_at_home_where_no_folder_is_named(shell: str, home: str, tmp_path: Path) -> None:
+    variables = {"HOME": str(tmp_path) if home == "own" else home} if home else {}
+    result = run_in(shell, start_command(Program(("pwd",))), folder="/", **variables)
+    assert result.stdout.splitlines()[1:] == [str(tmp_path) if home == "own" else "/"]
+    assert result.stderr == ""
+
+
+@IN_EACH_SHELL
+def test_a_program_stays_in_the_folder_that_is_named(shell: str, tmp_path: Path) -> None:
+    result = run_in(shell, start_command(Program(("pwd",))), folder=str(tmp_path), HOME="/tmp")
+    assert result.stdout.splitlines()[1:] == [str(tmp_path)]
 
 
 @IN_EACH_SHELL
