@@ -31,8 +31,8 @@ _CHUNK = 64 * 1024
 _PROBLEM = "application/problem+json"
 
 
-def problem(status: HTTPStatus, detail: str) -> Response:
-    body = {"type": "urn:gpu-dev:problem:test", "title": status.phrase, "status": status, "detail": detail}
+def problem(status: HTTPStatus, detail: str, code: str = "test") -> Response:
+    body = {"type": f"urn:gpu-dev:problem:{code}", "title": status.phrase, "status": status, "detail": detail}
     return answer(status, body, _PROBLEM)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import structlog
 from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocket
 
@@ -11,11 +12,13 @@ from api_service.requests import headers
 from api_service.services import Services
 from api_service.sessions.channels import SUBPROTOCOLS
 from reservation_core.domain.network.client_addresses import address_of_client, trusted_networks
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.sessions.pod_streams import NoTerminalError, PodNotReachableError, PortClosedError
 from reservation_core.usecases.sessions.enter import Visitor
 
 M = TypeVar("M", bound=BaseModel)
+_log = structlog.get_logger(__name__)
 
 
 def read_query(socket: WebSocket, model: type[M], *, repeated: str = "") -> M:
@@ -52,9 +55,16 @@ def address_of(scope: Mapping[str, Any], services: Services) -> str | None:
     return address_of_client(client[0] if client else None, headers.values(scope, b"x-forwarded-for"), trusted)
 
 
-def refusal(error: PodNotReachableError | PortClosedError | NoTerminalError) -> ProblemError:
-    """The problem (409) of a job that can't be entered in this way now."""
+Refused = PodNotReachableError | PortClosedError | NoTerminalError | ClusterUnavailableError
+
+
+def refusal(error: Refused) -> ProblemError:
+    """The problem of a job that can't be entered in this way now: 409, or 503 where it's the cluster's fault."""
     match error:
+        case ClusterUnavailableError():
+            _log.warning("session_not_opened", error=str(error))
+            detail = "The job can't be entered now: its node or the cluster does not answer. Try again in a moment."
+            return ProblemError(503, "cluster_unavailable", detail, headers={"Retry-After": "2"})
         case PortClosedError():
             code = "port_closed"
         case NoTerminalError():

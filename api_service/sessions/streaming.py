@@ -23,7 +23,7 @@ _NOT_ALLOWED = 1008
 _FAILED = 1011
 _STOPS = 1012
 _LAST_WORDS_S = 5.0
-_LOST = "The connection to the job broke off. Try again."
+_LOST = "The cluster lost the way to the job's pod. Try again."
 _log = structlog.get_logger(__name__)
 
 

@@ -37,6 +37,8 @@ def exit_code_after(
     except BrokenOffError as error:
         job = _job_if_known(client, job_id)
         if job is None or job.status is JobStatus.RUNNING:
+            if error.is_lost:
+                raise UnreachableError(str(error), next_command=f"gpu-dev shell {job_id}") from error
             detail = f"The connection to {job_id} broke: {error}"
             raise UnreachableError(detail, next_command=come_back) from error
         _say_what_goes_on(job, come_back)

@@ -26,11 +26,15 @@ _SAID_BY_SERVER = frozenset({1008, 1013})
 
 
 class BrokenOffError(Exception):
-    """The connection ended before the program. The text says why; `is_final` if there is no coming back."""
+    """The connection ended before the program. The text says why; `is_final` if there is no coming back.
 
-    def __init__(self, why: str, *, is_final: bool = False) -> None:
+    `is_lost`: the program's terminal has ended, too, where clusters keep none.
+    """
+
+    def __init__(self, why: str, *, is_final: bool = False, is_lost: bool = False) -> None:
         super().__init__(why)
         self.is_final = is_final
+        self.is_lost = is_lost
 
 
 class RemoteProgram:

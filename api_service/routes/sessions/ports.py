@@ -12,6 +12,7 @@ from api_service.services import Caller, Services
 from api_service.sessions.handshakes import read_query, refusal, visitor_of
 from api_service.sessions.streaming import stream_port
 from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import PodNotReachableError, PortClosedError
 
 router = APIRouter(prefix="/v1/jobs", tags=["sessions"])
@@ -58,6 +59,6 @@ async def forward_to_job(socket: WebSocket, job_id: str, port: str) -> None:
     async with services.connections.enter(visitor, job_id, query.rank, Way.FORWARD) as connection:
         try:
             opened = await services.runtime.pod_streams.connect(connection.entered.pod, int(port))
-        except (PodNotReachableError, PortClosedError) as error:
+        except (PodNotReachableError, PortClosedError, ClusterUnavailableError) as error:
             raise refusal(error) from error
         await stream_port(socket, opened, connection)

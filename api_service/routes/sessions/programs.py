@@ -11,6 +11,7 @@ from api_service.services import Caller, Services
 from api_service.sessions.handshakes import read_query, refusal, subprotocol_of, visitor_of
 from api_service.sessions.streaming import stream_program
 from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import (
     NoTerminalError,
     PodNotReachableError,
@@ -93,7 +94,7 @@ async def exec_in_job(socket: WebSocket, job_id: str) -> None:
             else:
                 terminal = Terminal(query.size, query.term) if query.tty else None
                 program = await streams.run(pod, Program(tuple(query.command), terminal, person=visitor.user))
-        except (PodNotReachableError, NoTerminalError) as error:
+        except (PodNotReachableError, NoTerminalError, ClusterUnavailableError) as error:
             raise refusal(error) from error
         greets = query.tty and not query.command and not query.attach
         await stream_program(

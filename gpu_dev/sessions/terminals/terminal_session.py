@@ -14,6 +14,11 @@ from gpu_dev.terminal import say
 REJOIN_S = 60.0
 _PAUSE_S = 1.0
 _SERVER_ERROR = 500
+_NO_TERMINAL = "urn:gpu-dev:problem:no_terminal"
+_LOST = (
+    "The terminal ended with its connection, as this cluster keeps none. Run `tmux` or `screen` in the job to have one"
+    " that stays."
+)
 
 
 async def use_terminal(
@@ -53,6 +58,8 @@ async def _join_again(
         try:
             return await calls.attach(job_id, terminal.size(), rank=rank, name=name)
         except ClientError as error:
+            if isinstance(error, ApiError) and error.problem.type == _NO_TERMINAL:
+                raise BrokenOffError(_LOST, is_final=True, is_lost=True) from error
             is_passing = isinstance(error, UnreachableError) or (
                 isinstance(error, ApiError) and error.problem.status >= _SERVER_ERROR
             )

@@ -39,7 +39,7 @@ _NAMES = ("ABRT", "ALRM", "FPE", "HUP", "ILL", "INT", "KILL", "PIPE", "QUIT", "S
 _SIGNALS: dict[int, str] = {Signals[f"SIG{name}"]: name for name in _NAMES}
 _OTHER_SIGNAL = "SIG@openssh.com"  # sshd's name for signals that RFC 4254 does not have
 _MOST_CHARACTERS = 10_000
-_LOST = "The connection to the job broke off. Try again."
+_LOST = "The cluster lost the way to the job's pod. Try again."
 _log = structlog.get_logger(__name__)
 
 

@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from reservation_core.domain.model import PodName
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.runtime.sessions.connections import Connections
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People
@@ -282,6 +283,24 @@ async def test_who_is_inside_is_listed_and_counted(
 
 async def _is_empty(inside: "object") -> bool:
     return await inside() == []  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("way", "query"), [("exec", {}), ("exec", {"attach": "true"}), ("forward/80", {})])
+async def test_a_cluster_that_does_not_answer_is_said(
+    enter: Enter, job: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, way: str, query: dict[str, str]
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ClusterUnavailableError("10.0.0.7 does not answer")
+
+    for name in ("run", "attach", "connect"):
+        monkeypatch.setattr(runtime.pod_streams, name, fail)
+    with pytest.raises(InvalidStatus) as refused:
+        async with enter(job, way, **query):
+            pass
+    assert (refused.value.response.status_code, refused.value.response.headers["Retry-After"]) == (503, "2")
+    body = bytes(refused.value.response.body or b"").decode()
+    assert "The job can't be entered now" in body
+    assert "10.0.0.7" not in body
 
 
 async def test_what_can_not_be_entered_is_said(enter: Enter, job: str, served: Served, people: People) -> None:

@@ -91,7 +91,10 @@ class Terminal:
 
     def shows(self, text: str) -> None:
         """Wait until the terminal shows it; what was shown up to then is done with."""
-        eventually_sync(lambda: self._read() and text in self.shown)
+        try:
+            eventually_sync(lambda: self._read() and text in self.shown)
+        except AssertionError:
+            raise AssertionError(f"{text!r} did not come: {self.all!r}") from None
         self.shown = self.shown.partition(text)[2]
 
     def types(self, text: str) -> None:

@@ -169,6 +169,16 @@ def test_a_terminal_that_was_not_kept(ann: Person, opened: list[Terminal], serve
     assert not is_raw(at)
 
 
+def test_a_terminal_of_a_cluster_that_keeps_none(ann: Person, opened: list[Terminal], server: SessionsServer) -> None:
+    at = in_shell(ann, opened)
+    server.refusals[f"/v1/jobs/{JOB}/exec"] = problem(HTTPStatus.CONFLICT, "Run tmux.", "no_terminal")
+    server.go_down()
+    server.come_back()
+    at.shows("The terminal ended with its connection, as this cluster keeps none.")
+    at.shows(f"try: gpu-dev shell {JOB}")
+    assert at.ends() == 5
+
+
 def test_exec_in_a_terminal(ann: Person, opened: list[Terminal], server: SessionsServer) -> None:
     at = Terminal(ann.environment, "exec", "--tty", JOB, "--", "sh", "-c", "tty -s && exit 9")
     opened.append(at)
