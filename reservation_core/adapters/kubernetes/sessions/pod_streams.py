@@ -47,6 +47,7 @@ from reservation_core.ports.sessions.pod_streams import (
 )
 
 _START_S = 30.0
+_LATE_START_S = 600.0
 _FAREWELL_S = 5.0
 _NO_TERMINALS = "This cluster keeps no terminals. Run `tmux` or `screen` in the job to have one that can be joined."
 _NOT_RUNNING = ("container not found", "not running", "not in running state")
@@ -65,6 +66,7 @@ class KubernetesPodStreams:
         self._transport = transport
         self._namespace = namespace
         self._open: set[KubernetesProgram | ForwardedPort] = set()
+        self._left_early: set[asyncio.Task[None]] = set()
         self._hang_ups = HangUps(self._send_signals)
 
     async def run(self, pod: PodName, program: Program) -> KubernetesProgram:
@@ -77,8 +79,11 @@ class KubernetesPodStreams:
                 await self._resize(socket, terminal.size)
             async with asyncio.timeout(_START_S):
                 number, early = await self._read_number(pod, socket)
+        except asyncio.CancelledError:
+            self._leave_early(pod, socket)
+            raise
         except TimeoutError as problem:
-            await socket.close()
+            self._leave_early(pod, socket)
             raise ClusterUnavailableError(
                 f"Pod {pod} did not start the program within {_START_S:g} s. Try again; if that does not help, check"
                 " its node."
@@ -142,6 +147,10 @@ class KubernetesPodStreams:
             for task in late:
                 task.cancel()
             await asyncio.gather(*closing, return_exceptions=True)
+        for task in self._left_early:
+            task.cancel()
+        await asyncio.gather(*self._left_early, return_exceptions=True)
+        await self._hang_ups.close()
         await self._transport.close()
 
     def _opened(
@@ -163,6 +172,23 @@ class KubernetesPodStreams:
         )
         self._open.add(program)
         return program
+
+    def _leave_early(self, pod: PodName, socket: ChannelSocket) -> None:
+        """Hang a program up once it has started, as nobody waits for it any more."""
+
+        async def leave() -> None:
+            try:
+                async with asyncio.timeout(_LATE_START_S):
+                    number, _ = await self._read_number(pod, socket)
+                    await self._hang_ups.hang_up(pod, number)
+            except (PodNotReachableError, ClusterUnavailableError, TimeoutError):
+                return
+            finally:
+                await socket.close()
+
+        task = asyncio.create_task(leave())
+        self._left_early.add(task)
+        task.add_done_callback(self._left_early.discard)
 
     async def _connect(self, pod: PodName, way: str, query: Query, protocols: tuple[str, ...]) -> ChannelSocket:
         path = f"{self._path(pod)}/{way}"

@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
 
 from reservation_core.domain.model import PodName
+from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.sessions.pod_streams import PodNotReachableError, SignalRefusedError
+
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
 
 SendSignals = Callable[[PodName, Collection[int], tuple[str, ...]], Awaitable[None]]
 
@@ -13,21 +17,51 @@ SendSignals = Callable[[PodName, Collection[int], tuple[str, ...]], Awaitable[No
 class HangUps:
     """Hangs programs up with one exec for a pod at a time, which hangs up all that are due by then.
 
-    A hundred execs at once, while as many programs end, blocked containerd 1.6 for that pod.
+    A hundred execs at once, while as many programs end, blocked containerd 1.6 for that pod. While a pod can't be
+    reached, such as when its kubelet is started anew, its programs are tried again until the pod has ended.
     """
 
     def __init__(self, send_signals: SendSignals) -> None:
         self._send_signals = send_signals
-        self._due: dict[PodName, set[int]] = {}
-        self._turns: WeakValueDictionary[PodName, asyncio.Lock] = WeakValueDictionary()
+        self._due: dict[PodName, dict[int, asyncio.Future[None]]] = {}
+        self._working: dict[PodName, asyncio.Task[None]] = {}
 
     async def hang_up(self, pod: PodName, group: int) -> None:
-        """Send SIGHUP, and SIGCONT to what is stopped. Returns when it was sent, here or by another call."""
-        self._due.setdefault(pod, set()).add(group)
-        turn = self._turns.setdefault(pod, asyncio.Lock())
-        async with turn:
-            if group in self._due.get(pod, ()):
-                await self._send_signals(pod, self._due.pop(pod), ("HUP", "CONT"))
+        """Send SIGHUP, and SIGCONT to what is stopped. Returns when it was sent, or the pod has ended.
+
+        A caller that waits no longer changes nothing.
+        """
+        sent = asyncio.get_running_loop().create_future()
+        self._due.setdefault(pod, {})[group] = sent
+        if pod not in self._working:
+            self._working[pod] = asyncio.create_task(self._work(pod))
+        await sent
+
+    async def close(self) -> None:
+        """Hang no more programs up."""
+        working = [*self._working.values()]
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+    async def _work(self, pod: PodName) -> None:
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while due := self._due.pop(pod, None):
+                try:
+                    await self._send_signals(pod, due, ("HUP", "CONT"))
+                except ClusterUnavailableError:
+                    self._due[pod] = due | self._due.get(pod, {})
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                    continue
+                except (PodNotReachableError, SignalRefusedError):
+                    pass  # there is nothing left to hang up
+                for sent in due.values():
+                    if not sent.done():
+                        sent.set_result(None)
+        finally:
+            del self._working[pod]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +78,5 @@ class ProcessGroup:
         await self.send_signals(self.pod, (self.number,), (name,))
 
     async def hang_up(self) -> None:
-        """Raises as `send_signal` does."""
+        """As HangUps has it."""
         await self.hang_ups.hang_up(self.pod, self.number)

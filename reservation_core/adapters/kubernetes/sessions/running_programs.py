@@ -8,12 +8,10 @@ from signal import Signals
 from reservation_core.adapters.kubernetes.sessions.channels import Channel, ChannelSocket
 from reservation_core.adapters.kubernetes.sessions.process_groups import ProcessGroup
 from reservation_core.adapters.kubernetes.sessions.program_starts import PROTOCOLS, read_end, size_message
-from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import (
     InputClosedError,
     Outlet,
     Output,
-    PodNotReachableError,
     ProgramEnd,
     SignalRefusedError,
     TerminalSize,
@@ -107,14 +105,14 @@ class KubernetesProgram:
     async def close(self, *, keep: bool = False) -> None:  # noqa: ARG002 -- pods keep no terminals
         """Hang the program up: Kubernetes goes on with one whose connection has ended. `keep` changes nothing.
 
-        Does not fail: a program that can't be reached now ends with its pod.
+        Does not fail: a program that can't be reached now is hung up later, or ends with its pod.
         """
         if self._socket.closed:
             return
         self._forget(self)
         try:
             if self._end is None and self._group is not None:
-                with suppress(ClusterUnavailableError, PodNotReachableError, SignalRefusedError, TimeoutError):
+                with suppress(TimeoutError):
                     async with asyncio.timeout(_HANG_UP_S):
                         await self._group.hang_up()
         finally:

@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+from reservation_core.adapters.kubernetes.sessions import pod_streams
 from reservation_core.domain.model import PodName
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import InputClosedError, NoTerminalError, Program, TerminalSize
 from tests.integration.sessions.pod_streams_contract import PodStreamsContract
-from tests.integration.sessions.pod_worlds import PodWorld, echoing, result_of
+from tests.integration.sessions.pod_worlds import PodWorld, echoing, ran, result_of
+from tests.waiting import eventually
 
 
 class TestKubernetesPodStreams(PodStreamsContract):
@@ -33,6 +36,16 @@ class TestKubernetesPodStreams(PodStreamsContract):
 
     async def test_the_ports_at_which_processes_listen_are_not_known(self, world: PodWorld, pod: PodName) -> None:
         assert await world.streams.listening_ports(pod) is None
+
+    async def test_a_program_that_starts_too_late_is_hung_up(
+        self, world: PodWorld, pod: PodName, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pod_streams, "_START_S", 0)
+        with pytest.raises(ClusterUnavailableError, match="did not start the program within"):
+            await world.streams.run(pod, Program(("sleep", "31337")))
+        monkeypatch.undo()
+        await eventually(lambda: not world.streams._left_early)  # type: ignore[attr-defined]
+        assert b"sleep 31337" not in (await ran(world, pod, Program(("ps", "ax"))))[0]
 
     async def test_closing_leaves_everything(self, world: PodWorld, pod: PodName) -> None:
         """Programs are hung up, as no pod keeps a terminal."""
