@@ -81,6 +81,7 @@ class ChannelSocket:
             return
         self._closed = True
         self._keeping_alive.cancel()
+        del self._keeping_alive  # its traceback has this object: together they would wait for the garbage collector
         await self._answer.let_go()
         if self._receiving is not None:
             await asyncio.gather(self._receiving, return_exceptions=True)

@@ -1,6 +1,8 @@
 """The ways into Kubernetes pods keep the promises of the port, on a real API server or the emulator."""
 
 import asyncio
+import gc
+from weakref import ref
 
 import pytest
 
@@ -46,6 +48,20 @@ class TestKubernetesPodStreams(PodStreamsContract):
         monkeypatch.undo()
         await eventually(lambda: not world.streams._left_early)  # type: ignore[attr-defined]
         assert b"sleep 31337" not in (await ran(world, pod, Program(("ps", "ax"))))[0]
+
+    async def test_a_program_that_is_left_does_not_wait_for_the_garbage_collector(
+        self, world: PodWorld, pod: PodName
+    ) -> None:
+        """A full collection is rare in servers: they would keep the buffers of each stream."""
+        program = await world.streams.run(pod, Program(("cat",)))
+        socket = ref(program._socket)  # type: ignore[attr-defined]
+        gc.disable()
+        try:
+            await program.close()
+            del program
+            await eventually(lambda: socket() is None)
+        finally:
+            gc.enable()
 
     async def test_closing_leaves_everything(self, world: PodWorld, pod: PodName) -> None:
         """Programs are hung up, as no pod keeps a terminal."""
