@@ -1,9 +1,12 @@
 """All mutants, in the order of the page."""
 
+from tests.mutants.app_mutants import OPEN_APPS
 from tests.mutants.flow_mutants import FLOWS
 from tests.mutants.ledger_mutants import LEDGER
 from tests.mutants.operation_mutants import OPERATION
 from tests.mutants.rule_mutants import RULES
+from tests.mutants.session_mutants import SESSIONS
+from tests.mutants.stream_mutants import STREAMS
 from tests.mutants.trust_mutants import TRUST
 
-MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST)
+MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST, *SESSIONS, *OPEN_APPS, *STREAMS)

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reservation_core.runtime.settings.components import SshGatewaySettings
+from reservation_core.runtime.ssh import key_checks
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import certificate_authority, certificate_id
 from tests.integration.ssh_gateway.conftest import Gateway, gateway_of
@@ -127,9 +128,11 @@ async def test_the_host_key_stays_over_restarts(
 
 
 async def test_unknown_keys_are_slowed_by_address(
-    runtime: Runtime, users: dict[str, int], job: str, tmp_path: Path
+    runtime: Runtime, users: dict[str, int], job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ssh = {"listen": "127.0.0.1:0", "wrong_keys_per_s": 0.5, "wrong_keys_burst": 2}
+    monkeypatch.setattr(key_checks, "_LONGEST_DELAY_S", 1.0)
+    clock = asyncio.get_running_loop()
+    ssh = {"listen": "127.0.0.1:0", "wrong_keys_per_s": 0.001, "wrong_keys_burst": 2}
     async with gateway_of(runtime, SshGatewaySettings.model_validate({"ssh": ssh})) as gateway:
         stranger = SshClient(tmp_path / "stranger", gateway.port)
         alice = SshClient(tmp_path / "alice", gateway.port)
@@ -137,7 +140,9 @@ async def test_unknown_keys_are_slowed_by_address(
             await add_key(uow, users["alice"], "key-alice", alice.public_key, runtime.clock.now())
         with capture_logs() as log:
             for _ in range(3):
+                began = clock.time()
                 assert (await stranger.run("box@gw", "true")).code == 255
+        assert clock.time() - began >= 1.0
         assert [line["slowed"] for line in log if line["event"] == "ssh_key_refused"] == [False, False, True]
         assert (await alice.run("box@gw", "echo in")).out == b"in\n"
 

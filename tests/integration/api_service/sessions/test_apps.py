@@ -95,6 +95,9 @@ async def test_a_ticket_is_good_once_for_its_own_app(
     assert answer.status_code == 201
     url = answer.json()["url"]
     assert url.startswith(f"http://{app.host}/.gpu-dev/enter?ticket=")
+    async with app.client(Host=app.host.replace(app.job, "job-other")) as http:
+        assert (await enter(http, url)).status_code == 401  # another job's
+    late = (await ticket_of("alice")).json()["url"]
     async with app.client() as http:
         assert (await http.get("/")).status_code == 401
         other = (await ticket_of("alice", 9)).json()["url"]
@@ -109,10 +112,40 @@ async def test_a_ticket_is_good_once_for_its_own_app(
     async with runtime.uow() as uow:
         await sql(uow, "UPDATE app_passes SET expires_at = now() - interval '1 s' WHERE used_at IS NULL")
     async with app.client() as http:
-        assert (await enter(http, other)).status_code == 401
+        assert (await enter(http, late)).status_code == 401
     async with runtime.uow() as uow:
         stored = [bytes(row[0]) for row in await sql(uow, "SELECT digest FROM app_passes")]
     assert all(len(digest) == 32 for digest in stored)
+
+
+async def test_a_pass_is_good_for_its_own_app_alone(
+    inside: httpx.AsyncClient, app: AppAddress, runtime: Runtime
+) -> None:
+    name, _, secret = inside.headers["Cookie"].partition("=")
+    port = app.host.rpartition(":")[2]
+    for host in (f"{app.job}-9.localhost:{port}", f"job-other-{app.port}.localhost:{port}"):
+        async with app.client(Host=host, Cookie=f"{name}={secret}") as http:
+            assert (await http.get("/")).status_code == 401
+    assert (await enter(inside, f"http://{app.host}/.gpu-dev/enter?ticket={secret}")).status_code == 401
+    assert (await inside.get("/headers")).status_code == 200
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE app_passes SET expires_at = now()")
+    assert (await inside.get("/headers")).status_code == 401
+
+
+async def test_one_users_right_is_not_anothers(
+    inside: httpx.AsyncClient, app: AppAddress, ticket_of: TicketOf, people: People, runtime: Runtime
+) -> None:
+    user = people.principals["bob"].user_id
+    async with runtime.uow() as uow:
+        share = "INSERT INTO job_shares (reservation_id, user_id, created_at) VALUES (:job, :user, now())"
+        await sql(uow, share, job=app.job, user=user)
+    url = (await ticket_of("bob")).json()["url"]
+    async with runtime.uow() as uow:
+        await sql(uow, "DELETE FROM job_shares")
+    async with app.client() as bob, inside.stream("GET", "/stream"):
+        assert (await enter(bob, url)).status_code == 303
+        assert (await bob.get("/headers")).status_code == 404
 
 
 async def test_only_owners_and_those_it_is_shared_with_get_tickets(
@@ -311,7 +344,14 @@ async def test_an_app_is_left_when_the_right_to_it_ends(
 
 async def test_hosts_without_an_app_are_told_apart(app: AppAddress, inside: httpx.AsyncClient) -> None:
     port = app.served.base_url.rpartition(":")[2]
-    for host in ("nothing", f"{app.job}-0", f"{app.job}-70000", f"{app.job}-x", f"x.{app.job}-{app.port}"):
+    for host in (
+        "nothing",
+        f"{app.job}-0",
+        f"{app.job}-70000",
+        f"{app.job}-x",
+        f"x.{app.job}-{app.port}",
+        f"{app.job}-9.x",
+    ):
         async with app.client(Host=f"{host}.localhost:{port}") as http:
             answer = await http.get("/v1/jobs")
             assert answer.status_code == 404

@@ -189,6 +189,9 @@ async def test_only_the_owner_and_those_it_is_shared_with_enter(
             "INSERT INTO job_shares (reservation_id, user_id, created_at) VALUES (:job, :user, now())",
             job=job, user=people.principals["bob"].user_id,
         )  # fmt: skip
+    with pytest.raises(InvalidStatus):
+        async with enter(job, "exec", by="root"):
+            pass
     async with enter(job, "exec", by="bob", command=["cat"]) as socket:
         await socket.send(b"\0here\n")
         assert await socket.recv() == b"\x01here\n"
@@ -203,6 +206,7 @@ async def test_only_the_owner_and_those_it_is_shared_with_enter(
     ("ends", "statement"),
     [
         ("a token that is revoked", "UPDATE tokens SET revoked_at = now()"),
+        ("a token that has expired", "UPDATE tokens SET expires_at = now() WHERE expires_at IS NULL"),
         ("a user who is disabled", "UPDATE users SET disabled_at = now()"),
         ("a job that is over", "UPDATE reservations SET status = 'ending', outcome = 'cancelled'"),
         ("a job that was started again", "UPDATE reservations SET attempt = 2"),

@@ -62,6 +62,7 @@ async def test_keys_are_added_listed_and_removed(
     assert [*first["items"], *rest["items"]] == listed
     assert rest["next_cursor"] is None
 
+    assert (await bob.delete(f"/v1/keys/{key['id']}")).status_code == 404
     removed = await alice.delete(f"/v1/keys/{key['id']}")
     assert (removed.status_code, removed.json()) == (200, key)
     assert (await alice.delete(f"/v1/keys/{key['id']}")).status_code == 404

@@ -147,3 +147,19 @@ async def test_a_user_has_no_more_connections_than_allowed_however_they_come(wor
     assert most_inside == _MOST
     async with processes[0].enter(_visitor(world), job_id, 0, Way.EXEC):
         pass
+
+
+async def test_connections_of_a_process_that_was_killed_count_no_more(world: World, job_id: str) -> None:
+    killed, process = _process(world), _process(world)
+    entered = [killed.enter(_visitor(world), job_id, 0, Way.EXEC) for _ in range(_MOST)]
+    for one in entered:
+        await one.__aenter__()
+    with pytest.raises(TooManyConnectionsError):
+        await process.enter(_visitor(world), job_id, 0, Way.EXEC).__aenter__()
+    world.clock.go_on(timedelta(seconds=61))
+    async with process.enter(_visitor(world), job_id, 0, Way.EXEC):
+        await process.refresh()
+        async with world.uow() as uow:
+            assert (await sql(uow, "SELECT count(*) FROM connections")).scalar_one() == 1
+    for one in entered:
+        await one.__aexit__(None, None, None)

@@ -1,0 +1,55 @@
+"""The terminal of a job's page: browsers send its cookie with WebSockets of any site, so the site counts."""
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin, Subprotocol
+
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.callers import People
+from tests.integration.api_service.served import Served
+from tests.integration.api_service.sessions.conftest import SUBPROTOCOL, results
+from tests.sql import sql
+
+
+@pytest.fixture
+async def cookie(served: Served, people: People) -> str:
+    """What alice's browser sends after she signed in."""
+    async with httpx.AsyncClient(base_url=served.base_url) as browser:
+        answer = await browser.post("/sign-in", data={"token": people.secrets["alice"] or ""})
+        assert answer.status_code == 303, answer.text
+        return "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+
+
+async def opened(served: Served, job: str, cookie: str, origin: str | None) -> bytes | int:
+    """What a shell in the page's terminal prints, or the status of a refusal."""
+    address = f"{served.base_url.replace('http', 'ws')}/jobs/{job}/terminal"
+    try:
+        async with connect(
+            address,
+            origin=None if origin is None else Origin(origin),
+            additional_headers={"Cookie": cookie},
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            proxy=None,
+        ) as socket:
+            await socket.send(b"\0echo in-$((1+1)); exit\n")
+            return (await results(socket))[0]
+    except InvalidStatus as refused:
+        return refused.response.status_code
+
+
+async def test_pages_of_other_sites_open_no_terminal(served: Served, job: str, cookie: str) -> None:
+    for origin in ("https://elsewhere.test", f"http://{job}-80.localhost", "null", None):
+        assert await opened(served, job, cookie, origin) == 403
+    shown = await opened(served, job, cookie, served.base_url)
+    assert isinstance(shown, bytes)
+    assert b"in-2" in shown
+
+
+async def test_a_session_without_the_scope_opens_no_terminal(
+    served: Served, job: str, cookie: str, runtime: Runtime
+) -> None:
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE tokens SET scopes = '{read}'")
+    assert await opened(served, job, cookie, served.base_url) == 403
