@@ -7,16 +7,18 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Error, Page, expect
 
 from tests.ports import own_port
 from tests.waiting import PATIENCE_S, eventually, eventually_sync
@@ -55,35 +57,22 @@ CODE_SETTINGS = {
 }
 
 
+class Tab(NamedTuple):
+    """A page of a browser that knows nothing of this server, and the addresses of the WebSockets that it opened."""
+
+    page: Page
+    sockets: list[str]
+
+
 class RunningApp(NamedTuple):
-    """An app in a job of alice's; `sockets` are the addresses of the WebSockets that its page opened."""
+    """An app in a job of alice's, and the tab that it is open in."""
 
     job: str
-    port: int
     page: Page
     sockets: list[str]
 
 
 Start = Callable[..., Awaitable[RunningApp]]
-
-
-def type_in_shell(system: WebSystem, script: str) -> str:
-    """What a script with `gpu-dev` in it prints for alice."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
-    environment |= {"GPU_DEV_SERVER": system.url, "GPU_DEV_TOKEN": system.tokens["alice"], "PYTHONPATH": str(ROOT)}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    done = subprocess.run(
-        ["sh", "-ec", script], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def recipe(app: str, job: str, port: int) -> str:
-    """What the guide says to type for an app, for this job and port."""
-    found = re.search(rf"\n### {app}\n\n```sh\n(.+?\ngpu-dev open box (\d+)\n)```", GUIDE.read_text(), re.DOTALL)
-    assert found is not None, f"{GUIDE.name} does not say how to start {app}"
-    return re.sub(r"\bbox\b", job, found[1]).replace(found[2], str(port))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -97,21 +86,22 @@ def _apps_are_installed() -> None:
     pytest.skip(why)
 
 
-async def session_of_alice(system: WebSystem, home: Path) -> str:
-    """A running job without a command, whose user has an empty home."""
+@pytest.fixture
+def variables(system: WebSystem, session_folder: Path) -> Iterator[dict[str, str]]:
+    """The variables of a job that has the apps and a home. After the test no process is left that has this home."""
+    home = session_folder / f"home-{own_port()}"
     settings = home / ".local" / "share" / "code-server" / "User" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(CODE_SETTINGS))
-    variables = {"PATH": ":".join([*map(str, FOLDERS), "/usr/bin:/bin"]), "HOME": str(home), "TMPDIR": str(home)}
-    job = system.submit("alice", workload={"command": [], "env": variables}, name="box")
-    await eventually(lambda: system.job(job)["status"] == "running")
-    return job
+    yield {"PATH": ":".join([*map(str, FOLDERS), "/usr/bin:/bin"]), "HOME": str(home), "TMPDIR": str(home)}
+    system.end_all_jobs()
+    eventually_sync(lambda: not processes_of(home))
 
 
-def processes_of(job: str) -> list[psutil.Process]:
+def processes_of(home: Path) -> list[psutil.Process]:
     def belongs(process: psutil.Process) -> bool:
         try:
-            return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("GPU_DEV_JOB_ID") == job
+            return process.status() != psutil.STATUS_ZOMBIE and process.environ().get("HOME") == str(home)
         except (psutil.Error, OSError):
             return False
 
@@ -119,40 +109,71 @@ def processes_of(job: str) -> list[psutil.Process]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def start(browser: Browser, system: WebSystem, session_folder: Path) -> AsyncIterator[Start]:
-    """`await start("JupyterLab")`: the app in a job, at a browser that knows nothing but the address of `gpu-dev open`.
-
-    `leaving_out`: words of the guide's command that are not typed. At the end nothing of the job is left.
-    """
+async def tab(browser: Browser) -> AsyncIterator[Tab]:
+    """See `Tab`."""
     width, height = DESKTOP
     context = await browser.new_context(viewport={"width": width, "height": height}, locale="en-GB")
     context.set_default_timeout(PATIENCE_S * 1000)
-    jobs = []
-
-    async def begin(app: str, leaving_out: str = "") -> RunningApp:
-        port = own_port()
-        job = await session_of_alice(system, session_folder / f"home-{port}")
-        jobs.append(job)
-        address = type_in_shell(system, recipe(app, job, port).replace(leaving_out, "")).strip()
-        assert address.startswith(f"http://{job}-{port}.localhost:"), address
-        page, sockets = await context.new_page(), list[str]()
-        page.on("websocket", lambda socket: sockets.append(socket.url))
-        await page.goto(address)
-
-        async def listens() -> bool:
-            answer = await page.goto(address.partition("/.gpu-dev/")[0])
-            return answer is not None and answer.status == 200
-
-        await eventually(listens)
-        return RunningApp(job, port, page, sockets)
-
+    opened = Tab(await context.new_page(), [])
+    opened.page.on("websocket", lambda socket: opened.sockets.append(socket.url))
     try:
-        yield begin
+        yield opened
     finally:
         await context.close()
-        system.end_all_jobs()
-    for job in jobs:
-        eventually_sync(lambda job=job: not processes_of(job))  # type: ignore[misc]
+
+
+@pytest.fixture
+def start(system: WebSystem, variables: dict[str, str], tab: Tab) -> Start:
+    """`await start("JupyterLab")`: the app, by the guide's commands and the address that `gpu-dev open` prints.
+
+    `leaving_out`: words of these commands that are not typed.
+    """
+
+    async def begin(app: str, leaving_out: str = "") -> RunningApp:
+        job, port = system.submit("alice", workload={"command": [], "env": variables}, name="box"), own_port()
+        await eventually(lambda: system.job(job)["status"] == "running")
+        address = type_in_shell(system, recipe(app, job, port).replace(leaving_out, "")).strip()
+        assert address.startswith(f"http://{job}-{port}.localhost:"), address
+        await tab.page.goto(address)
+        await open_when_it_listens(tab, address.partition("/.gpu-dev/")[0])
+        return RunningApp(job, *tab)
+
+    return begin
+
+
+def recipe(app: str, job: str, port: int) -> str:
+    """What the guide says to type for an app, for this job and port."""
+    found = re.search(rf"\n### {app}\n\n```sh\n(.+?\ngpu-dev open box (\d+)\n)```", GUIDE.read_text(), re.DOTALL)
+    assert found is not None, f"{GUIDE.name} does not say how to start {app}"
+    return re.sub(r"\bbox\b", job, found[1]).replace(found[2], str(port))
+
+
+def type_in_shell(system: WebSystem, script: str) -> str:
+    """What a script with `gpu-dev` in it prints for alice."""
+    command = ["sh", "-ec", script]
+    done = subprocess.run(
+        command, env=shell_of_alice(system), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def shell_of_alice(system: WebSystem) -> dict[str, str]:
+    """The variables of a shell where alice uses the command line, without a browser."""
+    taken = ("GPU_DEV_", "DISPLAY", "WAYLAND_")
+    others = {name: value for name, value in os.environ.items() if not name.startswith(taken)}
+    ours = {"GPU_DEV_SERVER": system.url, "GPU_DEV_TOKEN": system.tokens["alice"], "PYTHONPATH": str(ROOT)}
+    return {**others, **ours, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+async def open_when_it_listens(tab: Tab, address: str) -> None:
+    async def listens() -> bool:
+        with suppress(Error):
+            answer = await tab.page.goto(address)
+            return answer is not None and answer.status == 200
+        return False
+
+    await eventually(listens)
 
 
 async def test_jupyterlab_runs_a_cell(start: Start, screenshots: Path) -> None:
@@ -170,6 +191,25 @@ async def test_jupyterlab_asks_for_its_token(start: Start, system: WebSystem) ->
     await lab.page.locator("#password_input").fill(token[1])
     await lab.page.get_by_role("button", name="Log in", exact=True).click()
     await run_a_cell(lab)
+
+
+async def test_dev_runs_jupyterlab_at_an_address_of_this_machine(
+    system: WebSystem, variables: dict[str, str], tab: Tab
+) -> None:
+    command = ["gpu-dev", "dev", "--gpus", "1", "--for", "10m", "--name", "lab", "--ide", "jupyter"]
+    command += [f"--env={name}={value}" for name, value in variables.items()]
+    with subprocess.Popen(
+        command, env=shell_of_alice(system), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            assert running.stdout is not None
+            await open_when_it_listens(tab, running.stdout.readline().strip())
+            [job] = (
+                system.rest("alice").get("/v1/jobs", params={"status": "running"}).raise_for_status().json()["items"]
+            )
+            await run_a_cell(RunningApp(job["id"], *tab))
+        finally:
+            running.send_signal(signal.SIGINT)
 
 
 async def run_a_cell(lab: RunningApp) -> None:
