@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import AnyStr, cast
 
@@ -172,9 +173,19 @@ class Visit(SSHServer):
     # What its streams call.
 
     async def start(self, program: Program) -> RunningProgram:
-        """Start a program in the job. Raises JobRefusedError, and what `PodStreams.run` does."""
+        """Start a program in the job. Raises JobRefusedError, and what `PodStreams.run` does.
+
+        A client that leaves meanwhile leaves the program, too: nobody else would, as it has begun already.
+        """
         pod = (await self._connected()).entered.pod
-        return await self._world.pod_streams.run(pod, replace(program, person=self._person))
+        started = replace(program, person=self._person)
+        starting = asyncio.ensure_future(self._world.pod_streams.run(pod, started))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with suppress(PodNotReachableError, ClusterUnavailableError):
+                await (await starting).close()
+            raise
 
     async def greet(self) -> str:
         """What a login shell shows first. Raises JobRefusedError."""

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from reservation_core.adapters.local.sessions.pod_streams import LocalPodStreams
 from reservation_core.domain.model import PodName
-from reservation_core.ports.sessions.pod_streams import TerminalSize
+from reservation_core.ports.sessions.pod_streams import Program, TerminalSize
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.ssh_gateway.ssh_clients import SshClient
 from tests.waiting import PATIENCE_S, eventually
@@ -161,6 +162,35 @@ async def test_a_terminal_outlives_a_client_that_breaks_off(runtime: Runtime, al
             break
     await joined.close()
     assert b"first" in shown
+
+
+async def test_a_program_that_starts_as_its_client_leaves_is_left(
+    runtime: Runtime, alice: SshClient, job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, left, run = asyncio.Event(), asyncio.Event(), LocalPodStreams.run
+
+    async def run_late(self: LocalPodStreams, pod: PodName, program: Program) -> object:
+        running = await run(self, pod, program)
+        started.set()
+        await left.wait()
+        return running
+
+    monkeypatch.setattr(LocalPodStreams, "run", run_late)
+    async with AtTerminal(alice, "-t", "box@gw", f"trap 'echo gone > {tmp_path}/hup' HUP; sleep 60 & wait") as terminal:
+        await asyncio.wait_for(started.wait(), PATIENCE_S)
+        terminal.process.kill()
+    await eventually(lambda: _has_left(runtime, job))
+    left.set()
+    await eventually(lambda: (tmp_path / "hup").exists())
+
+
+async def _ssh_connections(runtime: Runtime, job: str) -> list[object]:
+    async with runtime.uow() as uow:
+        return [*await uow.connections.of_job(job, 10, runtime.clock.now())]
+
+
+async def _has_left(runtime: Runtime, job: str) -> bool:
+    return not await _ssh_connections(runtime, job)
 
 
 @pytest.mark.parametrize("name", ["no-such-job", "job-00000000"])
