@@ -161,8 +161,8 @@ PROGRAMS_AND_PORTS = (
         "a pod reaches ports of others",
         "A port is reached only where a process of the pod listens",
         f"{LOCAL}listening_ports.py",
-        "for inode, address in listeners.items() if inode in owned]",
-        "for inode, address in listeners.items() if inode or owned]",
+        "for inode in _sockets_of(pid) if inode in addresses)",
+        "for inode in _sockets_of(pid)) | addresses.keys()",
         (f"{WALLS}::test_a_port_of_another_pod_or_of_the_machine_is_closed",),
     ),
     Mutant(

@@ -110,7 +110,11 @@ class KubernetesPodStreams:
             raise NoTerminalError(_NO_TERMINALS)
         query: Query = {"container": CONTAINER, "stdin": True, "stdout": True, "stderr": False, "tty": True}
         socket = await self._connect(pod, "attach", query, PROTOCOLS)
-        await self._resize(socket, size)
+        try:
+            await self._resize(socket, size)
+        except BaseException:
+            await socket.close()
+            raise
         return self._opened(socket, pod, None, [], terminal=True)
 
     async def terminals(self, pod: PodName) -> list[KeptTerminal]:  # noqa: ARG002

@@ -1,7 +1,7 @@
 """Signals to programs in pods, each of which is a process group."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from reservation_core.domain.model import PodName
@@ -46,6 +46,7 @@ class HangUps:
 
     async def _work(self, pod: PodName) -> None:
         pause_s = _FIRST_PAUSE_S
+        due: dict[int, asyncio.Future[None]] | None = None
         try:
             while due := self._due.pop(pod, None):
                 try:
@@ -57,11 +58,16 @@ class HangUps:
                     continue
                 except (PodNotReachableError, SignalRefusedError):
                     pass  # there is nothing left to hang up
-                for sent in due.values():
-                    if not sent.done():
-                        sent.set_result(None)
+                _settle(due)
         finally:
             del self._working[pod]
+            _settle((due or {}) | self._due.pop(pod, {}))  # after a failure, too, nobody waits for ever
+
+
+def _settle(due: Mapping[int, "asyncio.Future[None]"]) -> None:
+    for sent in due.values():
+        if not sent.done():
+            sent.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)
