@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -65,18 +65,15 @@ class LocalPodStreams:
             raise PodNotReachableError(f"The command can't be passed on: it has {problem}. Shorten it.") from problem
         if terminal is not None:
             return TerminalProgram(await self._enter(pod, encoded, ()))
-        # Each pair: the program's end, and ours.
-        (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = os.pipe(), os.pipe(), os.pipe()
-        ours = [our_stdin, our_stdout, our_stderr]
-        try:
-            minder = await self._enter(pod, encoded, (stdin, stdout, stderr))
-        except BaseException:
-            for fd in ours:
-                os.close(fd)
-            raise
-        finally:
-            for fd in (stdin, stdout, stderr):
-                os.close(fd)
+        with ExitStack() as ours:
+            with ExitStack() as theirs:
+                try:
+                    (stdin, our_stdin) = _pipe(theirs, ours)
+                    (our_stdout, stdout), (our_stderr, stderr) = _pipe(ours, theirs), _pipe(ours, theirs)
+                except OSError as problem:  # as at the limit of this process's descriptors
+                    raise _not_entered(problem) from problem
+                minder = await self._enter(pod, encoded, (stdin, stdout, stderr))
+            ours.pop_all()
         outputs = {Outlet.STDOUT: await read_pipe(our_stdout), Outlet.STDERR: await read_pipe(our_stderr)}
         return PipedProgram(minder, await write_pipe(our_stdin), outputs)
 
@@ -152,7 +149,7 @@ class LocalPodStreams:
         except (FileNotFoundError, ConnectionError):
             raise
         except OSError as problem:
-            raise ClusterUnavailableError(f"The pod could not be entered: {problem}. Try again.") from problem
+            raise _not_entered(problem) from problem
 
 
 class LocalPodConnection:
@@ -191,6 +188,14 @@ class LocalPodConnection:
             return
 
 
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """A pipe's ends, which are closed with who has them. Raises OSError."""
+    ends = os.pipe()
+    for owner, end in zip((reader, writer), ends, strict=True):
+        owner.callback(os.close, end)
+    return ends
+
+
 def _connect(folder: Path, name: str, request: bytes, pipes: tuple[int, ...]) -> socket.socket:
     """Connect to a socket in a folder, and send a request with descriptors."""
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -221,6 +226,10 @@ def _supervisor_of(directory: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return pid
+
+
+def _not_entered(problem: OSError) -> ClusterUnavailableError:
+    return ClusterUnavailableError(f"The pod could not be entered: {problem}. Try again.")
 
 
 def _not_reachable(pod: PodName, directory: Path) -> PodNotReachableError:

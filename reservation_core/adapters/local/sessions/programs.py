@@ -219,11 +219,13 @@ class PipedProgram:
         return self._minder.end
 
     async def close(self, *, keep: bool = False) -> None:  # noqa: ARG002 - pipes can't be joined again
-        await self._minder.close()  # its minder hangs the program up
-        for _, transport in self._outputs.values():
-            transport.close()
-        if not self._stdin.is_closing():  # asyncio's pipes can't be aborted twice
-            self._stdin.transport.abort()
+        try:
+            await self._minder.close()  # its minder hangs the program up
+        finally:
+            for _, transport in self._outputs.values():
+                transport.close()
+            if not self._stdin.is_closing():  # asyncio's pipes can't be aborted twice
+                self._stdin.transport.abort()
 
 
 async def read_pipe(fd: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:

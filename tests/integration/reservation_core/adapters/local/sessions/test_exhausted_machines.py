@@ -12,6 +12,7 @@ import pytest
 from reservation_core.adapters.local.sessions import entrance
 from reservation_core.adapters.local.sessions.entrance import Entrance
 from reservation_core.adapters.local.sessions.wire import ENTRANCE, REFUSED, read_frame
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import PodNotReachableError, Terminal
 from tests.integration.sessions.pod_worlds import ClusterWorld, ran, sh
 
@@ -52,6 +53,29 @@ def test_a_machine_without_descriptors_lets_clients_wait(tmp_path: Path, monkeyp
     with _client(tmp_path):
         assert not entered.admit()
     entered.close()
+
+
+async def test_a_server_without_descriptors_leaves_none_open(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = await world.start("sleep", "600")
+    assert (await ran(world, pod, sh("echo in")))[0] == b"in\n"
+    pipe, made = os.pipe, list[tuple[int, int]]()
+
+    def pipe_or_fail() -> tuple[int, int]:
+        if len(made) == 2:
+            _fail(errno.EMFILE)
+        made.append(pipe())
+        return made[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pipe", pipe_or_fail)
+        with pytest.raises(ClusterUnavailableError, match="Too many open files"):
+            await ran(world, pod, sh("true"))
+    for end in [end for ends in made for end in ends]:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)
+    assert (await ran(world, pod, sh("echo in")))[0] == b"in\n"
 
 
 async def test_a_terminal_that_can_not_be_made_is_refused(world: ClusterWorld, home: Path) -> None:
