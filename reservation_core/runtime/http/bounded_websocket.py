@@ -16,7 +16,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 MOST_MESSAGE_BYTES = 1024 * 1024
 PING_EVERY_S = 20.0
 _NORMAL = 1000
-_DEAD_AFTER_S = 60
+_STALLED_S = 600
+"""How long a client may take nothing of what waits for it. TCP can't tell one that reads nothing from a dead one."""
 
 _LINGER_S = 60
 """How long what was sent last may take to be read."""
@@ -88,8 +89,8 @@ def take_over(transport: Any, leave: Callable[[], None]) -> None:
     notice_dead_peers(transport)
 
 
-def notice_dead_peers(transport: Any) -> None:
-    """Let TCP end a connection whose peer answers nothing for a minute."""
+def notice_dead_peers(transport: Any, stalled_s: int | None = _STALLED_S) -> None:
+    """Let TCP end a connection whose peer is dead, or takes nothing of what waits for it for `stalled_s`."""
     opened = transport.get_extra_info("socket")
     if opened is None:
         return
@@ -98,5 +99,5 @@ def notice_dead_peers(transport: Any) -> None:
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):
                 opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_AFTER_S * 1000)
+        if stalled_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled_s * 1000)

@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from reservation_core.runtime.http.bounded_protocol import BoundedProtocol, ServerBounds
 from reservation_core.runtime.http.bounded_websocket import notice_dead_peers
 
 TUNNEL = "gpu_dev.tunnel"
 """The ASGI extension: call it to take the connection over. It is there for upgrades that `takes` has chosen."""
+
+STALLED_S = 600.0
+"""How long a client may take nothing of what waits for it. Browsers pause pages in the background."""
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -22,10 +23,18 @@ _CHUNK_BYTES = 64 * 1024
 class Tunnel:
     """The bytes after an upgrade's head, in both directions, with back-pressure."""
 
-    def __init__(self, reader: asyncio.StreamReader, transport: asyncio.Transport, drain: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        transport: asyncio.Transport,
+        drain: Callable[[], Any],
+        close: Callable[[], None],
+    ) -> None:
         self._reader = reader
         self._transport = transport
         self._drain = drain
+        self.close = close
+        """End the connection once all is written."""
 
     async def read(self) -> bytes:
         """At most 64 KiB, once there are some; none at the end."""
@@ -35,10 +44,6 @@ class Tunnel:
         """Pass bytes on, and wait while the client does not read."""
         self._transport.write(data)
         await self._drain()
-
-    def close(self) -> None:
-        """End the connection once all is written."""
-        self._transport.close()
 
 
 class TunnelProtocol(BoundedProtocol):
@@ -69,19 +74,28 @@ class TunnelProtocol(BoundedProtocol):
             self._tunnel.feed_eof()
         super().connection_lost(exc)
 
-    def pause_writing(self) -> None:
-        """Wait for the reader of a tunnel as long as it answers at all."""
-        if self._tunnel is not None:
-            HttpToolsProtocol.pause_writing(self)
-        else:
-            super().pause_writing()
-
     def shutdown(self) -> None:
         """Close a tunnel at once: it has no last answer."""
         if self._tunnel is not None:
-            self.transport.close()
+            self._close_tunnel()
         else:
             super().shutdown()
+
+    def _await_reader(self) -> None:
+        """Disconnect the client of a tunnel that takes nothing for long, however slow it is otherwise."""
+        if self._tunnel is None:
+            super()._await_reader()
+            return
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        if self._unread is None and self._unread_bytes:
+            self._unread = self.loop.call_later(STALLED_S, self._reader_is_late)
+
+    def _reader_is_late(self) -> None:
+        if self._tunnel is not None and self.transport.get_write_buffer_size() < self._unread_bytes:
+            self._unread = None
+            self._await_reader()
+        else:
+            super()._reader_is_late()
 
     def _should_upgrade(self) -> bool:
         if not super()._should_upgrade():
@@ -99,5 +113,9 @@ class TunnelProtocol(BoundedProtocol):
         cycle: Any = self.cycle
         cycle.disconnected = True  # it answers nothing more
         self._stop_waiting()
-        notice_dead_peers(self.transport)
-        return Tunnel(reader, self.transport, self.flow.drain)
+        notice_dead_peers(self.transport, stalled_s=None)
+        return Tunnel(reader, self.transport, self.flow.drain, self._close_tunnel)
+
+    def _close_tunnel(self) -> None:
+        self.transport.close()
+        self._await_reader()
