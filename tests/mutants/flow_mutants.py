@@ -75,6 +75,25 @@ FLOWS = (
         ("tests/integration/api_service/sessions/test_shares.py",),
     ),
     Mutant(
+        "connections are counted without a lock",
+        "No user has more connections to jobs than allowed",
+        CODE + "sessions/enter.py",
+        "    await uow.connections.lock_of_user(visitor.user_id)\n",
+        "",
+        (
+            USECASES
+            + "sessions/test_connections.py::test_a_user_has_no_more_connections_than_allowed_however_they_come",
+        ),
+    ),
+    Mutant(
+        "forgotten streams end",
+        "An outage of the database ends no stream",
+        "reservation_core/adapters/postgres/sessions/connections.sql",
+        "last_byte_at, :now FROM allowed ORDER BY id",
+        "last_byte_at, :now FROM allowed WHERE id IN (SELECT id FROM connections) ORDER BY id",
+        (USECASES + "sessions/test_connections.py::test_streams_outlive_an_outage_of_the_database",),
+    ),
+    Mutant(
         "administrators let themselves in",
         "Nobody but its owner shares a job",
         CODE + "sessions/share.py",

@@ -10,6 +10,7 @@ FEED = "tests/integration/api_service/bookings/test_calendar_feed.py"
 CHAIN = "tests/integration/reservation_core/adapters/postgres/history/test_audit_chain.py"
 CHAINING = "reservation_core/usecases/history/audit_chain.py"
 CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
+LOCAL_SESSIONS = "tests/integration/reservation_core/adapters/local/sessions/"
 BUDGETS = "tests/integration/api_service/people/test_token_budgets.py"
 SPENDING = "tests/integration/reservation_core/usecases/test_spend_budgets.py"
 BUDGET_SQL = "reservation_core/adapters/postgres/people/token_budgets.sql"
@@ -250,6 +251,22 @@ TRUST = (
         "case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None:",
         "case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None and not uuids:",
         ("tests/unit/reservation_core/adapters/kubernetes/pods/test_built_pods.py",),
+    ),
+    Mutant(
+        "a port is anybody's",
+        "No other job's port is reached on the same machine",
+        "reservation_core/adapters/local/sessions/listening_ports.py",
+        "frozenset(inode for pid in descendants(root) for inode in _sockets_of(pid) if inode in addresses)",
+        "frozenset(addresses)",
+        (LOCAL_SESSIONS + "test_listening_ports.py::test_a_port_is_the_pods_whose_process_listens_now",),
+    ),
+    Mutant(
+        "passes outlive their connection",
+        "An app is left within seconds when the right to it ends",
+        "api_service/apps/known_passes.py",
+        "now < self._until and (self.connection is None or not self.connection.over.is_set())",
+        "now < self._until",
+        ("tests/integration/api_service/sessions/test_app_passes.py",),
     ),
     Mutant(
         "signatures of ID tokens are not looked at",
