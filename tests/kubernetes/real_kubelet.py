@@ -7,31 +7,30 @@ Mounts and processes are in namespaces of their own and go with the kubelet; so 
 kubelet changes. What stays until the end is a bridge and a folder of cgroups.
 """
 
-import hashlib
-import io
 import json
 import os
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from tests.kubernetes import guarded
 from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.images import WORKLOAD_IMAGE, missing_for_tools, write_tools_image, write_workload_image
 from tests.ports import own_port
 from tests.waiting import eventually_sync
 
-IMAGE = "registry.test/workload:1"
-USER = 1000
 _PATIENCE_S = 120.0
 _BRIDGE = "gpu-dev-tests"
 _CGROUPS = "gpu-dev-tests"
 _PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox", "cni/bridge")
 _CGROUP_MOUNTS = Path("/sys/fs/cgroup")
 
-# Arguments: the folder, the image, the command of the kubelet.
+# Arguments: the folder, the command of the kubelet. A kubelet that is killed while `away` is there waits for its end.
 _START = """set -e
 folder=$1
 mount --make-rshared /
@@ -43,9 +42,11 @@ for name in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oo
 done
 containerd --config $folder/containerd.toml >$folder/containerd.log 2>&1 &
 until ctr --address $folder/containerd.sock version >/dev/null 2>&1; do sleep 0.1; done
-ctr --address $folder/containerd.sock --namespace k8s.io images import $2
-shift 2
-exec "$@"
+for image in $folder/*.tar; do ctr --address $folder/containerd.sock --namespace k8s.io images import $image; done
+shift
+while "$@" || true; [ -e $folder/away ]; do
+  while [ -e $folder/away ]; do sleep 0.1; done
+done
 """
 
 
@@ -62,19 +63,42 @@ def missing_for_kubelet() -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class RealKubelet:
+    """A running kubelet. Its containers go on without it."""
+
+    folder: Path
+    guard: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """End it by SIGKILL, until `start_again`."""
+        (self.folder / "away").touch()
+        for process in psutil.Process(self.guard.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # others come and go
+                if process.name() == "kubelet":
+                    process.kill()
+                    process.wait(_PATIENCE_S)
+
+    def start_again(self) -> None:
+        """Start a killed one. It answers after some seconds."""
+        (self.folder / "away").unlink()
+
+
 @contextmanager
-def started_kubelet(server: ApiServer, node: str) -> Iterator[None]:
+def started_kubelet(server: ApiServer, node: str) -> Iterator[RealKubelet]:
     """A kubelet that runs the pods of its node while the block runs."""
     assets = Path(os.environ["KUBEBUILDER_ASSETS"])
     folder = server.folder / "kubelet"
     folder.mkdir()
-    _write_image(assets / "busybox", folder / "image.tar")
+    write_workload_image(assets / "busybox", folder / "workload.tar")
+    if not missing_for_tools():
+        write_tools_image(assets / "busybox", folder / "session-tools.tar")
     _write_configuration(server, assets, folder)
     roots = _make_cgroups()
     account = server.kubeconfig_with(server.admin_token, "kubelet")
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["env", f"PATH={assets}:{os.environ['PATH']}", "sh", "-c", _START, "sh", str(folder)]
-    command += [str(folder / "image.tar"), str(assets / "kubelet"), f"--kubeconfig={account}"]
+    command += [str(assets / "kubelet"), f"--kubeconfig={account}"]
     command += [
         f"--config={folder / 'kubelet.yaml'}",
         f"--root-dir={folder / 'root'}",
@@ -85,7 +109,7 @@ def started_kubelet(server: ApiServer, node: str) -> Iterator[None]:
     kubelet = guarded.start(command, log)
     try:
         eventually_sync(lambda: _is_ready(server, node, kubelet, log), _PATIENCE_S)
-        yield
+        yield RealKubelet(folder, kubelet)
     finally:
         guarded.end(kubelet)
         subprocess.run(["ip", "link", "delete", _BRIDGE], check=False, capture_output=True)
@@ -145,7 +169,7 @@ state = "{folder / "state"}"
 [grpc]
 address = "{folder / "containerd.sock"}"
 [{cri}]
-sandbox_image = "{IMAGE}"
+sandbox_image = "{WORKLOAD_IMAGE}"
 restrict_oom_score_adj = true
 [{cri}.cni]
 bin_dir = "{assets / "cni"}"
@@ -179,46 +203,6 @@ default_runtime_name = "runc"
         "podLogsDir": str(folder / "logs"),
     }
     (folder / "kubelet.yaml").write_text(json.dumps(configuration))
-
-
-def _write_image(busybox: Path, target: Path) -> None:
-    """An image in docker's archive format: busybox, its commands, a user and a folder for everybody."""
-    names = subprocess.run([str(busybox), "--list"], check=True, capture_output=True, text=True).stdout.split()
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as archive:
-        for name, mode in (
-            ("bin", 0o755),
-            ("etc", 0o755),
-            ("proc", 0o755),
-            ("sys", 0o755),
-            ("dev", 0o755),
-            ("tmp", 0o1777),
-        ):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, mode
-            archive.addfile(folder)
-        _add(archive, "bin/busybox", busybox.read_bytes(), 0o755)
-        _add(archive, "etc/passwd", f"dev:x:{USER}:{USER}:dev:/tmp:/bin/sh\n".encode())
-        for name in names:
-            if name != "busybox":
-                link = tarfile.TarInfo(f"bin/{name}")
-                link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-                archive.addfile(link)
-    digest = hashlib.sha256(layer.getvalue()).hexdigest()
-    settings = {"Env": ["PATH=/bin"], "Cmd": ["sleep", "2147483647"], "User": str(USER)}
-    root = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
-    config = json.dumps({"architecture": "amd64", "os": "linux", "config": settings, "rootfs": root}).encode()
-    manifest = [{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]
-    with tarfile.open(target, "w") as archive:
-        _add(archive, "config.json", config)
-        _add(archive, "layer.tar", layer.getvalue())
-        _add(archive, "manifest.json", json.dumps(manifest).encode())
-
-
-def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
-    file = tarfile.TarInfo(name)
-    file.size, file.mode = len(content), mode
-    archive.addfile(file, io.BytesIO(content))
 
 
 def _make_cgroups() -> list[Path]:
