@@ -75,17 +75,6 @@ FLOWS = (
         ("tests/integration/api_service/sessions/test_shares.py",),
     ),
     Mutant(
-        "connections are counted without a lock",
-        "No user has more connections to jobs than allowed",
-        CODE + "sessions/enter.py",
-        "    await uow.connections.lock_of_user(visitor.user_id)\n",
-        "",
-        (
-            USECASES
-            + "sessions/test_connections.py::test_a_user_has_no_more_connections_than_allowed_however_they_come",
-        ),
-    ),
-    Mutant(
         "forgotten streams end",
         "An outage of the database ends no stream",
         "reservation_core/adapters/postgres/sessions/connections.sql",

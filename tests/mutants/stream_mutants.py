@@ -158,14 +158,6 @@ SSH_CLIENTS = (
 
 PROGRAMS_AND_PORTS = (
     Mutant(
-        "a pod reaches ports of others",
-        "A port is reached only where a process of the pod listens",
-        f"{LOCAL}listening_ports.py",
-        "for inode in _sockets_of(pid) if inode in addresses)",
-        "for inode in _sockets_of(pid)) | addresses.keys()",
-        (f"{WALLS}::test_a_port_of_another_pod_or_of_the_machine_is_closed",),
-    ),
-    Mutant(
         "other users of the machine enter pods",
         "A pod's socket is for the server's own user",
         f"{LOCAL}entrance.py",
