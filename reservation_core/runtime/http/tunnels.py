@@ -41,8 +41,9 @@ class Tunnel:
         return await self._reader.read(_CHUNK_BYTES)
 
     async def write(self, data: bytes) -> None:
-        """Pass bytes on, and wait while the client does not read."""
-        self._transport.write(data)
+        """Pass bytes on, and wait while the client does not read. Bytes for a client that has left are dropped."""
+        if not self._transport.is_closing():  # uvloop raises RuntimeError otherwise
+            self._transport.write(data)
         await self._drain()
 
 
