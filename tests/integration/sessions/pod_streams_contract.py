@@ -70,7 +70,8 @@ class PodStreamsContract:
 
     async def test_a_program_has_the_pods_variables_folder_and_its_own_variables(self, world: PodWorld) -> None:
         where = world.file()
-        env = (("OF_POD", "spaces, 'quotes' and\nlines"), ("BOTH", "pod"))
+        # Programs may start at home where a pod names no folder.
+        env = (("OF_POD", "spaces, 'quotes' and\nlines"), ("BOTH", "pod"), ("HOME", "/"))
         pod = await world.start("sh", "-c", 'pwd >"$0.new"; mv "$0.new" "$0"; exec sleep 600', where, env=env)
         await eventually(lambda: content_of(world, pod, where))
         script = 'printf "%s|%s|%s|" "$OF_POD" "$BOTH" "$OWN"; pwd'

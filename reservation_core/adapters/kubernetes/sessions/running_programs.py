@@ -8,6 +8,7 @@ from signal import Signals
 from reservation_core.adapters.kubernetes.sessions.channels import Channel, ChannelSocket
 from reservation_core.adapters.kubernetes.sessions.process_groups import ProcessGroup
 from reservation_core.adapters.kubernetes.sessions.program_starts import PROTOCOLS, read_end, size_message
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import (
     InputClosedError,
     Outlet,
@@ -19,6 +20,7 @@ from reservation_core.ports.sessions.pod_streams import (
 
 _HANG_UP_S = 10.0
 _END_OF_FILE = b"\x04"
+_KILLED = 128 + Signals.SIGKILL
 _OUTLETS: dict[int, Outlet] = {Channel.STDOUT: Outlet.STDOUT, Channel.STDERR: Outlet.STDERR}
 
 FindLoss = Callable[[], Awaitable[ProgramEnd]]
@@ -61,9 +63,20 @@ class KubernetesProgram:
                 return
             channel, data = received
             if channel == Channel.STATUS:
-                self._end = read_end(data)
+                self._end = await self._explained(read_end(data))
             elif (outlet := _OUTLETS.get(channel)) is not None:
                 yield Output(outlet, data)
+
+    async def _explained(self, end: ProgramEnd) -> ProgramEnd:
+        """The end of a program that was killed may be its pod's; that of a joined terminal has no exit code."""
+        if self._group is None and end.exit_code == 0:
+            return ProgramEnd(None, "The job's command has ended. `gpu-dev show` says how.")
+        if end.exit_code != _KILLED:
+            return end
+        try:
+            return await self._find_loss()
+        except ClusterUnavailableError:
+            return end
 
     async def write(self, data: bytes) -> None:
         """Pass input on. Nobody says whether the program reads it, while its pod runs."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from datetime import timedelta
 from weakref import ref
 
 import pytest
@@ -11,7 +12,7 @@ from reservation_core.domain.model import PodName
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import InputClosedError, NoTerminalError, Program, TerminalSize
 from tests.integration.sessions.pod_streams_contract import PodStreamsContract
-from tests.integration.sessions.pod_worlds import PodWorld, echoing, ran, result_of
+from tests.integration.sessions.pod_worlds import ClusterWorld, PodWorld, Reader, echoing, ran, result_of, running, sh
 from tests.waiting import eventually
 
 
@@ -38,6 +39,15 @@ class TestKubernetesPodStreams(PodStreamsContract):
 
     async def test_the_ports_at_which_processes_listen_are_not_known(self, world: PodWorld, pod: PodName) -> None:
         assert await world.streams.listening_ports(pod) is None
+
+    async def test_a_program_that_ends_with_its_pod_says_so(self, world: ClusterWorld, pod: PodName) -> None:
+        async with running(world, pod, sh("echo ready; exec sleep 600")) as program:
+            shown = Reader(program)
+            await shown.has("ready")
+            await world.cluster.delete_pod(str(pod), timedelta(seconds=1))
+            end = await shown.end()
+        assert end.exit_code is None
+        assert end.detail in (f"Pod {pod} has ended.", f"Pod {pod} does not exist any more.")
 
     async def test_a_program_that_starts_too_late_is_hung_up(
         self, world: PodWorld, pod: PodName, monkeypatch: pytest.MonkeyPatch
