@@ -29,3 +29,4 @@ JobIds = Annotated[
     list[str],
     typer.Argument(metavar="ID", help="Names or ids of your jobs.", autocompletion=complete_job_id),
 ]
+Rank = Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")]

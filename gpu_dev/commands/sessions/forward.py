@@ -8,7 +8,7 @@ import typer
 from gpu_dev.client import GpuDevClient
 from gpu_dev.errors import ClientError
 from gpu_dev.following import waiting_line
-from gpu_dev.options import JobId
+from gpu_dev.options import JobId, Rank
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.sessions.browsers import open_in_browser
 from gpu_dev.sessions.forwarding import HOST, Forward, listening, read_forward
@@ -19,7 +19,6 @@ forward_app = typer.Typer(add_completion=False)
 open_app = typer.Typer(add_completion=False)
 
 JUPYTER_PORT = 8888
-Rank = Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")]
 
 
 @forward_app.command()

@@ -10,7 +10,7 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, show_list
 from gpu_dev.display.views import TERMINAL
 from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
-from gpu_dev.options import JobId, Output
+from gpu_dev.options import JobId, Output, Rank
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.sessions.conversation import Ends, converse
 from gpu_dev.sessions.descriptors import run_polling
@@ -36,7 +36,6 @@ OptionalId = Annotated[
         autocompletion=complete_job_id,
     ),
 ]
-Rank = Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")]
 
 
 @shell_app.command()

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from gpu_dev.errors import UsageError
+from gpu_dev.options import Rank
 from gpu_dev.session import client_for, complete_job_id, connection_of, whole_id
 from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.ssh.ssh_config import add, config_text, our_command, remove
-from gpu_dev.sessions.ssh.ssh_files import host_of, job_of, note_user, options, refresh, ssh_files
+from gpu_dev.sessions.ssh.ssh_files import host_of, job_of, note_user, options, refresh, ssh_files, user_of
 from gpu_dev.sessions.ssh.ssh_streams import carry_ssh
 from gpu_dev.terminal import put, say
 
@@ -40,13 +41,16 @@ def ssh(
     certificate: Annotated[
         bool, typer.Option("--certificate", help="Only fetch the certificate, which is good for an hour.")
     ] = False,
+    rank: Rank = 0,
 ) -> None:
     """Enter a running job by this machine's OpenSSH, over the server's own address.
 
     The command makes a key of its own once, and fetches a certificate for it that is good for an hour.
 
-    For OpenSSH's own options, and for scp, rsync and editors, run `gpu-dev config-ssh` and use the host `ID.gpu-dev`.
+    For OpenSSH's own options, and for scp, rsync and editors, run `gpu-dev config-ssh` and use the host `ID.gpu-dev`,
+    or `ID+1.gpu-dev` for the node of rank 1.
     """
+    words, rank = _without_rank(command or [], rank)
     connection = connection_of(ctx)
     files = ssh_files(connection.server, os.environ)
     with client_for(ctx) as client:
@@ -64,11 +68,18 @@ def ssh(
         refresh(client.sessions, files)
     proxy = f"{shlex.join(our_command(connection)).replace('%', '%%')} ssh --stdio %h"
     given = [word for line in options(files, proxy) for word in ("-o", line)]
-    words = command[1:] if command and command[0] == "--" else command or []
+    user = user_of(whole, rank)
     try:
-        os.execvp("ssh", ["ssh", *given, "-l", whole, host_of(whole), *words])  # noqa: S606, S607
+        os.execvp("ssh", ["ssh", *given, "-l", user, host_of(user), *words])  # noqa: S606, S607
     except FileNotFoundError as error:
         raise UsageError("OpenSSH is not installed here: there is no ssh.", next_command="gpu-dev shell ID") from error
+
+
+def _without_rank(command: list[str], rank: int) -> tuple[list[str], int]:
+    """The command's own words: `--rank` and `--` may follow the job."""
+    if len(command) > 1 and command[0] == "--rank" and command[1].isdecimal():
+        command, rank = command[2:], int(command[1])
+    return command[1:] if command[:1] == ["--"] else command, rank
 
 
 @config_app.command("config-ssh")

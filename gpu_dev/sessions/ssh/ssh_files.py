@@ -17,7 +17,7 @@ from gpu_dev.inputs.times import local_now
 from gpu_dev.server.connection import login_file, write_private
 
 DOMAIN = ".gpu-dev"
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}\.gpu-dev")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,252}\.gpu-dev")
 _FRESH = timedelta(minutes=5)
 """A certificate that is good for less is replaced: it has to be good when it is shown."""
 
@@ -116,6 +116,11 @@ def job_of(host: str) -> str:
     return host.removesuffix(DOMAIN)
 
 
-def host_of(job: str) -> str:
+def user_of(job: str, rank: int) -> str:
+    """The user name by which OpenSSH enters a job: the pod of rank 0 unless it says another."""
+    return f"{job}+{rank}" if rank else job
+
+
+def host_of(user: str) -> str:
     """The host name under which OpenSSH knows a job."""
-    return f"{job}{DOMAIN}"
+    return f"{user}{DOMAIN}"

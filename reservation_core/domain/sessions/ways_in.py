@@ -1,5 +1,6 @@
 """The ways into a job, and when those inside are warned of its end."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -8,6 +9,7 @@ from reservation_core.domain.time_words import time_words
 
 WARNED_BEFORE = tuple(timedelta(minutes=minutes) for minutes in (30, 15, 5, 1))
 _MINUTE = timedelta(minutes=1)
+_WITH_RANK = re.compile(r"(.+)\+([0-9]{1,4})")
 
 
 class Way(StrEnum):
@@ -19,6 +21,15 @@ class Way(StrEnum):
     SSH = "ssh"
     TERMINAL = "terminal"
     APP = "app"
+
+
+def split_rank(reference: str) -> tuple[str, int] | None:
+    """The job and the rank that an SSH user name such as `box+1` stands for, unless a job has that name; or None.
+
+    A user name is all that an SSH client says before it has a channel. `+` needs no quotes in shells, and is in no id.
+    """
+    found = _WITH_RANK.fullmatch(reference)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def due_warnings(opened_at: datetime, ends_at: datetime, now: datetime) -> frozenset[tuple[datetime, timedelta]]:

@@ -37,7 +37,7 @@ from reservation_core.runtime.ssh.key_checks import MOST_TRIES, KeyChecks
 from reservation_core.runtime.ssh.lobby import HANDSHAKE_BYTES, Lobby
 from reservation_core.runtime.ssh.port_streams import PortStream
 from reservation_core.runtime.ssh.program_streams import JobRefusedError, ProgramChannel, ProgramStream
-from reservation_core.usecases.sessions.ssh_visitors import KeyHolder, choose_visitor
+from reservation_core.usecases.sessions.ssh_visitors import KeyHolder, choose_pod, choose_visitor
 
 PACKET_BYTES = 32 * 1024
 WINDOW_BYTES = 1024 * 1024
@@ -284,8 +284,9 @@ class Visit(SSHServer):
     async def _stay_in(self, reference: str) -> None:
         world = self._world
         async with world.uow() as uow:
-            visitor, job = await choose_visitor(uow, self.holders, reference, self.connection.peer[0])
-        async with world.connections.enter(visitor, job, 0, Way.SSH) as inside:
+            named, rank = await choose_pod(uow, self.holders, reference)
+            visitor, job = await choose_visitor(uow, self.holders, named, self.connection.peer[0])
+        async with world.connections.enter(visitor, job, rank, Way.SSH) as inside:
             inside.show = self._show
             self._person = visitor.user
             self._inside.set_result(inside)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
+from reservation_core.domain.sessions.ways_in import split_rank
 from reservation_core.usecases.sessions.enter import Visitor
 
 
@@ -15,6 +16,23 @@ class KeyHolder:
     user_id: int
     user: str
     credential: str
+
+
+async def choose_pod(uow: UnitOfWork, holders: Sequence[KeyHolder], user_name: str) -> tuple[str, int]:
+    """The id or name of a job, and the rank, that an SSH user name such as `box` or `box+1` stands for.
+
+    One's own job of just that name goes before a rank, and a rank before another's job of that name.
+    """
+    split = split_rank(user_name)
+    if split is None:
+        return user_name, 0
+    jobs = [job for holder in holders for job in await uow.connections.jobs_to_enter(user_name, holder.user_id)]
+    if any(job.own for job in jobs):
+        return user_name, 0
+    for holder in holders:
+        if await uow.connections.jobs_to_enter(split[0], holder.user_id):
+            return split
+    return user_name, 0
 
 
 async def choose_visitor(

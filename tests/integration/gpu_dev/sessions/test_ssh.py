@@ -91,7 +91,9 @@ class SshWorld(threading.Thread):
         key.write_private_key(str(files.key))
         files.key.chmod(0o600)
         key.write_public_key(str(files.public_key))
-        certificate = self.authority.generate_user_certificate(key, "ann", principals=[JOB, "notebook"])
+        certificate = self.authority.generate_user_certificate(
+            key, "ann", principals=[JOB, "notebook", f"{JOB}+1", "notebook+2"]
+        )
         certificate.write_certificate(str(files.certificate))
         host_key = self.host_key.export_public_key().decode().strip()
         files.known_hosts.write_text(f"*.gpu-dev {host_key}\n")
@@ -151,6 +153,18 @@ def test_openssh_by_its_configuration(ann: Person, files: SshFiles, server: Sess
     assert done.stdout == b"42\n", done.stderr
     assert server.asked == ["/v1/ssh?job=notebook"]
     assert world.users == ["notebook"]
+
+
+def test_a_rank_is_part_of_openssh_s_user_name(ann: Person, files: SshFiles, world: SshWorld) -> None:
+    for words in (("--rank", "1", JOB), (JOB, "--rank", "1"), (JOB, "--rank", "1", "--")):
+        assert ann.run("ssh", *words, "echo", "in").stdout == b"in\n"
+    assert world.users == [f"{JOB}+1"] * 3
+    ann.run("config-ssh")
+    config = Path(ann.environment["HOME"], ".ssh", "config")
+    command = ["ssh", "-F", str(config), "notebook+2.gpu-dev", "echo in"]
+    done = subprocess.run(command, env=ann.environment, input=b"", capture_output=True, timeout=PATIENCE_S, check=False)
+    assert done.stdout == b"in\n", done.stderr
+    assert world.users[3:] == ["notebook+2"]
 
 
 OWN = "# mine\nHost other\n    User me\n"

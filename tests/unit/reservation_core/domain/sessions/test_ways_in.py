@@ -2,13 +2,25 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.sessions.ways_in import WARNED_BEFORE, Place, due_warnings, greeting
+from reservation_core.domain.sessions.ways_in import WARNED_BEFORE, Place, due_warnings, greeting, split_rank
 
 _NOON = datetime(2026, 11, 26, 12, tzinfo=UTC)
 _MOMENTS = st.integers(-7200, 7200).map(lambda seconds: _NOON + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    ("user_name", "split"),
+    [
+        ("box+1", ("box", 1)), ("job-7f3k9q2m+0", ("job-7f3k9q2m", 0)), ("a+b+12", ("a+b", 12)), ("box", None),
+        ("box+", None), ("+1", None), ("box+-1", None), ("box+12345", None), ("box+\u0661", None), ("box+1\n", None),
+    ],
+)  # fmt: skip
+def test_a_rank_follows_the_job(user_name: str, split: tuple[str, int] | None) -> None:
+    assert split_rank(user_name) == split
 
 
 def test_the_greeting_says_where_one_is_and_until_when() -> None:
