@@ -39,6 +39,8 @@ WITH booked AS MATERIALIZED (
     SELECT o.id, o.user_id, o.kind, bool_or(c.planned), min(lower(c.during)), max(upper(c.during)), NULL
     FROM others o JOIN cards c ON c.reservation_id = o.id AND NOT c.closed
     GROUP BY o.id, o.user_id, o.kind
+), counted AS MATERIALIZED (
+    SELECT count(*) > CAST(:merged_above AS bigint) AS are_merged FROM had
 ), spots AS (
     SELECT DISTINCT c.reservation_id, s.place
     FROM cards c
@@ -50,12 +52,12 @@ WITH booked AS MATERIALIZED (
            h.kind, count(*) AS entries, min(h.starts_at) AS starts_at, max(h.ends_at) AS ends_at,
            (array_agg(h.id ORDER BY h.starts_at, h.id))[1 : CAST(:named AS integer)] AS ids
     FROM had h JOIN spots s ON s.reservation_id = h.id
-    WHERE (SELECT count(*) FROM had) > CAST(:merged_above AS bigint)
+    WHERE (SELECT are_merged FROM counted)
     GROUP BY 1, 2, 3, 4, 5
     UNION ALL
     (SELECT NULL, NULL, NULL, NULL, NULL, 1, starts_at, ends_at, ARRAY[id]
      FROM had
-     WHERE (SELECT count(*) FROM had) > CAST(:merged_above AS bigint) IS NOT TRUE
+     WHERE (SELECT are_merged FROM counted) IS NOT TRUE
      ORDER BY starts_at, id
      LIMIT CAST(:limit AS bigint))
 ), named AS MATERIALIZED (
