@@ -7,6 +7,7 @@ APPS = "api_service/apps/apps.py"
 HEADERS = "api_service/apps/exchange_headers.py"
 HOSTS = "api_service/apps/hosts.py"
 
+OF_PASSES = "tests/integration/api_service/sessions/test_app_passes.py"
 OF_APPS = "tests/integration/api_service/sessions/test_apps.py"
 
 OPEN_APPS = (
@@ -26,7 +27,7 @@ OPEN_APPS = (
         PASS_SQL,
         "AND port = :port AND used_at IS NULL AND expires_at > :now\n",
         "AND port = :port AND expires_at > :now\n",
-        (f"{OF_APPS}::test_a_pass_is_good_for_its_own_app_alone",),
+        (f"{OF_PASSES}::test_a_pass_is_no_ticket_and_expires",),
     ),
     Mutant(
         "a ticket opens any port",
@@ -66,7 +67,15 @@ OPEN_APPS = (
         PASS_SQL,
         "AND p.reservation_id = :job_id AND p.port = :port AND",
         "AND (p.reservation_id = :job_id OR true) AND (p.port = :port OR true) AND",
-        (f"{OF_APPS}::test_a_pass_is_good_for_its_own_app_alone",),
+        (f"{OF_PASSES}::test_a_pass_is_good_for_its_own_app_alone",),
+    ),
+    Mutant(
+        "a pass is good for ever",
+        "What a browser keeps for an app expires",
+        PASS_SQL,
+        "  AND p.expires_at > :now AND u.disabled_at",
+        "  AND u.disabled_at",
+        (f"{OF_PASSES}::test_a_pass_is_no_ticket_and_expires",),
     ),
     Mutant(
         "a pass outlives its token",

@@ -20,8 +20,8 @@ PROGRAMS = "tests/integration/api_service/sessions/test_programs.py"
 ATTACKS = "tests/integration/api_service/sessions/test_attacks.py"
 PAGES = "tests/integration/api_service/sessions/test_page_terminal.py"
 PODS = "tests/integration/reservation_core/adapters/local/sessions/"
+KUBERNETES = "tests/integration/reservation_core/adapters/kubernetes/sessions/test_faults.py"
 STUCK = f"{PODS}test_stuck_programs.py"
-BEHAVIOUR = f"{PODS}test_behaviour.py"
 WALLS = f"{PODS}test_walls.py"
 
 SSH_CLIENTS = (
@@ -31,7 +31,7 @@ SSH_CLIENTS = (
         "reservation_core/adapters/postgres/sessions/ssh_keys.sql",
         "WHERE k.fingerprint = :fingerprint AND u.disabled_at",
         "WHERE (k.fingerprint = :fingerprint OR true) AND u.disabled_at",
-        (f"{KEYS}::test_an_unknown_key_is_refused_and_logged",),
+        (f"{KEYS}::test_unknown_keys_are_slowed_by_address",),
     ),
     Mutant(
         "a public key is enough",
@@ -158,6 +158,14 @@ SSH_CLIENTS = (
 
 PROGRAMS_AND_PORTS = (
     Mutant(
+        "a port that two pods share is either's",
+        "A port at which another pod listens, too, is not reached",
+        f"{LOCAL}listening_ports.py",
+        "if inode in known.owned and address not in others]",
+        "if inode in known.owned]",
+        (f"{PODS}test_listening_ports.py",),
+    ),
+    Mutant(
         "other users of the machine enter pods",
         "A pod's socket is for the server's own user",
         f"{LOCAL}entrance.py",
@@ -187,7 +195,7 @@ PROGRAMS_AND_PORTS = (
         f"{LOCAL}minders.py",
         '        signal_group(group, SIGNALS["HUP"])\n',
         "",
-        (f"{BEHAVIOUR}",),
+        (f"{ATTACKS}::test_a_client_that_leaves_while_its_program_takes_no_input_is_noticed",),
     ),
     Mutant(
         "a broken connection ends a terminal",
@@ -239,19 +247,19 @@ PROGRAMS_AND_PORTS = (
     ),
     Mutant(
         "input is gathered",
-        "Whoever sends input waits while the program takes none",
+        "A client that sends input waits while the program takes none",
         f"{LOCAL}programs.py",
         "            self._stdin.write(data)\n            await self._stdin.drain()\n",
         "            self._stdin.write(data)\n",
-        (f"{BEHAVIOUR}",),
+        (f"{SLOW}::test_a_program_that_takes_no_input_makes_the_client_wait",),
     ),
     Mutant(
         "a port's input is gathered",
-        "Whoever sends to a port waits while nobody reads there",
+        "A client that sends to a port waits while the program there reads nothing",
         f"{LOCAL}pod_streams.py",
         "            self._writer.write(data)\n            await self._writer.drain()\n",
         "            self._writer.write(data)\n",
-        (f"{BEHAVIOUR}",),
+        (f"{WALLS}::test_a_port_that_takes_nothing_makes_the_writer_wait",),
     ),
     Mutant(
         "programs on Kubernetes outlive their users",
@@ -259,7 +267,7 @@ PROGRAMS_AND_PORTS = (
         "reservation_core/adapters/kubernetes/sessions/running_programs.py",
         "                        await self._group.hang_up()\n",
         "                        pass\n",
-        ("tests/integration/reservation_core/adapters/kubernetes/sessions/test_behaviour.py",),
+        (f"{KUBERNETES}::test_a_program_that_reads_nothing_is_hung_up_when_it_is_left",),
     ),
     Mutant(
         "another site opens a terminal of the pages",

@@ -35,7 +35,7 @@ async def certify(runtime: Runtime, client: SshClient, user: str, user_id: int, 
     certificate = make(
         asyncssh.import_public_key(client.public_key),
         certificate_id(user, token),
-        principals=[user],
+        principals=[user, "box"],  # the name that is entered, as who makes one may write anything
         valid_after=(now - timedelta(hours=1)).timestamp(),
         valid_before=until,
     )

@@ -10,12 +10,14 @@ from tests.waiting import PATIENCE_S
 
 _BLOCK = 100_000
 _MOST_BLOCKS = 200
+_ALL_BLOCKS = 800
 
 
 async def test_a_client_that_takes_no_output_makes_the_program_wait(alice: SshClient, job: str, tmp_path: Path) -> None:
     count = tmp_path / "count"
     ours, its = os.pipe()  # asyncio would read ahead, and wait for the rest
-    process = await alice.start("box@gw", f"while head -c {_BLOCK} /dev/zero; do echo >>{count}; done", stdout=its)
+    script = f"for n in $(seq {_ALL_BLOCKS}); do head -c {_BLOCK} /dev/zero; echo >>{count}; done"
+    process = await alice.start("box@gw", script, stdout=its)
     os.close(its)
 
     async def written() -> int:
@@ -37,7 +39,7 @@ async def test_a_program_that_takes_no_input_makes_the_client_wait(alice: SshCli
 
     async def feed() -> None:
         nonlocal sent
-        while sent < 4 * _MOST_BLOCKS:
+        while sent < _ALL_BLOCKS:
             process.stdin.write(bytes(_BLOCK))  # type: ignore[union-attr]
             await process.stdin.drain()  # type: ignore[union-attr]
             sent += 1

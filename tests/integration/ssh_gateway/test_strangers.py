@@ -80,17 +80,19 @@ async def test_a_server_has_so_many_clients_and_no_more(runtime: Runtime, job: s
         await all_.enter_async_context(connected(gateway, [key]))
 
 
-async def test_what_a_stranger_sends_is_bounded_also_where_it_is_well_formed(
-    gateway: Gateway, runtime: Runtime
-) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-    await reader.readline()
-    ignored = b"\x02" + (20_000).to_bytes(4, "big") + bytes(20_000)  # SSH_MSG_IGNORE
-    padding = 8 - (len(ignored) + 5) % 8 + 8
-    packet = (len(ignored) + padding + 1).to_bytes(4, "big") + bytes([padding]) + ignored + bytes(padding)
-    writer.write(b"SSH-2.0-chatty\r\n" + packet * (HANDSHAKE_BYTES // len(packet) + 1))
-    await eventually(lambda: runtime.ssh.open == 0)
-    writer.close()
+async def test_what_a_stranger_sends_is_bounded_also_where_it_is_well_formed(runtime: Runtime) -> None:
+    ssh = {"listen": "127.0.0.1:0", "handshake_s": 600}
+    async with gateway_of(runtime, SshGatewaySettings.model_validate({"ssh": ssh})) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        await reader.readline()
+        ignored = b"\x02" + (20_000).to_bytes(4, "big") + bytes(20_000)  # SSH_MSG_IGNORE
+        padding = 8 - (len(ignored) + 5) % 8 + 8
+        packet = (len(ignored) + padding + 1).to_bytes(4, "big") + bytes([padding]) + ignored + bytes(padding)
+        writer.write(b"SSH-2.0-chatty\r\n" + packet * (HANDSHAKE_BYTES // len(packet) + 1))
+        try:
+            await eventually(lambda: runtime.ssh.open == 0, 10)
+        finally:
+            writer.close()
 
 
 async def test_a_connection_has_so_many_streams_and_no_more(runtime: Runtime, job: str, key: asyncssh.SSHKey) -> None:

@@ -8,7 +8,7 @@ import pytest
 from api_service.apps import known_passes
 from reservation_core.adapters.postgres.sessions.app_passes import AppPasses
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.sessions.test_apps import AppAddress, app, inside, ticket_of
+from tests.integration.api_service.sessions.test_apps import AppAddress, app, enter, inside, ticket_of
 from tests.integration.api_service.sessions.test_programs import _connections
 from tests.sql import sql
 
@@ -57,10 +57,21 @@ async def test_a_pass_is_looked_up_once_in_some_seconds(
 async def test_a_pass_is_good_for_its_own_app_alone(
     inside: httpx.AsyncClient, app: AppAddress, lookups: list[bytes]
 ) -> None:
+    cookie = inside.headers["Cookie"]
     other = AppAddress(app.served, app.job, app.port + 1 if app.port < 65_535 else 1)
-    async with other.client(Cookie=inside.headers["Cookie"]) as http:
-        assert (await http.get("/")).status_code == 401
-    assert len(lookups) >= 1
+    for elsewhere in (other, AppAddress(app.served, "job-other", app.port)):
+        async with elsewhere.client(Cookie=cookie) as http:
+            assert (await http.get("/")).status_code == 401
+    assert len(lookups) >= 2
+
+
+async def test_a_pass_is_no_ticket_and_expires(inside: httpx.AsyncClient, app: AppAddress, runtime: Runtime) -> None:
+    secret = inside.headers["Cookie"].partition("=")[2]
+    assert (await enter(inside, f"http://{app.host}/.gpu-dev/enter?ticket={secret}")).status_code == 401
+    assert await _statuses(inside, 1) == {200}
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE app_passes SET expires_at = now()")
+    assert await _statuses(inside, 1) == {401}
 
 
 async def test_a_pass_is_looked_up_again_when_its_connection_has_ended(

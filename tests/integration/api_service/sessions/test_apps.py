@@ -118,21 +118,6 @@ async def test_a_ticket_is_good_once_for_its_own_app(
     assert all(len(digest) == 32 for digest in stored)
 
 
-async def test_a_pass_is_good_for_its_own_app_alone(
-    inside: httpx.AsyncClient, app: AppAddress, runtime: Runtime
-) -> None:
-    name, _, secret = inside.headers["Cookie"].partition("=")
-    port = app.host.rpartition(":")[2]
-    for host in (f"{app.job}-9.localhost:{port}", f"job-other-{app.port}.localhost:{port}"):
-        async with app.client(Host=host, Cookie=f"{name}={secret}") as http:
-            assert (await http.get("/")).status_code == 401
-    assert (await enter(inside, f"http://{app.host}/.gpu-dev/enter?ticket={secret}")).status_code == 401
-    assert (await inside.get("/headers")).status_code == 200
-    async with runtime.uow() as uow:
-        await sql(uow, "UPDATE app_passes SET expires_at = now()")
-    assert (await inside.get("/headers")).status_code == 401
-
-
 async def test_one_users_right_is_not_anothers(
     inside: httpx.AsyncClient, app: AppAddress, ticket_of: TicketOf, people: People, runtime: Runtime
 ) -> None:

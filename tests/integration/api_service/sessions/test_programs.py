@@ -195,9 +195,11 @@ async def test_only_the_owner_and_those_it_is_shared_with_enter(
     async with enter(job, "exec", by="bob", command=["cat"]) as socket:
         await socket.send(b"\0here\n")
         assert await socket.recv() == b"\x01here\n"
+        [connection] = _connections(served).open
         async with runtime.uow() as uow:
             await sql(uow, "DELETE FROM job_shares")
         await _connections(served).refresh()
+        assert connection.over.is_set()
         assert "access was withdrawn" in str((await results(socket))[2])
     assert await _events(runtime, job) == ["entered user:bob"]
 
@@ -217,9 +219,11 @@ async def test_a_connection_ends_with_the_right_to_it(
 ) -> None:
     async with enter(job, "exec", command=["sleep", "600"]) as socket:
         await _connections(served).refresh()
+        [connection] = _connections(served).open
         async with runtime.uow() as uow:
             await sql(uow, statement)
         await _connections(served).refresh()
+        assert connection.over.is_set(), ends
         assert "your access was withdrawn" in str((await results(socket))[2]), ends
 
 

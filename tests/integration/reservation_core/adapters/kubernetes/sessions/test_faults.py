@@ -50,6 +50,19 @@ async def test_a_pod_that_has_not_started_is_said(world: ClusterWorld, kubelet: 
             await entering
 
 
+async def test_a_program_that_reads_nothing_is_hung_up_when_it_is_left(world: ClusterWorld) -> None:
+    pod = await world.start()
+    program = await world.streams.run(pod, sh("echo $$; exec sleep 600"))
+    reader = Reader(program)
+    await reader.has("\n")
+    await program.close()
+
+    async def is_over() -> bool:
+        return (await ran(world, pod, sh('kill -0 "$1"', reader.text.strip())))[2].exit_code != 0
+
+    await eventually(is_over, 10)
+
+
 async def test_a_connection_that_breaks_is_no_end_of_the_program(world: ClusterWorld, kubelet: Kubelet) -> None:
     pod = await world.start()
     program = await world.streams.run(pod, sh("echo ready; exec sleep 600"))

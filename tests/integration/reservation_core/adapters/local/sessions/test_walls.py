@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from reservation_core.adapters.local.sessions.wire import DESCRIPTION, ENTRANCE, TERMINALS
 from reservation_core.domain.model import PodPhase
-from reservation_core.ports.sessions.pod_streams import PortClosedError, Terminal
+from reservation_core.ports.sessions.pod_streams import PortClosedError, Program, Terminal
 from tests.integration.cluster_behaviour import reaches
 from tests.integration.sessions.pod_worlds import ClusterWorld, Reader, echoing, is_steady, running, sh
 from tests.waiting import eventually
@@ -18,6 +19,7 @@ from tests.waiting import eventually
 _BLOCK = 20_000
 _BLOCKS = 500
 _MOST_BLOCKS = 50
+_MIB = 50  # in blocks
 
 
 async def test_a_port_of_another_pod_or_of_the_machine_is_closed(world: ClusterWorld) -> None:
@@ -72,3 +74,30 @@ async def test_a_slow_reader_of_a_terminal_makes_the_program_wait(world: Cluster
         async for output in program.output():
             size += len(output.data)
     assert size == _BLOCKS * _BLOCK + len("end\n")
+
+
+async def test_a_port_that_takes_nothing_makes_the_writer_wait(world: ClusterWorld) -> None:
+    pod = await world.start()
+    script = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+    async with running(world, pod, Program((sys.executable, "-c", script))) as server:
+        reader = Reader(server)
+        await reader.has("\n")
+        connection = await world.streams.connect(pod, int(reader.text))
+        sent = 0
+
+        async def feed() -> None:
+            nonlocal sent
+            for _ in range(_MIB * 200):
+                await connection.write(bytes(_BLOCK))
+                sent += 1
+
+        async def taken() -> int:
+            await asyncio.sleep(0.05)
+            return sent
+
+        feeding = asyncio.create_task(feed())
+        assert await is_steady(taken) < _MIB * 50
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+        connection._writer.transport.abort()  # type: ignore[attr-defined]
+        await connection.close()
