@@ -188,7 +188,8 @@ class TestKubelet:
             subprocess.Popen(command, env=system.environment, stdin=pipe, stdout=pipe, stderr=pipe) as program,
             subprocess.Popen(ssh.words(f"{box}@gw", "echo up; exec sleep 4002"), stdout=pipe, stderr=pipe) as by_ssh,
         ):
-            at.types("echo up''; sleep 4003\r")
+            at.shows("Session job-")
+            at.types("echo u''p; sleep 4003\r")
             at.shows("up")
             for started in (program, by_ssh):
                 assert started.stdout is not None
@@ -226,7 +227,8 @@ class TestEnds:
                 shown.shows(f"{job} ends in 1 minute. To extend it: gpu-dev extend {job} --by 1h")
             at.shows("duration_reached: The job reached its end after 75 s.")
             assert at.ends() != 0
-            assert by_ssh.ends() != 0
+            assert by_ssh.ends() == 255
+            assert "You may not be here any more" in by_ssh.all or "-1-0 has ended." in by_ssh.all
         assert system.reaches(job, "expired")["reason"]["code"] == "duration_reached"
         eventually_sync(lambda: not [pod for pod in system.pods() if pod["metadata"]["name"].startswith(job)])
 
