@@ -13,6 +13,7 @@ from msgspec import Struct
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.wire import CHECKED_HERE
+from gpu_dev.wire.bookings import BookingChange
 from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.short_durations import LONGEST_DURATION
@@ -26,7 +27,8 @@ _PLAIN = frozenset({
     "name", "role", "gpus", "gpu_type", "nodes", "duration", "priority", "project", "booking_id", "workload",
     "start", "end", "time_zone", "title", "wait", "instead_of",
 })  # fmt: skip
-"""Fields of which contracts ask for no more than their types say, `_is_plain` and `_go_together` look at."""
+_PLAIN_CHANGES = frozenset({"title", "start", "end", "duration", "time_zone", "node"})
+"""The same of a booking's change, with `_is_change`."""
 _OPTIONS = {
     "duration": "--for",
     "gpu_type": "--type",
@@ -68,14 +70,15 @@ def checked(model: type[B], fields: Mapping[str, Any], **said_by: str) -> B:
 
 def _plain(model: type[S], fields: Mapping[str, Any]) -> S | None:
     """A request that its contract would accept; None where only the contract can tell."""
-    if model.__name__ not in CHECKED_HERE or not fields.keys() <= _PLAIN.intersection(model.__struct_fields__):
+    known, consistent = (_PLAIN_CHANGES, _is_change) if model is BookingChange else (_PLAIN, _go_together)
+    if model.__name__ not in CHECKED_HERE or not fields.keys() <= known.intersection(model.__struct_fields__):
         return None
     try:
         made = msgspec.convert(fields, model)
     except msgspec.ValidationError:
         return None
     said = {name: getattr(made, name) for name in fields}
-    return made if all(map(_is_plain, said.values())) and _go_together(said) else None
+    return made if all(map(_is_plain, said.values())) and consistent(said) else None
 
 
 def _go_together(said: Mapping[str, Any]) -> bool:
@@ -87,6 +90,15 @@ def _go_together(said: Mapping[str, Any]) -> bool:
     from reservation_core.domain.bookings.asked_slots import slot_faults
 
     return not slot_faults(said["start"], said.get("end"), said.get("duration"), said.get("time_zone"))
+
+
+def _is_change(said: Mapping[str, Any]) -> bool:
+    """Whether the fields are a change of a booking."""
+    if not said.keys() - {"time_zone"} or {"end", "duration"} <= said.keys():
+        return False
+    from reservation_core.domain.bookings.asked_slots import time_faults
+
+    return not time_faults(said.get("time_zone"), said.get("duration"), start=said.get("start"), end=said.get("end"))
 
 
 def _is_plain(value: Any) -> bool:

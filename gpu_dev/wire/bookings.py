@@ -34,12 +34,12 @@ class BookingCreate(Struct, kw_only=True):
 
 
 class BookingChange(Struct, kw_only=True):
-    title: UnsetType | str | None = UNSET
-    start: UnsetType | str | None = UNSET
-    end: UnsetType | str | None = UNSET
+    title: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
+    start: UnsetType | Annotated[str, Meta(max_length=40)] | None = UNSET
+    end: UnsetType | Annotated[str, Meta(max_length=40)] | None = UNSET
     duration: UnsetType | timedelta | None = UNSET
-    time_zone: UnsetType | str | None = UNSET
-    node: UnsetType | str | None = UNSET
+    time_zone: UnsetType | Annotated[str, Meta(min_length=1, max_length=64)] | None = UNSET
+    node: UnsetType | Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")] | None = UNSET
 
 
 class BookingReasonOut(Struct, kw_only=True):

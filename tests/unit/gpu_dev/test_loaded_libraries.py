@@ -49,6 +49,7 @@ _ANSWERS = {
     "/v1/queue": {**_NONE, "totals": [{"gpu_type": None, "jobs": 1, "gpus": 2}]},
     "/v1/tokens": _page(_TOKEN),
     "/v1/policy/explain": _VERDICT.model_dump(mode="json"),
+    "/v1/bookings/bkg-1": _BOOKING.model_dump(mode="json"),
 }
 
 
@@ -67,7 +68,7 @@ class _Server(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = _answer  # noqa: N815 - the library's names
+    do_GET = do_POST = do_PATCH = _answer  # noqa: N815 - the library's names
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -90,6 +91,7 @@ def server() -> Iterator[str]:
         "extend {job} --by 1h", "cancel {job}", "users me", "tokens list", "projects list", "policy list",
         "book create --gpus 1 --start 2030-01-31T09:00 --for 4h --title x", "users add bob", "notify targets",
         "explain --gpus 2 --start 2030-01-31T09:00 --for 4h", "maintenance list", "audit",
+        "book move bkg-1 --start 2030-01-31T09:00 --node n1", "book move bkg-1 --for 4h --title x",
     ],
 )  # fmt: skip
 def test_pydantic_is_not_needed(server: str, words: str) -> None:

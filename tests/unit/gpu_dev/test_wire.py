@@ -20,7 +20,7 @@ from gpu_dev.inputs.requests import make_request
 from gpu_dev.server.checked_answers import contract_of
 from gpu_dev.server.exchange import read_answer
 from gpu_dev.wire.audit_log import ChainLineOut
-from gpu_dev.wire.bookings import BookingCreate
+from gpu_dev.wire.bookings import BookingChange, BookingCreate
 from gpu_dev.wire.jobs import JobSubmit
 from gpu_dev.wire.policy import ExplainRequest, ProjectCreate, RuleOut
 from gpu_dev.wire.users import UserCreate
@@ -173,6 +173,14 @@ def test_a_request_is_made_where_its_contract_would_make_it(model: type[msgspec.
     for changed in CHANGES:
         fields = {"gpus": 1, "duration": timedelta(hours=1), "workload": {}, **start, **changed}
         check(model, {name: value for name, value in fields.items() if value is not ...})
+
+
+@pytest.mark.parametrize("start", [{}, {"start": "2030-01-31T09:00Z"}, {"title": "T"}, {"time_zone": "Europe/Rome"}])
+def test_a_change_is_made_where_its_contract_would_make_it(start: dict[str, str]) -> None:
+    for changed in CHANGES:
+        check(BookingChange, {name: value for name, value in (start | changed).items() if value is not ...})
+        both = {"duration": timedelta(hours=1), **start, **changed}
+        check(BookingChange, {name: value for name, value in both.items() if value is not ...})
 
 
 @pytest.mark.parametrize("model", [UserCreate, ProjectCreate])
