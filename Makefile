@@ -49,7 +49,7 @@ test: $(DEV) ## every test
 explore: $(DEV) ## the property tests with other examples than those of `make test`
 	@GPU_DEV_TESTS_EXAMPLES=exploring $(PY) -m pytest -m hypothesis $(WORKERS) $(ARGS)
 
-mutants: $(DEV) ## break each guard once and see its tests go red (half an hour on two cores)
+mutants: $(DEV) ## break each guard once and see its tests go red (forty minutes on two cores)
 	@$(PY) -m tests.mutants $(ARGS)
 
 check: lint types imports ## format, lint, types, import rules, words

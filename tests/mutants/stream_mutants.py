@@ -182,6 +182,14 @@ PROGRAMS_AND_PORTS = (
         (f"{WALLS}::test_sockets_of_a_pod_are_for_the_servers_user_alone",),
     ),
     Mutant(
+        "programs without number",
+        "A pod has a bounded number of programs and terminals that were started from outside",
+        f"{LOCAL}entrance.py",
+        "            if len(self._minders) >= MOST_MINDERS:\n",
+        "            if False:\n",
+        (f"{PODS}test_exhausted_machines.py::test_a_pod_has_so_many_programs_and_no_more",),
+    ),
+    Mutant(
         "programs outlive their pod",
         "A program ends with its pod, also where the pod has no command",
         "reservation_core/adapters/local/workload.py",

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 PAGE = "docs/reference/mutants.md"
 _HEAD = """# Mutants
 
-Each guard of the server is broken once, on purpose, and tests must go red: `make mutants` (half an hour on two cores;
+Each guard of the server is broken once, on purpose, and tests must go red: `make mutants` (forty minutes on two cores;
 CI runs it weekly). This page is generated: `python -m tests.mutants --table > docs/reference/mutants.md`. The breaks
 are in `tests/mutants/`; a new guard gets one there. `make mutants ARGS="extend"` tries those with this word in their
 names.

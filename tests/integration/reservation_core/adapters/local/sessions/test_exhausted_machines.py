@@ -38,6 +38,16 @@ def test_a_machine_without_processes_refuses_a_client(tmp_path: Path, monkeypatc
     entered.close()
 
 
+def test_a_pod_has_so_many_programs_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = Entrance(str(tmp_path), {}, str(tmp_path), 0o077)
+    monkeypatch.setattr(entrance, "MOST_MINDERS", 0)
+    with _client(tmp_path) as client:
+        assert entered.admit()
+        kind, text = read_frame(bytearray(client.recv(4096))) or (b"", b"")
+        assert (kind, b"programs and terminals open already" in text) == (REFUSED, True)
+    entered.close()
+
+
 def test_a_client_that_has_gone_is_refused_without_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entered = Entrance(str(tmp_path), {}, str(tmp_path), 0o077)
     monkeypatch.setattr(entrance, "MOST_MINDERS", 0)
