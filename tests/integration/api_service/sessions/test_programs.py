@@ -297,7 +297,7 @@ async def _is_empty(inside: "object") -> bool:
 async def test_a_cluster_that_does_not_answer_is_said(
     enter: Enter, job: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, way: str, query: dict[str, str]
 ) -> None:
-    async def fail(*_: object) -> None:
+    async def fail(*_: object, **__: object) -> None:
         raise ClusterUnavailableError("10.0.0.7 does not answer")
 
     for name in ("run", "attach", "connect"):
