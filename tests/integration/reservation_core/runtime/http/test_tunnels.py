@@ -24,7 +24,7 @@ def test_bytes_for_a_client_that_has_left_are_dropped() -> None:
             transport, client = await loop.create_connection(Client, *server.sockets[0].getsockname())
             transport.abort()
             await client.left.wait()
-            tunnel = Tunnel(asyncio.StreamReader(), transport, lambda: asyncio.sleep(0))
+            tunnel = Tunnel(asyncio.StreamReader(), transport, lambda: asyncio.sleep(0), transport.close)
             await tunnel.write(b"late")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
