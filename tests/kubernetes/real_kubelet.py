@@ -34,6 +34,10 @@ _CGROUP_MOUNTS = Path("/sys/fs/cgroup")
 _START = """set -e
 folder=$1
 mount --make-rshared /
+for place in /run/netns /run/containerd /var/lib/cni /var/lib/kubelet /var/log/containers; do
+  mkdir -p $place
+  mount -t tmpfs tmpfs $place
+done
 for name in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops \\
     kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
   copy=$folder/sysctl-$(echo $name | tr / -)
