@@ -25,7 +25,7 @@ B = TypeVar("B", bound="BaseModel")
 S = TypeVar("S", bound=Struct)
 _PLAIN = frozenset({
     "name", "role", "gpus", "gpu_type", "nodes", "duration", "priority", "project", "booking_id", "workload",
-    "start", "end", "time_zone", "title", "wait", "instead_of",
+    "start", "end", "time_zone", "title", "wait", "instead_of", "recurrence",
 })  # fmt: skip
 _PLAIN_CHANGES = frozenset({"title", "start", "end", "duration", "time_zone", "node"})
 """The same of a booking's change, with `_is_change`."""
@@ -84,12 +84,24 @@ def _plain(model: type[S], fields: Mapping[str, Any]) -> S | None:
 def _go_together(said: Mapping[str, Any]) -> bool:
     """Whether the fields of a job or of a slot are consistent."""
     if "start" not in said:
-        return ("duration" in said or "gpus" not in said) and not said.keys() & {"end", "time_zone", "wait"}
+        slot_only = said.keys() & {"end", "time_zone", "wait", "recurrence"}
+        return ("duration" in said or "gpus" not in said) and not slot_only
     if ("end" in said) == ("duration" in said) or "instead_of" in said:
         return False
     from reservation_core.domain.bookings.asked_slots import slot_faults
 
-    return not slot_faults(said["start"], said.get("end"), said.get("duration"), said.get("time_zone"))
+    times = said["start"], said.get("end"), said.get("duration"), said.get("time_zone")
+    return not slot_faults(*times) and ("recurrence" not in said or _is_series(said, times))
+
+
+def _is_series(said: Mapping[str, Any], times: tuple[str, str | None, timedelta | None, str | None]) -> bool:
+    from reservation_core.domain.bookings.recurrences import RecurrenceError, asked_dates
+
+    asked = said["recurrence"]
+    try:
+        return "wait" not in said and bool(asked_dates(asked if isinstance(asked, str) else asked.rrule, *times))
+    except RecurrenceError:
+        return False
 
 
 def _is_change(said: Mapping[str, Any]) -> bool:

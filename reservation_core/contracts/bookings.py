@@ -22,7 +22,7 @@ from reservation_core.contracts.base import (
 from reservation_core.contracts.jobs import Workload, WorkloadSpec
 from reservation_core.domain.bookings.asked_slots import slot_faults, time_faults
 from reservation_core.domain.bookings.nouns import BookingReason, Span
-from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, occurrences
+from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, asked_dates
 from reservation_core.domain.model import BookingStatus, RequestVerdict
 from reservation_core.domain.wall_times import WALL_TIME, instant_of, read_time, zone_of
 
@@ -130,11 +130,7 @@ class BookingCreate(Wire):
         """The dates of the series; empty without a recurrence. Raises RecurrenceError."""
         if self.series is None:
             return []
-        span, zone = self.span, self.series_zone
-        clocks = [moment.astimezone(zone).replace(tzinfo=None, fold=0) for moment in (span.start, span.end)]
-        # Given an end, each date lasts until that time of day; given a duration, each lasts as long.
-        wall_length = None if self.end is None else clocks[1] - clocks[0]
-        return occurrences(self.series.rrule, span, zone, wall_length)
+        return asked_dates(self.series.rrule, self.start, self.end, self.duration, self.time_zone)
 
     @property
     def series(self) -> Recurrence | None:

@@ -15,7 +15,7 @@ from itertools import islice
 from dateutil.rrule import rrulestr
 
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Span
-from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
+from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone, instant_of, read_time, zone_of
 
 MAX_OCCURRENCES = 366
 
@@ -54,6 +54,23 @@ class Occurrence:
     local_start: datetime
     span: Span | None
     why: str = ""
+
+
+def asked_dates(
+    rule: str, start: str, end: str | None, duration: timedelta | None, time_zone: str | None
+) -> list[Occurrence]:
+    """The dates of a series that is asked for with an end or a duration, as `slot_faults` finds them right.
+
+    It is expanded in `time_zone`, else with the offset of `start`. Raises RecurrenceError.
+    """
+    zone = None if time_zone is None else zone_of(time_zone)
+    first = read_time(start)
+    begin = instant_of(first, zone)
+    span = Span(begin, instant_of(read_time(end or ""), zone) if duration is None else begin + duration)
+    series_zone = zone or first.tzinfo or UTC
+    clocks = [moment.astimezone(series_zone).replace(tzinfo=None, fold=0) for moment in (span.start, span.end)]
+    # Given an end, each date lasts until that time of day; given a duration, each lasts as long.
+    return occurrences(rule, span, series_zone, None if end is None else clocks[1] - clocks[0])
 
 
 def occurrences(rule: str, first: Span, zone: tzinfo, wall_length: timedelta | None) -> list[Occurrence]:

@@ -32,6 +32,7 @@ _BOOKING = bookings.BookingOut(
     allocations=[], workload=None, jobs=[], used_at=None, release_at=None, offer_until=None, waits_until=None,
     auto_accept=False,
 )  # fmt: skip
+_SERIES = bookings.BookingSeries(series_id="ser-1", items=[_BOOKING], skipped=[])
 _VERDICT = policy.Explanation(
     verdict="accepted", starts_at=NOON, reasons=[{"code": "waiting_for_gpus", "detail": "Later."}], allowed=True,
     kind="job", broken_rules=[], possible_from=None, limits=[_LIMIT], exceptions=[],
@@ -58,10 +59,11 @@ _MADE = {"/v1/jobs": _JOB, "/v1/bookings": _BOOKING.model_dump(mode="json"), "/v
 
 class _Server(BaseHTTPRequestHandler):
     def _answer(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length") or 0))
+        sent = self.rfile.read(int(self.headers.get("content-length") or 0))
         path = urlsplit(self.path).path
         answer = _JOB if path.startswith("/v1/jobs/") else _ANSWERS.get(path, _NONE)
         answer = _MADE.get(path, answer) if self.command == "POST" else answer
+        answer = _SERIES.model_dump(mode="json") if b'"recurrence"' in sent else answer
         content = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
@@ -92,6 +94,7 @@ def server() -> Iterator[str]:
         "book create --gpus 1 --start 2030-01-31T09:00 --for 4h --title x", "users add bob", "notify targets",
         "explain --gpus 2 --start 2030-01-31T09:00 --for 4h", "maintenance list", "audit",
         "book move bkg-1 --start 2030-01-31T09:00 --node n1", "book move bkg-1 --for 4h --title x",
+        "book create --gpus 1 --start 2030-01-31T09:00 --for 4h --rrule FREQ=DAILY;COUNT=3",
     ],
 )  # fmt: skip
 def test_pydantic_is_not_needed(server: str, words: str) -> None:

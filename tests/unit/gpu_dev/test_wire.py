@@ -132,6 +132,11 @@ VALUES: dict[str, list[Any]] = {
     "start": TIMES,
     "time_zone": ["Europe/Stockholm", "Nowhere", ""],
     "wait": [False, True],
+    "recurrence": [
+        *("FREQ=DAILY;COUNT=3", "FREQ=DAILY", "FREQ=HOURLY;COUNT=3", "FREQ=DAILY;COUNT=367", "x", "", None),
+        *({"rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=8", "on_conflict": how} for how in ("skip", "fail", "x")),
+        {"rrule": "FREQ=DAILY;UNTIL=20290101"},
+    ],
     "workload": [
         *({"command": ["x", text]} for text in TEXTS),
         *({"command": [text]} for text in TEXTS),
@@ -149,6 +154,11 @@ CHANGES = [
     *({"end": end, "time_zone": "Europe/Stockholm", "duration": ...} for end in TIMES),
     {"duration": ...},
     {"duration": ..., "start": None, "end": TIMES[1]},
+    {"recurrence": "FREQ=DAILY;COUNT=3", "wait": True},
+    *(
+        {"recurrence": "FREQ=DAILY;COUNT=3", "duration": ..., "end": end, "time_zone": "Europe/Stockholm"}
+        for end in ("2030-01-31T11:00", *TIMES)
+    ),
 ]
 
 
