@@ -23,6 +23,7 @@ _NOT_ALLOWED = 1008
 _FAILED = 1011
 _STOPS = 1012
 _LAST_WORDS_S = 5.0
+_TERMINAL = b"gpu-dev-terminal"
 _LOST = "The cluster lost the way to the job's pod. Try again."
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +57,7 @@ async def stream_program(
     """
     keep = terminal
     try:
-        await _accept(socket, subprotocol)
+        await _accept(socket, subprotocol, program.terminal_name)
         if terminal:
             connection.show = lambda text: _show_soon(socket, text)
         if first:
@@ -97,9 +98,10 @@ async def stream_port(socket: WebSocket, port: PodConnection, connection: Connec
         await port.close()
 
 
-async def _accept(socket: WebSocket, subprotocol: str | None = None) -> None:
+async def _accept(socket: WebSocket, subprotocol: str | None = None, terminal_name: str | None = None) -> None:
+    headers = [] if terminal_name is None else [(_TERMINAL, terminal_name.encode("latin-1"))]
     try:
-        await socket.accept(subprotocol)
+        await socket.accept(subprotocol, headers)
     except (WebSocketDisconnect, RuntimeError, OSError) as error:
         raise _LeftError from error
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NORMAL, _GOING_AWAY = 1000, 1001
 _CLOSE_S = 2.0
+_TERMINAL = "Gpu-Dev-Terminal"
 _SAID_BY_SERVER = frozenset({1008, 1013})
 """Codes of a close by which the server ends a session for a reason: its text is shown, and nobody comes back."""
 
@@ -42,6 +43,9 @@ class RemoteProgram:
 
     def __init__(self, connection: "ClientConnection") -> None:
         self._connection = connection
+        handshake = connection.response
+        self.terminal_name = None if handshake is None else handshake.headers.get(_TERMINAL)
+        """The name by which its terminal is joined again; None where none is kept."""
         self.exit_code: int | None = None
 
     async def output(self) -> AsyncIterator[tuple[Channel, memoryview]]:

@@ -123,6 +123,10 @@ async def test_a_connection_that_breaks_off_is_made_again(people: People, system
     await page.route_web_socket(re.compile("/terminal"), remember)
     await open_terminal(page, job)
     await type_line(page, "kept=still-here")
+    another = await page.context.new_page()
+    await open_terminal(another, job)  # the newest one
+    await type_line(another, "kept=elsewhere; echo opened-$kept")
+    await shows(another, "opened-elsewhere")
     await opened[0].close(code=3000)
     await eventually(lambda: len(opened) == 2)
     await expect(page.locator("#terminal-part > [role=status]")).to_have_text("")

@@ -46,7 +46,7 @@ async def use_terminal(
             if error.is_final:
                 raise
             say(f"The connection to {job_id} broke: {error}")
-            program = await _join_again(calls, job_id, terminal, rank, name)
+            program = await _join_again(calls, job_id, terminal, rank, program.terminal_name or name)
 
 
 async def _join_again(
@@ -59,7 +59,8 @@ async def _join_again(
             return await calls.attach(job_id, terminal.size(), rank=rank, name=name)
         except ClientError as error:
             if isinstance(error, ApiError) and error.problem.type == _NO_TERMINAL:
-                raise BrokenOffError(_LOST, is_final=True, is_lost=True) from error
+                why = _LOST if name is None else "The terminal has ended."
+                raise BrokenOffError(why, is_final=True, is_lost=True) from error
             is_passing = isinstance(error, UnreachableError) or (
                 isinstance(error, ApiError) and error.problem.status >= _SERVER_ERROR
             )

@@ -117,6 +117,10 @@ class ProgramEnd:
 class RunningProgram(Protocol):
     """A program in a pod. Methods may raise ClusterUnavailableError when the way to the pod breaks."""
 
+    @property
+    def terminal_name(self) -> str | None:
+        """The name by which `attach` joins its terminal; None without a terminal, and where the pod keeps none."""
+
     def output(self) -> AsyncIterator[Output]:
         """What it writes, until it and its children have closed their outputs. To be iterated once."""
 

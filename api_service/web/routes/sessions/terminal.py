@@ -1,6 +1,7 @@
 """The terminal on a job's page: a shell in the job over a WebSocket of the pages' own address."""
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 
 from api_service.access import token_reach
-from api_service.routes.sessions.programs import Rank
+from api_service.routes.sessions.programs import Rank, TerminalName
 from api_service.services import Services
 from api_service.sessions.channels import Channel
 from api_service.sessions.handshakes import read_query, refusal, subprotocol_of, visitor_of
@@ -33,13 +34,15 @@ from reservation_core.usecases.sessions.enter import find_job_to_enter
 
 TAKEN = 5
 """The channel on which a page says how many bytes of output it has shown since the last time."""
+NAME = 6
+"""The channel on which a page gets the name of its terminal, by which it joins it again."""
 _MOST_UNTAKEN = 1024 * 1024
 _LENGTH = 4
 _NEW_ONE = b"\x1b[2m(The earlier terminal has ended. This is a new one.)\x1b[0m\r\n"
 
 
 class TerminalQuery(BaseModel):
-    """The size of the terminal; `attach`: join the one that is open, if there is one."""
+    """The size of the terminal; `attach`: join the one that is open, or the one named `terminal`, if there is one."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,17 +50,28 @@ class TerminalQuery(BaseModel):
     rows: Annotated[int, Field(ge=1, le=10_000)] = 24
     rank: Rank = 0
     attach: bool = False
+    terminal: TerminalName | None = None
 
 
-class PacedSocket(WebSocket):
-    """A WebSocket that sends output as fast as its page shows it: scripts of browsers can't slow down what comes."""
+class PageSocket(WebSocket):
+    """A page's WebSocket. It tells its terminal's name, as scripts can't read headers, and sends output as fast as the
+    page shows it, as scripts can't slow down what comes."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(self, socket: WebSocket, terminal_name: str | None) -> None:
         super().__init__(socket.scope, socket.receive, socket.send)
         self.client_state, self.application_state = socket.client_state, socket.application_state
+        self._terminal_name = terminal_name
         self._untaken = 0
         self._room = asyncio.Event()
         self._room.set()
+
+    async def accept(
+        self, subprotocol: str | None = None, headers: Iterable[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        """Accept the connection, and tell the name."""
+        await super().accept(subprotocol, headers)
+        if self._terminal_name is not None:
+            await self.send_bytes(bytes((NAME,)) + self._terminal_name.encode())
 
     async def receive(self) -> Message:
         """The next message that is not on the channel TAKEN."""
@@ -96,7 +110,12 @@ async def serve_terminal(socket: WebSocket, services: Services) -> None:
         if is_new:
             first = (_NEW_ONE if query.attach else b"") + connection.entered.greeting.encode()
         await stream_program(
-            PacedSocket(socket), program, connection, subprotocol=subprotocol, terminal=True, first=first
+            PageSocket(socket, program.terminal_name),
+            program,
+            connection,
+            subprotocol=subprotocol,
+            terminal=True,
+            first=first,
         )
 
 
@@ -108,7 +127,7 @@ async def _program(
     size = TerminalSize(query.columns, query.rows)
     if query.attach:
         with suppress(NoTerminalError):  # its shell has ended, or the cluster keeps none
-            return await streams.attach(pod, size, person=person), False
+            return await streams.attach(pod, size, person=person, name=query.terminal), False
     return await streams.run(pod, Program(terminal=Terminal(size), person=person)), True
 
 

@@ -32,6 +32,8 @@ class KubernetesProgram:
     `find_loss` says how a program ended whose connection broke. `early` is what it has written so far.
     """
 
+    terminal_name = None
+
     def __init__(
         self,
         socket: ChannelSocket,

@@ -64,7 +64,7 @@ class LocalPodStreams:
         except ValueError as problem:
             raise PodNotReachableError(f"The command can't be passed on: it has {problem}. Shorten it.") from problem
         if terminal is not None:
-            return TerminalProgram(await self._enter(pod, encoded, ()))
+            return TerminalProgram(*await self._enter(pod, encoded, ()))
         with ExitStack() as ours:
             with ExitStack() as theirs:
                 try:
@@ -72,7 +72,7 @@ class LocalPodStreams:
                     (our_stdout, stdout), (our_stderr, stderr) = _pipe(ours, theirs), _pipe(ours, theirs)
                 except OSError as problem:  # as at the limit of this process's descriptors
                     raise _not_entered(problem) from problem
-                minder = await self._enter(pod, encoded, (stdin, stdout, stderr))
+                minder, _ = await self._enter(pod, encoded, (stdin, stdout, stderr))
             ours.pop_all()
         outputs = {Outlet.STDOUT: await read_pipe(our_stdout), Outlet.STDERR: await read_pipe(our_stderr)}
         return PipedProgram(minder, await write_pipe(our_stdin), outputs)
@@ -90,7 +90,7 @@ class LocalPodStreams:
                 minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
                 with suppress(InputClosedError):
                     await minder.send(SIZE, size_content(size.columns, size.rows))
-                return TerminalProgram(minder)
+                return TerminalProgram(minder, found.name or None)
         if name is not None:
             job = pod.reservation_id
             raise NoTerminalError(f"{job} has no open terminal {name}. `gpu-dev attach {job} --list` lists them.")
@@ -119,7 +119,8 @@ class LocalPodStreams:
     async def close(self) -> None:
         """Nothing is shared between streams."""
 
-    async def _enter(self, pod: PodName, request: bytes, pipes: tuple[int, ...]) -> MinderConnection:
+    async def _enter(self, pod: PodName, request: bytes, pipes: tuple[int, ...]) -> tuple[MinderConnection, str | None]:
+        """The minder of a program that was started, and the name of its terminal."""
         directory = self._pods / str(pod)
         try:
             opened = await self._call(_connect, directory, ENTRANCE, request, pipes)
@@ -130,14 +131,14 @@ class LocalPodStreams:
         minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await minder.begun()
+                name = await minder.begun()
         except TimeoutError as problem:
             await minder.hang_up()
             raise ClusterUnavailableError("The pod's supervisor does not answer. Try again.") from problem
         except BaseException:
             await minder.hang_up()
             raise
-        return minder
+        return minder, name
 
     def _listening(self, directory: Path, port: int) -> list[str]:
         supervisor = _supervisor_of(directory)

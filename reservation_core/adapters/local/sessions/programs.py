@@ -67,13 +67,14 @@ class MinderConnection:
         self.end = ProgramEnd(None, _BROKEN_OFF)
         return b""
 
-    async def begun(self) -> None:
-        """Wait until the program is started. Raises PodNotReachableError if it is not."""
+    async def begun(self) -> str | None:
+        """Wait until the program is started; returns its terminal's name. Raises PodNotReachableError if it is not."""
         while (received := await self._next_frame()) is not None and received[0] != STARTED:
             if received[0] == REFUSED:
                 raise PodNotReachableError(f"The program was not started: {received[1].decode('utf-8', 'replace')}.")
         if received is None:
             raise PodNotReachableError("The job is ending: nobody can enter it any more.")
+        return received[1].decode() or None  # supervisors of earlier versions send none
 
     async def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a frame, and wait while the minder does not read. Raises InputClosedError."""
@@ -137,8 +138,9 @@ class MinderConnection:
 class TerminalProgram:
     """A program in a kept terminal, or a further connection to it."""
 
-    def __init__(self, minder: MinderConnection) -> None:
+    def __init__(self, minder: MinderConnection, name: str | None) -> None:
         self._minder = minder
+        self.terminal_name = name
 
     async def output(self) -> AsyncIterator[Output]:
         while data := await self._minder.next_output():
@@ -170,6 +172,8 @@ class TerminalProgram:
 
 class PipedProgram:
     """A program whose input and outputs are pipes of this process."""
+
+    terminal_name = None
 
     def __init__(
         self,

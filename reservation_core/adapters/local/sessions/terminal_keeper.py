@@ -99,9 +99,10 @@ class TerminalKeeper:
 
     def keep(self) -> None:
         """Serve connections until the program has ended or is hung up."""
-        self._describe()
+        device = os.ttyname(self.slave).rpartition("/")[2]
+        self._describe(device)
         os.close(self.slave)
-        self._viewers[0].unsent += frame(STARTED)
+        self._viewers[0].unsent += frame(STARTED, device.encode())
         ended, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -117,9 +118,8 @@ class TerminalKeeper:
             for name in (self._name, self._name + DESCRIPTION):
                 _remove(name)
 
-    def _describe(self) -> None:
+    def _describe(self, device: str) -> None:
         """Say whose terminal this is. Without room for that, as on a full disk, it is nobody's."""
-        device = os.ttyname(self.slave).rpartition("/")[2]
         try:
             os.symlink(f"{device}/{self.pid}/{self._person}", self._name + DESCRIPTION)  # noqa: PTH211
         except OSError:

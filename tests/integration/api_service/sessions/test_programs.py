@@ -154,6 +154,12 @@ async def test_terminals_are_joined_by_their_person_or_name(
             query = {} if name is None else {"terminal": name}
             async with enter(job, "exec", by=by, attach="true", **query) as socket:
                 assert shown in await socket.recv()  # type: ignore[operator]
+                assert socket.response is not None
+                names = {b"at=alice": oldest["name"], b"at=bob": newest["name"]}
+                assert socket.response.headers["Gpu-Dev-Terminal"] == names[shown]
+        for socket, kept in ((first, oldest), (second, newest)):
+            assert socket.response is not None
+            assert socket.response.headers["Gpu-Dev-Terminal"] == kept["name"]
         with pytest.raises(InvalidStatus) as refused:
             async with enter(job, "exec", attach="true", terminal="99999"):
                 pass

@@ -9,6 +9,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from http import HTTPStatus
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -136,6 +137,7 @@ def test_a_left_terminal_is_joined_again(ann: Person, opened: list[Terminal]) ->
 
 
 def test_a_broken_connection_comes_back_by_itself(ann: Person, opened: list[Terminal], server: SessionsServer) -> None:
+    server.terminal_name = "7"
     at = in_shell(ann, opened)
     at.types("kept=42\r")
     at.shows("job$ ")
@@ -148,6 +150,8 @@ def test_a_broken_connection_comes_back_by_itself(ann: Person, opened: list[Term
     at.types("\recho va''lue $kept; exit\r")
     at.shows("value 42")
     assert at.ends() == 0
+    asked = [parse_qs(urlsplit(path).query) for path in server.asked]
+    assert [query.get("terminal") for query in asked] == [None, ["7"]]
 
 
 def test_ctrl_c_gives_up_coming_back(ann: Person, opened: list[Terminal], server: SessionsServer) -> None:
