@@ -150,11 +150,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._await_reader()
 
     def resume_writing(self) -> None:
-        """Cancel the bound: the client has read."""
+        """Cancel the bound: the client has read. A connection that closes waits for the rest with a new one."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+        if self.transport.is_closing():
+            self._await_reader()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection that has been idle for too long."""
