@@ -8,6 +8,7 @@ from reservation_core.domain.model import PodName
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import PodNotReachableError, SignalRefusedError
 
+_SEND_S = 30.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
 
@@ -18,7 +19,8 @@ class HangUps:
     """Hangs programs up with one exec for a pod at a time, which hangs up all that are due by then.
 
     A hundred execs at once, while as many programs end, blocked containerd 1.6 for that pod. While a pod can't be
-    reached, such as when its kubelet is started anew, its programs are tried again until the pod has ended.
+    reached, such as when its kubelet is restarted, or does not answer, its programs are tried again until the pod has
+    ended.
     """
 
     def __init__(self, send_signals: SendSignals) -> None:
@@ -50,8 +52,9 @@ class HangUps:
         try:
             while due := self._due.pop(pod, None):
                 try:
-                    await self._send_signals(pod, due, ("HUP", "CONT"))
-                except ClusterUnavailableError:
+                    async with asyncio.timeout(_SEND_S):
+                        await self._send_signals(pod, due, ("HUP", "CONT"))
+                except (ClusterUnavailableError, TimeoutError):
                     self._due[pod] = due | self._due.get(pod, {})
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)

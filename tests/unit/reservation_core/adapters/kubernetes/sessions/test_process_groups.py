@@ -65,6 +65,25 @@ def test_a_pod_that_cannot_be_reached_is_tried_until_it_can() -> None:
     assert execs.signalled[-2:] == [[1, 2], [1, 2]]
 
 
+def test_an_exec_that_never_answers_holds_up_no_others() -> None:
+    execs = Execs()
+    stuck = [asyncio.sleep(3600)]
+
+    async def send(pod: PodName, groups: Collection[int], names: tuple[str, ...]) -> None:
+        if stuck:
+            await stuck.pop()
+        await execs.send(pod, groups, names)
+
+    async def leave() -> float:
+        hang_ups = HangUps(send)
+        await left(hang_ups, 1)
+        await hang_ups.hang_up(POD, 2)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtually(leave()) < 60
+    assert execs.signalled == [[1, 2]]
+
+
 def test_a_pod_that_has_ended_is_not_tried_again() -> None:
     execs = Execs(ClusterUnavailableError("away"), PodNotReachableError("ended"))
     run_virtually(left(HangUps(execs.send), 1))
