@@ -6,6 +6,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
+from api_service.web.routes.sessions.terminal import NAME
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
@@ -33,6 +34,7 @@ async def opened(served: Served, job: str, cookie: str, origin: str | None) -> b
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             proxy=None,
         ) as socket:
+            assert bytes(await socket.recv(decode=False))[0] == NAME
             await socket.send(b"\0echo in-$((1+1)); exit\n")
             return (await results(socket))[0]
     except InvalidStatus as refused:
