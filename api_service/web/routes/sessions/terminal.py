@@ -42,7 +42,7 @@ _NEW_ONE = b"\x1b[2m(The earlier terminal has ended. This is a new one.)\x1b[0m\
 
 
 class TerminalQuery(BaseModel):
-    """The size of the terminal; `attach`: join the one that is open, or the one named `terminal`, if there is one."""
+    """The size of the terminal; `attach`: join the user's own newest, or the own one named `terminal`, if it is open."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -122,12 +122,14 @@ async def serve_terminal(socket: WebSocket, services: Services) -> None:
 async def _program(
     services: Services, connection: Connection, query: TerminalQuery, person: str
 ) -> tuple[RunningProgram, bool]:
-    """The terminal's program, and whether it was started now."""
+    """The terminal's program, and whether it was started now. A page comes back to its own user's terminals alone."""
     streams, pod = services.runtime.pod_streams, connection.entered.pod
     size = TerminalSize(query.columns, query.rows)
     if query.attach:
         with suppress(NoTerminalError):  # its shell has ended, or the cluster keeps none
-            return await streams.attach(pod, size, person=person, name=query.terminal), False
+            for kept in await streams.terminals(pod):
+                if kept.person == person and query.terminal in (None, kept.name):
+                    return await streams.attach(pod, size, name=kept.name), False
     return await streams.run(pod, Program(terminal=Terminal(size), person=person)), True
 
 

@@ -7,6 +7,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
 from api_service.web.routes.sessions.terminal import NAME
+from reservation_core.domain.model import PodName
+from reservation_core.ports.sessions.pod_streams import Program, Terminal
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
@@ -23,9 +25,9 @@ async def cookie(served: Served, people: People) -> str:
         return "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
 
 
-async def opened(served: Served, job: str, cookie: str, origin: str | None) -> bytes | int:
+async def opened(served: Served, job: str, cookie: str, origin: str | None, query: str = "") -> bytes | int:
     """What a shell in the page's terminal prints, or the status of a refusal."""
-    address = f"{served.base_url.replace('http', 'ws')}/jobs/{job}/terminal"
+    address = f"{served.base_url.replace('http', 'ws')}/jobs/{job}/terminal{query}"
     try:
         async with connect(
             address,
@@ -47,6 +49,27 @@ async def test_pages_of_other_sites_open_no_terminal(served: Served, job: str, c
     shown = await opened(served, job, cookie, served.base_url)
     assert isinstance(shown, bytes)
     assert b"in-2" in shown
+
+
+async def test_a_page_comes_back_to_its_own_users_terminals_alone(
+    served: Served, job: str, cookie: str, runtime: Runtime
+) -> None:
+    pod, command = PodName(job, 1, 0), ("sh", "-c", 'echo "at $0"; exec sh', "hers")
+    hers = await runtime.pod_streams.run(pod, Program(command, Terminal(), person="alice"))
+    others = await runtime.pod_streams.run(pod, Program(("sh", "-c", "echo theirs; cat"), Terminal(), person="bob"))
+    shown = await opened(served, job, cookie, served.base_url, "?attach=true")
+    assert isinstance(shown, bytes)
+    assert b"at hers" in shown
+    assert b"in-2" in shown
+    assert (await hers.wait()).exit_code == 0
+    (other,) = await runtime.pod_streams.terminals(pod)
+    for query in ("?attach=true", f"?attach=true&terminal={other.name}"):
+        anew = await opened(served, job, cookie, served.base_url, query)
+        assert isinstance(anew, bytes)
+        assert b"in-2" in anew
+        assert b"theirs" not in anew
+    for program in (hers, others):
+        await program.close()
 
 
 async def test_a_session_without_the_scope_opens_no_terminal(
