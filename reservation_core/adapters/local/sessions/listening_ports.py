@@ -16,6 +16,7 @@ from reservation_core.ports.sessions.pod_streams import ListeningPort
 _LISTENS, _IS_ASKED = "0A", "03"
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what others listen on
+_IPV4_IN_IPV6 = bytes(10) + b"\xff\xff"
 _MOST_KNOWN = 4096
 _OTHERS_S = 1.0
 """How long sockets are known to be others': a process of the pod that was just being started is overlooked."""
@@ -97,9 +98,11 @@ def _all_listeners() -> Iterator[tuple[int, str, int]]:
 
 
 def _address(raw: bytes, family: socket.AddressFamily, size: int) -> str:
-    """An address as the kernel prints it: words of four bytes in the machine's own order."""
+    """An address as the kernel prints it: words of four bytes in the machine's own order. IPv4 in IPv6 is IPv4."""
     words = (raw[begin : begin + 4] for begin in range(0, size, 4))
     ordered = b"".join(socket.ntohl(int.from_bytes(word, "big")).to_bytes(4, "big") for word in words)
+    if ordered.startswith(_IPV4_IN_IPV6):
+        return socket.inet_ntop(socket.AF_INET, ordered.removeprefix(_IPV4_IN_IPV6))
     return socket.inet_ntop(family, ordered)
 
 

@@ -15,7 +15,7 @@ from tests.waiting import eventually
 # Shares its port with others, and says who it is.
 _SHARING = """
 import socket, sys
-server = socket.socket()
+server = socket.socket(socket.AF_INET6 if ":" in sys.argv[2] else socket.AF_INET)
 server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 server.bind((sys.argv[2], int(sys.argv[1])))
 server.listen()
@@ -55,14 +55,15 @@ async def test_a_port_is_the_pods_whose_process_listens_now(world: ClusterWorld)
         assert await _is_reached(world, second, port)
 
 
-async def test_a_port_that_pods_share_is_reached_in_neither(world: ClusterWorld) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
+async def test_a_port_that_pods_share_is_reached_in_neither(world: ClusterWorld, address: str) -> None:
     first, second = await world.start(), await world.start()
     port = own_port()
     sharing = (sys.executable, "-c", _SHARING, str(port))
     async with running(world, first, Program((*sharing, "0.0.0.0"))) as one:
         await Reader(one).has("listens")
         assert await _is_reached(world, first, port)
-        async with running(world, second, Program((*sharing, "127.0.0.1"))) as other:
+        async with running(world, second, Program((*sharing, address))) as other:
             await Reader(other).has("listens")
             assert not await _is_reached(world, first, port)
             assert not await _is_reached(world, second, port)
