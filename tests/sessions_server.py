@@ -213,13 +213,9 @@ class SessionsServer(threading.Thread):
 
 async def _in_terminal(command: list[str]) -> KeptTerminal:
     master, slave = pty.openpty()
-
-    def control() -> None:
-        os.setsid()
-        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-
+    # Not preexec_fn: beside other threads, Python code in a forked child may wait for ever, and this loop with it.
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=slave, stdout=slave, stderr=slave, preexec_fn=control, env={**os.environ, "PS1": "job$ "}
+        "setsid", "--ctty", *command, stdin=slave, stdout=slave, stderr=slave, env={**os.environ, "PS1": "job$ "}
     )
     os.close(slave)
     return KeptTerminal(master, process)

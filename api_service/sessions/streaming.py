@@ -57,7 +57,7 @@ async def stream_program(
     """
     keep = terminal
     try:
-        await _accept(socket, subprotocol, program.terminal_name)
+        await _accept(socket, subprotocol, program.terminal_key)
         if terminal:
             connection.show = lambda text: _show_soon(socket, text)
         if first:
@@ -98,8 +98,8 @@ async def stream_port(socket: WebSocket, port: PodConnection, connection: Connec
         await port.close()
 
 
-async def _accept(socket: WebSocket, subprotocol: str | None = None, terminal_name: str | None = None) -> None:
-    headers = [] if terminal_name is None else [(_TERMINAL, terminal_name.encode("latin-1"))]
+async def _accept(socket: WebSocket, subprotocol: str | None = None, terminal_key: str | None = None) -> None:
+    headers = [] if terminal_key is None else [(_TERMINAL, terminal_key.encode("latin-1"))]
     try:
         await socket.accept(subprotocol, headers)
     except (WebSocketDisconnect, RuntimeError, OSError) as error:

@@ -44,8 +44,8 @@ class RemoteProgram:
     def __init__(self, connection: "ClientConnection") -> None:
         self._connection = connection
         handshake = connection.response
-        self.terminal_name = None if handshake is None else handshake.headers.get(_TERMINAL)
-        """The name by which its terminal is joined again; None where none is kept."""
+        self.terminal_key = None if handshake is None else handshake.headers.get(_TERMINAL)
+        """What its terminal is joined again by; None where none is kept."""
         self.exit_code: int | None = None
 
     async def output(self) -> AsyncIterator[tuple[Channel, memoryview]]:

@@ -139,7 +139,6 @@ def _is_ready(server: ApiServer, node: str, kubelet: subprocess.Popen[bytes], lo
 
 
 def _write_configuration(server: ApiServer, assets: Path, folder: Path) -> None:
-    assert server.process is not None
     network = {
         "cniVersion": "0.4.0",
         "name": "tests",
@@ -182,7 +181,12 @@ conf_dir = "{folder / "net"}"
 default_runtime_name = "runc"
 {runtimes}"""
     )
-    configuration = {
+    (folder / "kubelet.yaml").write_text(json.dumps(_kubelet_configuration(server, folder)))
+
+
+def _kubelet_configuration(server: ApiServer, folder: Path) -> dict[str, object]:
+    assert server.process is not None
+    return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "authentication": {
@@ -206,7 +210,6 @@ default_runtime_name = "runc"
         "maxPods": 200,
         "podLogsDir": str(folder / "logs"),
     }
-    (folder / "kubelet.yaml").write_text(json.dumps(configuration))
 
 
 def _make_cgroups() -> list[Path]:

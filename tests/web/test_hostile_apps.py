@@ -34,7 +34,7 @@ async def serving(system: WebSystem, who: str, title: str) -> tuple[str, int]:
 async def open_app(page: Page, job: str, port: int, title: str) -> Page:
     """The tab that a click on the job's page opens."""
     await page.goto(f"/jobs/{job}")
-    await page.get_by_label("Open port").fill(str(port))
+    await page.get_by_label("Open port", exact=True).fill(str(port))
     async with page.context.expect_page() as opened:
         await page.get_by_role("button", name="Open", exact=True).click()
     app = await opened.value

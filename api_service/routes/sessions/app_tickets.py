@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["sessions"])
     response_model=AppTicketOut,
     status_code=201,
     summary="Open an app in a browser",
-    responses=answers(201, "The ticket's address.") | problems(404, 409, 413, 415),
+    responses=answers(201, "The ticket's address.") | problems(400, 404, 409, 413, 415),
     openapi_extra=reads(AppTicketMake),
 )
 async def make_app_ticket(request: Request, services: Served, caller: Caller, job_id: JobReference) -> Response:

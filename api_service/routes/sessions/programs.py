@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["sessions"])
 JobReference = Annotated[
     str, Path(min_length=1, max_length=200, description="A job's id, or the name of one running job.")
 ]
-TerminalName = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
+TerminalName = Annotated[str, Field(pattern=r"^[0-9]{1,20}(-[0-9]{1,10})?$")]
 Rank = Annotated[int, Field(ge=0, le=4095, description="The rank of the pod in a job of several nodes.")]
 
 
@@ -52,9 +52,9 @@ class ExecQuery(BaseModel):
     attach: Annotated[
         bool, Field(description="Join your newest open terminal, or else the newest, instead of running a command.")
     ] = False
-    terminal: Annotated[TerminalName | None, Field(description="With `attach`: the name of the terminal to join.")] = (
-        None
-    )
+    terminal: Annotated[
+        TerminalName | None, Field(description="With `attach`: the name or key of the terminal to join.")
+    ] = None
 
     @property
     def size(self) -> TerminalSize:
@@ -72,8 +72,8 @@ async def describe_exec(caller: Caller, job_id: JobReference, query: Annotated[E
     """Upgrade this request to a WebSocket with the subprotocol `v5.channel.k8s.io`, as Kubernetes' `exec` has it.
 
     The first byte of each binary message is its channel: 0 input, 1 output, 2 errors, 3 how the program ended, 4 the
-    terminal's size, 255 closes the channel that follows. The answer's header `Gpu-Dev-Terminal` names a terminal that
-    can be joined again.
+    terminal's size, 255 closes the channel that follows. By the answer's header `Gpu-Dev-Terminal` the terminal can
+    be joined again: `attach=true&terminal=`.
     """
     raise upgrade_required()
 

@@ -4,7 +4,7 @@ import { Terminal } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
 
 const PROTOCOL = "v5.channel.k8s.io";
-const [STDIN, STDOUT, STDERR, STATUS, RESIZE, TAKEN, NAME] = [0, 1, 2, 3, 4, 5, 6];
+const [STDIN, STDOUT, STDERR, STATUS, RESIZE, TAKEN, KEY] = [0, 1, 2, 3, 4, 5, 6];
 const CLOSED_BY_US = 1000;
 const TAKEN_EVERY = 64 * 1024;
 const LARGEST_PIECE = 64 * 1024;
@@ -44,7 +44,7 @@ class JobTerminal {
   #socket = null;
   #over = false; // nothing is connected again by itself
   #joins;
-  #name = ""; // of this page's terminal: others of the same user may be open, too
+  #key = ""; // of this page's terminal: others of the same user may be open, too
   #pause = FIRST_PAUSE_MS;
   #again = 0;
   #untold = 0;
@@ -86,7 +86,7 @@ class JobTerminal {
     const address = new URL(this.address, location.href);
     address.protocol = address.protocol.replace("http", "ws");
     const { cols, rows } = this.terminal;
-    const joined = { ...(this.#joins ? { attach: "true" } : {}), ...(this.#joins && this.#name ? { terminal: this.#name } : {}) };
+    const joined = { ...(this.#joins ? { attach: "true" } : {}), ...(this.#joins && this.#key ? { terminal: this.#key } : {}) };
     address.search = new URLSearchParams({ columns: cols, rows, ...joined });
     const socket = new WebSocket(address, [PROTOCOL]);
     socket.binaryType = "arraybuffer";
@@ -130,7 +130,7 @@ class JobTerminal {
   #take(message) {
     const content = message.subarray(1);
     if (message[0] === STDOUT || message[0] === STDERR) this.terminal.write(content, () => this.#tell(content.length));
-    else if (message[0] === NAME) this.#name = textOf.decode(content);
+    else if (message[0] === KEY) this.#key = textOf.decode(content);
     else if (message[0] === STATUS) this.#takeStatus(JSON.parse(textOf.decode(content)));
   }
 

@@ -109,11 +109,7 @@ def create(
         asked = fields | slot_fields(start, end, duration, zone)
         return make_request(BookingCreate, {name: value for name, value in asked.items() if value is not None})
 
-    made = _booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now")
-    if isinstance(made, BookingSeries | SeriesVerdict):
-        _show_series(made, output)
-    else:
-        _show_booking(made, output)
+    _show_made(_booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now"), output)
 
 
 def _booked(
@@ -354,6 +350,13 @@ def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format
         # What the end is counted from must still be so: a second try after a lost answer must not extend twice.
         act = client.bookings.would_change if dry_run else client.bookings.change
         _show_booking(act(whole, BookingChange(duration=length), if_match=tag), output)
+
+
+def _show_made(made: BookingOut | BookingVerdict | BookingSeries | SeriesVerdict, output: Format | None) -> None:
+    if isinstance(made, BookingSeries | SeriesVerdict):
+        _show_series(made, output)
+    else:
+        _show_booking(made, output)
 
 
 def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -> None:

@@ -46,7 +46,7 @@ async def use_terminal(
             if error.is_final:
                 raise
             say(f"The connection to {job_id} broke: {error}")
-            program = await _join_again(calls, job_id, terminal, rank, program.terminal_name or name)
+            program = await _join_again(calls, job_id, terminal, rank, program.terminal_key or name)
 
 
 async def _join_again(

@@ -70,9 +70,11 @@ class Program:
 class KeptTerminal:
     """A terminal that a pod keeps. `name`: the number of its device, as 3 of /dev/pts/3; `program`: its foreground one.
 
+    A later terminal may get the same name, but never the same `key`.
     `person` is None for terminals that an earlier version of the server has opened.
     """
 
+    key: str
     name: str
     person: str | None
     opened_at: datetime
@@ -118,8 +120,8 @@ class RunningProgram(Protocol):
     """A program in a pod. Methods may raise ClusterUnavailableError when the way to the pod breaks."""
 
     @property
-    def terminal_name(self) -> str | None:
-        """The name by which `attach` joins its terminal; None without a terminal, and where the pod keeps none."""
+    def terminal_key(self) -> str | None:
+        """What `attach` joins this terminal by, and never another one; None where the pod keeps none."""
 
     def output(self) -> AsyncIterator[Output]:
         """What it writes, until it and its children have closed their outputs. To be iterated once."""
@@ -176,8 +178,8 @@ class PodStreams(Protocol):
     ) -> RunningProgram:
         """Join a terminal that the pod keeps, beside those who are in it.
 
-        It is the one with a name, or the newest that `person` has opened, or else the newest. Its recent output comes
-        first. Raises NoTerminalError, PodNotReachableError and ClusterUnavailableError.
+        It is the one with a name or key, or the newest that `person` has opened, or else the newest. Its recent output
+        comes first. Raises NoTerminalError, PodNotReachableError and ClusterUnavailableError.
         """
 
     async def terminals(self, pod: PodName) -> list[KeptTerminal]:

@@ -1,7 +1,6 @@
 """HTTP/1.1 connections with bounds before authentication: head, URL, fields, time and rate of the body, reading.
 
-uvicorn's protocol bounds none of them. This class counts and times the input of uvicorn's parser, answers violations
-(431, 414, 408, 400), and closes the connection.
+uvicorn bounds none of them. This class counts and times its parser's input, answers 431, 414, 408 or 400, and closes.
 """
 
 import asyncio

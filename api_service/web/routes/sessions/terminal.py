@@ -34,15 +34,15 @@ from reservation_core.usecases.sessions.enter import find_job_to_enter
 
 TAKEN = 5
 """The channel on which a page says how many bytes of output it has shown since the last time."""
-NAME = 6
-"""The channel on which a page gets the name of its terminal, by which it joins it again."""
+KEY = 6
+"""The channel on which a page gets the key of its terminal, by which it joins it again."""
 _MOST_UNTAKEN = 1024 * 1024
 _LENGTH = 4
 _NEW_ONE = b"\x1b[2m(The earlier terminal has ended. This is a new one.)\x1b[0m\r\n"
 
 
 class TerminalQuery(BaseModel):
-    """The size of the terminal; `attach`: join the user's own newest, or the own one named `terminal`, if it is open."""
+    """The size of the terminal; `attach`: join the user's newest, or that with the key `terminal`, if it is open."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -54,13 +54,13 @@ class TerminalQuery(BaseModel):
 
 
 class PageSocket(WebSocket):
-    """A page's WebSocket. It tells its terminal's name, as scripts can't read headers, and sends output as fast as the
+    """A page's WebSocket. It tells its terminal's key, as scripts can't read headers, and sends output as fast as the
     page shows it, as scripts can't slow down what comes."""
 
-    def __init__(self, socket: WebSocket, terminal_name: str | None) -> None:
+    def __init__(self, socket: WebSocket, terminal_key: str | None) -> None:
         super().__init__(socket.scope, socket.receive, socket.send)
         self.client_state, self.application_state = socket.client_state, socket.application_state
-        self._terminal_name = terminal_name
+        self._terminal_key = terminal_key
         self._untaken = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -68,10 +68,10 @@ class PageSocket(WebSocket):
     async def accept(
         self, subprotocol: str | None = None, headers: Iterable[tuple[bytes, bytes]] | None = None
     ) -> None:
-        """Accept the connection, and tell the name."""
+        """Accept the connection, and tell the key."""
         await super().accept(subprotocol, headers)
-        if self._terminal_name is not None:
-            await self.send_bytes(bytes((NAME,)) + self._terminal_name.encode())
+        if self._terminal_key is not None:
+            await self.send_bytes(bytes((KEY,)) + self._terminal_key.encode())
 
     async def receive(self) -> Message:
         """The next message that is not on the channel TAKEN."""
@@ -110,7 +110,7 @@ async def serve_terminal(socket: WebSocket, services: Services) -> None:
         if is_new:
             first = (_NEW_ONE if query.attach else b"") + connection.entered.greeting.encode()
         await stream_program(
-            PageSocket(socket, program.terminal_name),
+            PageSocket(socket, program.terminal_key),
             program,
             connection,
             subprotocol=subprotocol,
@@ -128,8 +128,8 @@ async def _program(
     if query.attach:
         with suppress(NoTerminalError):  # its shell has ended, or the cluster keeps none
             for kept in await streams.terminals(pod):
-                if kept.person == person and query.terminal in (None, kept.name):
-                    return await streams.attach(pod, size, name=kept.name), False
+                if kept.person == person and query.terminal in (None, kept.key):
+                    return await streams.attach(pod, size, name=kept.key), False
     return await streams.run(pod, Program(terminal=Terminal(size), person=person)), True
 
 

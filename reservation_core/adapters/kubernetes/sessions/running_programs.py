@@ -32,7 +32,7 @@ class KubernetesProgram:
     `find_loss` says how a program ended whose connection broke. `early` is what it has written so far.
     """
 
-    terminal_name = None
+    terminal_key = None
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ def kept_terminals(folder: Path) -> list[KeptTerminal]:
         program = _foreground_program(socket.pid, keeper)
         if program is not None:
             opened_at = datetime.fromtimestamp(int(begun) // _NS, UTC)
-            found.append(KeptTerminal(socket.name, socket.person, opened_at, program))
+            found.append(KeptTerminal(socket.file, socket.name, socket.person, opened_at, program))
     return found
 
 

@@ -83,14 +83,14 @@ class LocalPodStreams:
         """Join the terminal of a name, or the newest, before others the newest of this person."""
         folder = self._pods / str(pod) / TERMINALS
         sockets = await self._call(sockets_in, folder)
-        wanted = [found for found in sockets if name in (None, found.name)]
+        wanted = [found for found in sockets if name in (None, found.name, found.file)]
         for found in sorted(wanted, key=lambda found: found.person != person):
             with suppress(ConnectionRefusedError, FileNotFoundError):
                 opened = await self._call(_connect, folder, found.file, b"", ())
                 minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
                 with suppress(InputClosedError):
                     await minder.send(SIZE, size_content(size.columns, size.rows))
-                return TerminalProgram(minder, found.name or None)
+                return TerminalProgram(minder, found.file)
         if name is not None:
             job = pod.reservation_id
             raise NoTerminalError(f"{job} has no open terminal {name}. `gpu-dev attach {job} --list` lists them.")
@@ -120,7 +120,7 @@ class LocalPodStreams:
         """Nothing is shared between streams."""
 
     async def _enter(self, pod: PodName, request: bytes, pipes: tuple[int, ...]) -> tuple[MinderConnection, str | None]:
-        """The minder of a program that was started, and the name of its terminal."""
+        """The minder of a program that was started, and the key of its terminal."""
         directory = self._pods / str(pod)
         try:
             opened = await self._call(_connect, directory, ENTRANCE, request, pipes)
@@ -131,14 +131,14 @@ class LocalPodStreams:
         minder = MinderConnection(*await asyncio.open_unix_connection(sock=opened, limit=CHUNK_BYTES))
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                name = await minder.begun()
+                key = await minder.begun()
         except TimeoutError as problem:
             await minder.hang_up()
             raise ClusterUnavailableError("The pod's supervisor does not answer. Try again.") from problem
         except BaseException:
             await minder.hang_up()
             raise
-        return minder, name
+        return minder, key
 
     def _listening(self, directory: Path, port: int) -> list[str]:
         supervisor = _supervisor_of(directory)

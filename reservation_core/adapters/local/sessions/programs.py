@@ -68,7 +68,7 @@ class MinderConnection:
         return b""
 
     async def begun(self) -> str | None:
-        """Wait until the program is started; returns its terminal's name. Raises PodNotReachableError if it is not."""
+        """Wait until the program is started; returns its terminal's key. Raises PodNotReachableError if it is not."""
         while (received := await self._next_frame()) is not None and received[0] != STARTED:
             if received[0] == REFUSED:
                 raise PodNotReachableError(f"The program was not started: {received[1].decode('utf-8', 'replace')}.")
@@ -138,9 +138,9 @@ class MinderConnection:
 class TerminalProgram:
     """A program in a kept terminal, or a further connection to it."""
 
-    def __init__(self, minder: MinderConnection, name: str | None) -> None:
+    def __init__(self, minder: MinderConnection, key: str | None) -> None:
         self._minder = minder
-        self.terminal_name = name
+        self.terminal_key = key
 
     async def output(self) -> AsyncIterator[Output]:
         while data := await self._minder.next_output():
@@ -173,7 +173,7 @@ class TerminalProgram:
 class PipedProgram:
     """A program whose input and outputs are pipes of this process."""
 
-    terminal_name = None
+    terminal_key = None
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class TerminalKeeper:
         device = os.ttyname(self.slave).rpartition("/")[2]
         self._describe(device)
         os.close(self.slave)
-        self._viewers[0].unsent += frame(STARTED, device.encode())
+        self._viewers[0].unsent += frame(STARTED, self._name.rpartition("/")[2].encode())
         ended, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

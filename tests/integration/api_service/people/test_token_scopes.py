@@ -29,6 +29,7 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/jobs/{job_id}/cancel"): "submit",
     ("POST", "/v1/jobs/{job_id}/extend"): "submit",
     ("PUT", "/v1/jobs/{job_id}/shares/{user}"): "sessions",
+    ("GET", "/v1/jobs/{job_id}/terminals"): "sessions",
     ("POST", "/v1/jobs/{job_id}/app-tickets"): "sessions",
     ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): "sessions",
     ("POST", "/v1/ssh-certificates"): "sessions",
@@ -55,13 +56,13 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/schedulability/admissions"): "",
     ("POST", "/gpu-schedulability/"): "",
 }
-"""Of what is not a GET; what is missing here takes `admin`."""
+"""What is missing here takes `read` if it is a GET, and else `admin`."""
 
 
 def needs(method: str, path: str) -> set[str]:
     if path in WEB_SOCKETS:
         return {"sessions"}
-    return {"read"} if method == "GET" else set(NEEDS.get((method, path), "admin").split())
+    return set(NEEDS.get((method, path), "read" if method == "GET" else "admin").split())
 
 
 @asynccontextmanager

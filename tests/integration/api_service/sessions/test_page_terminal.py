@@ -6,7 +6,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from api_service.web.routes.sessions.terminal import NAME
+from api_service.web.routes.sessions.terminal import KEY
 from reservation_core.domain.model import PodName
 from reservation_core.ports.sessions.pod_streams import Program, Terminal
 from reservation_core.runtime.wiring import Runtime
@@ -36,7 +36,7 @@ async def opened(served: Served, job: str, cookie: str, origin: str | None, quer
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             proxy=None,
         ) as socket:
-            assert bytes(await socket.recv(decode=False))[0] == NAME
+            assert bytes(await socket.recv(decode=False))[0] == KEY
             await socket.send(b"\0echo in-$((1+1)); exit\n")
             return (await results(socket))[0]
     except InvalidStatus as refused:
@@ -63,7 +63,7 @@ async def test_a_page_comes_back_to_its_own_users_terminals_alone(
     assert b"in-2" in shown
     assert (await hers.wait()).exit_code == 0
     (other,) = await runtime.pod_streams.terminals(pod)
-    for query in ("?attach=true", f"?attach=true&terminal={other.name}"):
+    for query in ("?attach=true", f"?attach=true&terminal={other.key}"):
         anew = await opened(served, job, cookie, served.base_url, query)
         assert isinstance(anew, bytes)
         assert b"in-2" in anew

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus
 
 from reservation_core.domain.model import PodName
@@ -125,6 +126,12 @@ async def test_a_terminal_outlives_a_connection_that_breaks_off_and_is_joined_ag
     assert refused.value.response.status_code == 409
 
 
+def key_of(socket: ClientConnection) -> str:
+    """The key of the terminal that was opened or joined."""
+    assert socket.response is not None
+    return socket.response.headers["Gpu-Dev-Terminal"]
+
+
 async def test_terminals_are_joined_by_their_person_or_name(
     enter: Enter, job: str, served: Served, people: People, runtime: Runtime
 ) -> None:
@@ -154,12 +161,10 @@ async def test_terminals_are_joined_by_their_person_or_name(
             query = {} if name is None else {"terminal": name}
             async with enter(job, "exec", by=by, attach="true", **query) as socket:
                 assert shown in await socket.recv()  # type: ignore[operator]
-                assert socket.response is not None
-                names = {b"at=alice": oldest["name"], b"at=bob": newest["name"]}
-                assert socket.response.headers["Gpu-Dev-Terminal"] == names[shown]
-        for socket, kept in ((first, oldest), (second, newest)):
-            assert socket.response is not None
-            assert socket.response.headers["Gpu-Dev-Terminal"] == kept["name"]
+                keys = {b"at=alice": key_of(first), b"at=bob": key_of(second)}
+                assert key_of(socket) == keys[shown]
+        async with enter(job, "exec", attach="true", terminal=key_of(second)) as socket:
+            assert b"at=bob" in await socket.recv()  # type: ignore[operator]
         with pytest.raises(InvalidStatus) as refused:
             async with enter(job, "exec", attach="true", terminal="99999"):
                 pass
