@@ -157,7 +157,8 @@ class Gate:
                 case _:
                     code, what = "", ""
             if code:
-                detail = f"{what} is not available at this moment. Send the request again (with its Idempotency-Key)."
+                again = " (with its Idempotency-Key)" if request.method == "POST" else ""
+                detail = f"{what} is not available at this moment. Send the request again{again}."
                 response = respond(503, code, detail, request_id=request_id, headers={"Retry-After": "2"})
                 _log.warning(code, request_id=request_id, error=str(error))
             else:

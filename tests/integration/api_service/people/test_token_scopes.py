@@ -56,7 +56,7 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/schedulability/admissions"): "",
     ("POST", "/gpu-schedulability/"): "",
 }
-"""What is missing here takes `read` if it is a GET, and else `admin`."""
+"""A GET that is missing here takes `read`, and anything else `admin`."""
 
 
 def needs(method: str, path: str) -> set[str]:
