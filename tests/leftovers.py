@@ -28,7 +28,8 @@ _ROOM = 2 * 2**30
 def end_orderly_when_told_to() -> None:
     """SIGTERM as Ctrl-C: what tests have started is ended first.
 
-    Ctrl-C itself is heeded, by what tests start, too, although a shell makes what it starts in the background deaf.
+    Ctrl-C itself and a hang-up are heeded, by what tests start, too, although a shell makes what it starts in the
+    background deaf to the one, and nohup to the other.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -37,6 +38,8 @@ def end_orderly_when_told_to() -> None:
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @contextmanager
