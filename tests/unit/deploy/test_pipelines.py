@@ -80,7 +80,7 @@ def test_both_try_every_version_of_python_and_postgresql_that_is_promised(jobs: 
 
 
 @pytest.mark.parametrize(
-    ("part", "made"), [("check", ["check", "docs"]), ("test", ["web apps test"]), ("coverage", ["web apps coverage"])]
+    ("part", "made"), [("check", ["check", "docs"]), ("test", ["web test"]), ("coverage", ["web coverage"])]
 )
 def test_the_one_definition_runs_the_part_that_is_asked_for(tmp_path: Path, part: str, made: list[str]) -> None:
     for name in ("make", "node", "npm", "chromium"):
