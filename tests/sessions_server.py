@@ -60,8 +60,8 @@ class SessionsServer(threading.Thread):
         self.refusals: dict[str, Response] = {}
         self.job: dict[str, Any] = {"status": "running", "queue_position": None, "estimated_start_at": None}
         self.kept: KeptTerminal | None = None
-        self.terminal_name = ""
-        """What it says that terminals are named; empty: it keeps none."""
+        self.terminal_key = ""
+        """The key that it gives to terminals; empty: it keeps none."""
         self.ssh_port = 0
         self.url = ""
         self._loop = asyncio.new_event_loop()
@@ -112,7 +112,7 @@ class SessionsServer(threading.Thread):
             "127.0.0.1",
             self._port,
             process_request=self._request,
-            process_response=self._name_terminal,
+            process_response=self._give_key,
             select_subprotocol=lambda _connection, offered: PROTOCOL if PROTOCOL in offered else None,  # type: ignore[arg-type,return-value]
             compression=None,
             max_queue=4,
@@ -162,9 +162,9 @@ class SessionsServer(threading.Thread):
                 return answer(HTTPStatus.OK, job)
         return problem(HTTPStatus.NOT_FOUND, f"There is no {path}.")
 
-    def _name_terminal(self, _connection: ServerConnection, _request: Request, response: Response) -> None:
-        if self.terminal_name:
-            response.headers["Gpu-Dev-Terminal"] = self.terminal_name
+    def _give_key(self, _connection: ServerConnection, _request: Request, response: Response) -> None:
+        if self.terminal_key:
+            response.headers["Gpu-Dev-Terminal"] = self.terminal_key
 
     async def _handle(self, connection: ServerConnection) -> None:
         assert connection.request is not None

@@ -137,7 +137,7 @@ def test_a_left_terminal_is_joined_again(ann: Person, opened: list[Terminal]) ->
 
 
 def test_a_broken_connection_comes_back_by_itself(ann: Person, opened: list[Terminal], server: SessionsServer) -> None:
-    server.terminal_name = "7"
+    server.terminal_key = "7"
     at = in_shell(ann, opened)
     at.types("kept=42\r")
     at.shows("job$ ")
@@ -173,12 +173,19 @@ def test_a_terminal_that_was_not_kept(ann: Person, opened: list[Terminal], serve
     assert not is_raw(at)
 
 
-def test_a_terminal_of_a_cluster_that_keeps_none(ann: Person, opened: list[Terminal], server: SessionsServer) -> None:
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [("", "The terminal ended with its connection, as this cluster keeps none."), ("7", "The terminal has ended.")],
+)
+def test_a_terminal_that_is_not_there_any_more(
+    ann: Person, opened: list[Terminal], server: SessionsServer, key: str, why: str
+) -> None:
+    server.terminal_key = key
     at = in_shell(ann, opened)
     server.refusals[f"/v1/jobs/{JOB}/exec"] = problem(HTTPStatus.CONFLICT, "Run tmux.", "no_terminal")
     server.go_down()
     server.come_back()
-    at.shows("The terminal ended with its connection, as this cluster keeps none.")
+    at.shows(why)
     at.shows(f"try: gpu-dev shell {JOB}")
     assert at.ends() == 5
 
