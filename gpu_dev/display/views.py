@@ -80,7 +80,7 @@ TERMINAL: "View[JobTerminal]" = View(
     name=lambda terminal: terminal.name,
     columns=(
         Column("TERMINAL", lambda terminal: terminal.name, right=True),
-        Column("USER", lambda terminal: terminal.user or ""),
+        Column("USER", lambda terminal: terminal.user),
         Column("SINCE", lambda terminal: local_time(terminal.opened_at)),
         Column("PROGRAM", lambda terminal: terminal.program),
     ),

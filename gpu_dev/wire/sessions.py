@@ -17,7 +17,7 @@ class JobConnection(Struct, kw_only=True):
 
 class JobTerminal(Struct, kw_only=True):
     name: str
-    user: str | None
+    user: str
     opened_at: datetime
     program: str
 

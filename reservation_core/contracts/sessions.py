@@ -27,11 +27,11 @@ class JobConnection(Wire):
 class JobTerminal(Wire):
     """A terminal that a running job keeps. `name`: the number of its device; `program`: what runs in its foreground.
 
-    `user` opened it, and is null in jobs that an earlier version of the server has started.
+    `user` opened it.
     """
 
     name: str
-    user: str | None
+    user: str
     opened_at: Time
     program: str
 

@@ -70,13 +70,13 @@ class Program:
 class KeptTerminal:
     """A terminal that a pod keeps. `name`: the number of its device, as 3 of /dev/pts/3; `program`: its foreground one.
 
-    A later terminal may get the same name, but never the same `key`.
-    `person` is None for terminals that an earlier version of the server has opened.
+    A later terminal may get the same name, but never the same `key`. `person` opened it. One of which that is
+    unknown can be joined, and is in no list.
     """
 
     key: str
     name: str
-    person: str | None
+    person: str
     opened_at: datetime
     program: str
 

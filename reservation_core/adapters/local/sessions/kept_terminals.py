@@ -15,12 +15,12 @@ _PARENT, _FOREGROUND = 1, 5
 
 
 class Socket(NamedTuple):
-    """The socket of a terminal. Without a description `name` and `pid` are empty, and `person` is None."""
+    """The socket of a terminal. Without a description `name`, `pid` and `person` are empty."""
 
     file: str
     name: str = ""
     pid: str = ""
-    person: str | None = None
+    person: str = ""
 
 
 def sockets_in(folder: Path) -> list[Socket]:
@@ -33,7 +33,7 @@ def sockets_in(folder: Path) -> list[Socket]:
 
 
 def kept_terminals(folder: Path) -> list[KeptTerminal]:
-    """The terminals whose programs run, newest first."""
+    """The terminals whose programs run, newest first, as far as they have descriptions."""
     found = []
     for socket in sockets_in(folder):
         begun, _, keeper = socket.file.partition("-")
