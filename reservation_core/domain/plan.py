@@ -31,9 +31,10 @@ class Asker(NamedTuple):
 class Waiting:
     """A job in the queue: `gpus` GPUs on each of `nodes` distinct nodes, all of one type (`gpu_type` None: of any).
 
-    `length` is the range to allocate (start allowance + duration). The queue's order is (-priority, seq): higher
-    priority first, then first come, first served. `version` is the row's when it was read; a plan is void once that
-    changes. `avoid_nodes` are those where its pods could not start: they are used only if no others could ever run it.
+    `length` is the range to allocate (start allowance + duration). Higher priority goes first; see `waiting_queue` for
+    the order of equal ones, in which `submitted_at` (microseconds since 1970, UTC) counts. `version` is the row's when
+    it was read; a plan is void once that changes. `avoid_nodes` are those where its pods could not start: they are used
+    only if no others could ever run it.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Waiting:
     owner: int = 0
     booking_id: str | None = None
     project: str | None = None
+    submitted_at: int = 0
 
     @property
     def shape(self) -> Shape:

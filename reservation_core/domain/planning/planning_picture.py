@@ -13,6 +13,7 @@ from reservation_core.domain.plan import Asker, Commitment, PlanningSnapshot, Wa
 from reservation_core.domain.planning.gpu_pools import GpuPools
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.pool_heads import PoolHeads
+from reservation_core.domain.planning.standings import Orders
 from reservation_core.domain.planning.waiting_queue import Key, SlotWalk, WaitingQueue
 from reservation_core.domain.policy.limits import NO_POLICY
 from reservation_core.domain.policy.quota_book import QuotaBook
@@ -92,6 +93,12 @@ class Picture:
     def set_shares(self, shares: Mapping[int, int]) -> None:
         """Order equal priorities by these ranks of their owners, smallest first; owners without one have 0."""
         if self.queue.set_shares(shares):
+            self.pools.plan_again(None)
+
+    def set_orders(self, orders: Orders) -> None:
+        """Order the jobs of projects so from now on."""
+        if self.queue.set_orders(orders):
+            self.walk.begin_again()
             self.pools.plan_again(None)
 
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
@@ -193,5 +200,7 @@ class Picture:
         self.at = max(self.at, to_micros(now))
         self.pools.mark_changed(self.ledger.edges_until(self.at), freed=False)
         self.heads.note_time(self.at)
+        if self.queue.note_time(self.at):
+            self.walk.begin_again()
         self.pools.refresh(self.at)
         return self.at

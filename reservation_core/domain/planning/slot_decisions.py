@@ -56,11 +56,11 @@ def plan_slots(
     last: Entry | None = None
     over = True
     for planned, entry in enumerate(_jobs_to_plan(picture, promises)):
-        if planned == limit or (planned and enough()) or not search.is_ready(entry[3], enough):
+        if planned == limit or (planned and enough()) or not search.is_ready(entry[1], enough):
             over = False
             break
         last = entry
-        slot = search.plan_slot(entry[3])
+        slot = search.plan_slot(entry[1])
         if slot is not None:
             decided.append(slot)
     for slot in decided:
@@ -133,11 +133,11 @@ def _jobs_to_plan(picture: Picture, promises: int) -> Iterator[Entry]:
 def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], promises: int) -> Iterator[Entry]:
     """Jobs of a queue whose turn it is to get a slot: `promises` in all, and those before one that has a slot."""
     room = promises - len(picture.queue.slotted)
-    last = max((shape_queue.entries[-1][:3] for shape_queue in slotted), default=None)
+    last = max((shape_queue.entries[-1][0] for shape_queue in slotted), default=None)
     # A job that a quota would never let start is promised nothing, and takes no other's turn.
-    able = (entry for entry in queue if entry[3].id not in picture.queue.barred)
+    able = (entry for entry in queue if entry[1].id not in picture.queue.barred)
     for number, entry in enumerate(able):
-        if number >= room and (last is None or entry[:3] > last):
+        if number >= room and (last is None or entry[0] > last):
             return
         yield entry
 

@@ -108,14 +108,14 @@ class _Decisions:
             for queue in queues
             if (pools := reach.pools_for(queue.gpu_type, queue.shape))
         ]
-        entries: list[tuple[int, int, int, int, _Cursor | Waiting]] = [
-            (*cursor.queue.entries[cursor.index][:3], number, cursor) for number, cursor in enumerate(cursors)
+        entries: list[tuple[Order, int, _Cursor | Waiting]] = [
+            (cursor.queue.entries[cursor.index][0], number, cursor) for number, cursor in enumerate(cursors)
         ]
-        entries += [(*self._queue.order(job), -number, job) for number, job in enumerate(self._own_way(types), 1)]
+        entries += [(self._queue.order(job), -number, job) for number, job in enumerate(self._own_way(types), 1)]
         heapify(entries)
         self._passed_over.clear()
         while entries and not self.full:
-            *place, _, item = entries[0]
+            place, number, item = entries[0]
             if isinstance(item, Waiting):
                 heappop(entries)
                 if self._consider_own_way(item):
@@ -123,8 +123,8 @@ class _Decisions:
                         cursor.find()
             elif item.over:
                 heappop(entries)
-            elif tuple(place) != item.queue.entries[item.index][:3] or self._step(item):
-                heapreplace(entries, (*item.queue.entries[item.index][:3], entries[0][3], item))
+            elif place != item.queue.entries[item.index][0] or self._step(item):
+                heapreplace(entries, (item.queue.entries[item.index][0], number, item))
             else:
                 heappop(entries)
         if not entries:
@@ -135,7 +135,7 @@ class _Decisions:
     def _step(self, cursor: _Cursor) -> bool:
         """Look at one job; false when no job after it in its shape's queue can start in this pass."""
         queue = cursor.queue
-        *_, job, length = queue.entries[cursor.index]
+        _, job, length = queue.entries[cursor.index]
         pools = self._in_reach(job, cursor.pools)
         if not pools:
             return False
@@ -148,7 +148,7 @@ class _Decisions:
                 cursor.hopeless = length if self._pools.has_room(job, pools) else 0
             elif not any(pool.free for pool in pools):
                 return False
-        cursor.passed = queue.entries[cursor.index][:3]
+        cursor.passed = queue.entries[cursor.index][0]
         cursor.index += 1
         self._passed_over[queue.gpu_type] += 1
         return (

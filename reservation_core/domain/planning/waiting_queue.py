@@ -8,22 +8,28 @@ too: no pass looks at them.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from heapq import merge
 from itertools import islice
 
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.plan import Shape, Waiting
+from reservation_core.domain.planning.standings import BY_ARRIVAL, Orders, standing
 
 Key = tuple[int, int]
-Order = tuple[int, int, int]
-"""(-priority, share, seq): among equal priorities the job whose owner has had less goes first, then the older job."""
+Order = tuple[int, int, int, int]
+"""(-priority, share, standing, seq): among equal priorities the job whose owner has had less goes first, then the job
+with the smaller `standing`, then the older."""
 
 _Kind = tuple[Shape, bool, bool]
 """(shape, with a slot, held back)."""
 
-Entry = tuple[int, int, int, Waiting, int]
-"""(-priority, share, seq, job, length in microseconds)."""
+Entry = tuple[Order, Waiting, int]
+"""A job with its place in queue order and its length in microseconds."""
+
+RANKED_EVERY = length_micros(timedelta(minutes=10))
+"""How long the places of jobs in the queue stay as they are while time passes."""
 
 _COMPACT_AFTER = 1024
 
@@ -50,23 +56,23 @@ class ShapeQueue:
     def __iter__(self) -> Iterator[Entry]:
         return self.after(None)
 
-    def add(self, job: Waiting, share: int) -> None:
+    def add(self, job: Waiting, order: Order) -> None:
         """Put a job in its place."""
         length = length_micros(job.length)
-        entry = (-job.priority, share, job.seq, job, length)
+        entry = (order, job, length)
         entries = self.entries
-        if not entries or entries[-1][:3] < entry[:3]:
+        if not entries or entries[-1][0] < order:
             entries.append(entry)
         else:
-            entries.insert(bisect_left(entries, entry[:3], lo=self.first), entry)
+            entries.insert(bisect_left(entries, (order,), lo=self.first), entry)
         self._lengths[length] += 1
         if self._shortest is not None and length < self._shortest:
             self._shortest = length
 
-    def remove(self, job: Waiting, share: int) -> None:
-        """Remove a job that is in the queue."""
-        index = bisect_left(self.entries, (-job.priority, share, job.seq), lo=self.first)
-        length = self.entries[index][4]
+    def remove(self, order: Order) -> None:
+        """Remove the job at this place."""
+        index = bisect_left(self.entries, (order,), lo=self.first)
+        length = self.entries[index][2]
         if index == self.first:
             self.first += 1
             if self.first > _COMPACT_AFTER and self.first * 2 > len(self.entries):
@@ -80,11 +86,16 @@ class ShapeQueue:
             if length == self._shortest:
                 self._shortest = None
 
+    def rank(self, order: Callable[[Waiting], Order]) -> None:
+        """Put the jobs in this order."""
+        self.entries = sorted([(order(job), job, length) for _, job, length in self.entries[self.first :]])
+        self.first = 0
+
     def first_after(self, order: Order | None) -> int:
         """The index of the first entry that comes after this place in queue order; None is the start."""
         if order is None:
             return self.first
-        return bisect_left(self.entries, (*order[:2], order[2] + 1), lo=self.first)
+        return bisect_left(self.entries, ((*order[:3], order[3] + 1),), lo=self.first)
 
     def after(self, order: Order | None) -> Iterator[Entry]:
         """The entries after this place in queue order; None is the start."""
@@ -124,6 +135,8 @@ class WaitingQueue:
         self.owners: set[int] = set()
         self._shares: Mapping[int, int] = {}
         self._released_after: Order | None = None
+        self._orders = BY_ARRIVAL
+        self._ranked_at = 0
         jobs = sorted(jobs, key=lambda job: job.key)
         self.ends: dict[str | None, Key | None] = {
             job.gpu_type: job.key for job in jobs if job.gpu_type not in complete_types and job.id not in slots
@@ -133,20 +146,36 @@ class WaitingQueue:
 
     def order(self, job: Waiting) -> Order:
         """A job's place in queue order; smaller goes first."""
-        return (-job.priority, self._shares.get(job.owner, 0), job.seq)
+        return (-job.priority, self._shares.get(job.owner, 0), standing(job, self._orders, self._ranked_at), job.seq)
 
     def set_shares(self, shares: Mapping[int, int]) -> bool:
         """Order equal priorities by these ranks of their owners (0 where none is given); false if nothing changed."""
         # Without ranks, or with equal ones, the order stays.
         if dict(shares) == self._shares:
             return False
-        jobs = list(self.jobs.values())
-        for job in jobs:
-            self._take_out(job)
         self._shares = dict(shares)
-        for job in jobs:
-            self._put_in(job)
+        self._rank()
         return True
+
+    def set_orders(self, orders: Orders) -> bool:
+        """Order the jobs of projects so from now on; false if nothing changed."""
+        if orders == self._orders:
+            return False
+        self._orders = orders
+        self._rank()
+        return True
+
+    def note_time(self, now: int) -> bool:
+        """Rank the jobs anew from time to time; true when that was done."""
+        if now - self._ranked_at < RANKED_EVERY:
+            return False
+        self._ranked_at = now
+        self._rank()
+        return True
+
+    def _rank(self) -> None:
+        for shape_queue in self.all_shapes():
+            shape_queue.rank(self.order)
 
     def add(self, job: Waiting, *, slotted: bool) -> None:
         """Put a job in, unless it has no slot and its place is beyond the part that is in memory."""
@@ -172,7 +201,7 @@ class WaitingQueue:
         kind = self._kind(job)
         if kind not in shapes:
             shapes[kind] = ShapeQueue(job.gpu_type, kind)
-        shapes[kind].add(job, self._shares.get(job.owner, 0))
+        shapes[kind].add(job, self.order(job))
         self.jobs[job.id] = job
 
     def remove(self, job: Waiting) -> None:
@@ -190,7 +219,7 @@ class WaitingQueue:
         shapes = self.shapes[job.gpu_type]
         kind = self._kind(job)
         shape_queue = shapes[kind]
-        shape_queue.remove(job, self._shares.get(job.owner, 0))
+        shape_queue.remove(self.order(job))
         if not shape_queue:
             del shapes[kind]
             if not shapes:
@@ -241,7 +270,7 @@ class WaitingQueue:
     def release_all(self) -> None:
         """Release all jobs that were held back."""
         self.barred.clear()
-        for job in [entry[3] for held_queue in self._held_queues() for entry in held_queue]:
+        for job in [entry[1] for held_queue in self._held_queues() for entry in held_queue]:
             self._unmark(job, self.held)
 
     def release_some(self, limit: int) -> None:
@@ -252,10 +281,10 @@ class WaitingQueue:
         queues = [
             held_queue.after(self._released_after) for held_queue in self._held_queues() if not held_queue.slotted
         ]
-        some = list(islice((entry for entry in merge(*queues) if entry[3].id not in self.barred), limit))
-        self._released_after = some[-1][:3] if len(some) == limit else None
+        some = list(islice((entry for entry in merge(*queues) if entry[1].id not in self.barred), limit))
+        self._released_after = some[-1][0] if len(some) == limit else None
         for entry in some:
-            self._unmark(entry[3], self.held)
+            self._unmark(entry[1], self.held)
 
     def _held_queues(self) -> list[ShapeQueue]:
         return [shape_queue for shape_queue in self.all_shapes() if shape_queue.held]
@@ -275,7 +304,7 @@ class WaitingQueue:
     def in_order(self) -> Iterator[Waiting]:
         """All jobs in queue order."""
         for entry in merge(*self.all_shapes()):
-            yield entry[3]
+            yield entry[1]
 
     def _last_of(self, gpu_type: str | None) -> Key:
         end = self.ends[gpu_type]
@@ -302,6 +331,10 @@ class SlotWalk:
         self.gpu_types = gpu_types
         self._after = None
 
+    def begin_again(self) -> None:
+        """Begin at the start once more: the queue has another order."""
+        self._after = None
+
     def rest_of(self, shape_queue: ShapeQueue) -> Iterator[Entry]:
         """The jobs of a shape that the walk has not come to."""
         return shape_queue.after(self._after)
@@ -311,4 +344,4 @@ class SlotWalk:
         if over:
             self.gpu_types = frozenset()
         elif self.gpu_types and last is not None:
-            self._after = last[:3] if self._after is None else max(last[:3], self._after)
+            self._after = last[0] if self._after is None else max(last[0], self._after)

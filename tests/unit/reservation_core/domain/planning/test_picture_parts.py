@@ -132,6 +132,6 @@ def test_a_walk_goes_on_behind_the_last_job_and_ends_once() -> None:
     walk.begin(frozenset({"h100"}))
     entries = list(walk.rest_of(shape_queue))
     walk.go_on(entries[1], over=False)
-    assert [entry[3].id for entry in walk.rest_of(shape_queue)] == ["job-3"]
+    assert [entry[1].id for entry in walk.rest_of(shape_queue)] == ["job-3"]
     walk.go_on(None, over=True)
     assert not walk.gpu_types

@@ -1,0 +1,109 @@
+"""A trace of jobs through the planner in virtual time.
+
+What decides is the planner's own: its picture, its starts and its slots. Only time is made up: it goes from one thing
+that happens to the next, and at each the planner decides until it has nothing more to decide.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+
+from reservation_core.domain.model import Node
+from reservation_core.domain.plan import PlanningSnapshot, Waiting
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.slot_decisions import plan_slots
+from reservation_core.domain.planning.standings import Orders
+from reservation_core.domain.planning.start_decisions import plan_starts
+
+_AT_ONCE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """A job of a trace: it asked for `job.length`, and ended by itself after `ran`, if that is shorter."""
+
+    job: Waiting
+    submitted_at: datetime
+    ran: timedelta
+
+
+@dataclass(slots=True)
+class Course:
+    """What came of a job. `promised_at` is its promised start; None if it started before it could be promised one."""
+
+    trace_job: TraceJob
+    promised_at: datetime | None = None
+    latest_promise: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class Replay:
+    """One run of a trace on these nodes, from nothing."""
+
+    def __init__(self, nodes: Sequence[Node], orders: Orders) -> None:
+        types = {gpu.gpu_type for node in nodes for gpu in node.gpus}
+        self._picture = Picture(PlanningSnapshot(tuple(nodes), (), (), frozenset({None, *types})))
+        self._picture.set_orders(orders)
+        self._courses: dict[str, Course] = {}
+        self._ends: list[tuple[datetime, str]] = []
+        self._slots: list[tuple[datetime, str]] = []
+
+    def run(self, trace: Iterable[TraceJob]) -> Mapping[str, Course]:
+        """Let all jobs of a trace, in the order of their submission, come, start and end."""
+        for now, arrived in _by_time(trace):
+            while (at := self._next()) is not None and at < now:
+                self._pass(at, ())
+            self._pass(now, arrived)
+        while (at := self._next()) is not None:
+            self._pass(at, ())
+        return self._courses
+
+    def _next(self) -> datetime | None:
+        """When the next job ends, or the next slot comes."""
+        while self._slots and not self._is_current(*self._slots[0]):
+            heappop(self._slots)
+        return min((times[0][0] for times in (self._ends, self._slots) if times), default=None)
+
+    def _is_current(self, start: datetime, job_id: str) -> bool:
+        course = self._courses[job_id]
+        return course.started_at is None and course.latest_promise == start
+
+    def _pass(self, now: datetime, arrived: Sequence[TraceJob]) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            _, job_id = heappop(self._ends)
+            self._courses[job_id].ended_at = now
+            self._picture.set_reservation(job_id, None, ())
+        while self._slots and self._slots[0][0] <= now:
+            heappop(self._slots)
+        for trace_job in arrived:
+            self._courses[trace_job.job.id] = Course(trace_job)
+            self._picture.set_reservation(trace_job.job.id, trace_job.job, ())
+        more = True
+        while more:
+            starts = plan_starts(self._picture, now, _AT_ONCE)
+            for start in starts:
+                course = self._courses[start.id]
+                course.started_at = now
+                heappush(self._ends, (now + min(course.trace_job.ran, course.trace_job.job.length), start.id))
+            plan = plan_slots(self._picture, now, _AT_ONCE, _AT_ONCE)
+            for slot in plan.slots:
+                course = self._courses[slot.id]
+                course.promised_at = course.promised_at or slot.start
+                course.latest_promise = slot.start
+                if slot.start > now:
+                    heappush(self._slots, (slot.start, slot.id))
+            more = bool(starts) or plan.more or bool(plan.slots)
+
+
+def _by_time(trace: Iterable[TraceJob]) -> Iterator[tuple[datetime, list[TraceJob]]]:
+    """The jobs that come at one time, together."""
+    arrived: list[TraceJob] = []
+    for trace_job in trace:
+        if arrived and trace_job.submitted_at != arrived[0].submitted_at:
+            yield arrived[0].submitted_at, arrived
+            arrived = []
+        arrived.append(trace_job)
+    if arrived:
+        yield arrived[0].submitted_at, arrived
