@@ -23,6 +23,7 @@ NAMES = (
     "gpu_scheduler_binds",
     "extender_calls",
     "fragmentation",
+    "waits",
     "extender_throughput",
     "pages",
     "pages_calendar",

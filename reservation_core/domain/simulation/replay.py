@@ -4,6 +4,7 @@ What decides is the planner's own: its picture, its starts and its slots. Only t
 that happens to the next, and at each the planner decides until it has nothing more to decide.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.standings import Orders
 from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.policy.fair_share import decayed, ranks
 
 _AT_ONCE = 1_000_000
 
@@ -40,13 +42,14 @@ class Course:
 
 
 class Replay:
-    """One run of a trace on these nodes, from nothing."""
+    """One run of a trace on these nodes, from nothing. With `half_life` equal priorities have fair shares."""
 
-    def __init__(self, nodes: Sequence[Node], orders: Orders) -> None:
+    def __init__(self, nodes: Sequence[Node], orders: Orders, half_life: timedelta | None = None) -> None:
         types = {gpu.gpu_type for node in nodes for gpu in node.gpus}
         self._picture = Picture(PlanningSnapshot(tuple(nodes), (), (), frozenset({None, *types})))
         self._picture.set_orders(orders)
         self._courses: dict[str, Course] = {}
+        self._shares = None if half_life is None else _Shares(half_life)
         self._ends: list[tuple[datetime, str]] = []
         self._slots: list[tuple[datetime, str]] = []
 
@@ -71,9 +74,14 @@ class Replay:
         return course.started_at is None and course.latest_promise == start
 
     def _pass(self, now: datetime, arrived: Sequence[TraceJob]) -> None:
+        if self._shares is not None:
+            self._shares.note_time(now, self._picture)
         while self._ends and self._ends[0][0] <= now:
             _, job_id = heappop(self._ends)
-            self._courses[job_id].ended_at = now
+            course = self._courses[job_id]
+            course.ended_at = now
+            if self._shares is not None:
+                self._shares.hold(course.trace_job.job, -1)
             self._picture.set_reservation(job_id, None, ())
         while self._slots and self._slots[0][0] <= now:
             heappop(self._slots)
@@ -86,6 +94,8 @@ class Replay:
             for start in starts:
                 course = self._courses[start.id]
                 course.started_at = now
+                if self._shares is not None:
+                    self._shares.hold(course.trace_job.job, 1)
                 heappush(self._ends, (now + min(course.trace_job.ran, course.trace_job.job.length), start.id))
             plan = plan_slots(self._picture, now, _AT_ONCE, _AT_ONCE)
             for slot in plan.slots:
@@ -95,6 +105,27 @@ class Replay:
                 if slot.start > now:
                     heappush(self._slots, (slot.start, slot.id))
             more = bool(starts) or plan.more or bool(plan.slots)
+
+
+class _Shares:
+    """What users have had, and their ranks, which follow it from time to time."""
+
+    def __init__(self, half_life: timedelta) -> None:
+        self._half_life = half_life
+        self._usage: dict[int, float] = {}
+        self._held: Counter[int] = Counter()
+        self._as_of: datetime | None = None
+
+    def hold(self, job: Waiting, times: int) -> None:
+        """Note that a job has its GPUs (1), or has them no more (-1)."""
+        self._held[job.owner] += times * job.all_gpus
+
+    def note_time(self, now: datetime, picture: Picture) -> None:
+        """Count what is held up to now; called before anything changes."""
+        if self._as_of is not None:
+            self._usage = decayed(self._usage, self._held, self._half_life, now - self._as_of)
+        self._as_of = now
+        picture.set_shares(ranks(self._usage))
 
 
 def _by_time(trace: Iterable[TraceJob]) -> Iterator[tuple[datetime, list[TraceJob]]]:

@@ -1,5 +1,6 @@
 """Traces in virtual time: every job runs once and in time, on GPUs of its own."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -86,3 +87,11 @@ def check_course(course: Course) -> None:
     assert course.started_at >= at
     assert course.promised_at is None or course.started_at <= course.promised_at
     assert course.ended_at == course.started_at + min(course.trace_job.ran, job.length)
+
+
+def test_with_fair_shares_the_user_who_had_less_goes_first() -> None:
+    trace = [trace_job(1, 0, 1, 10, 10), trace_job(2, 1, 1, 1, 1), trace_job(3, 1, 1, 2, 2)]
+    trace[2] = replace(trace[2], job=replace(trace[2].job, owner=2))
+    courses = Replay(nodes(1), BY_AREA, half_life=timedelta(days=7)).run(trace)
+    starts = [courses[f"job-{seq}"].started_at for seq in (1, 2, 3)]
+    assert starts == [T0, T0 + 12 * HOUR, T0 + 10 * HOUR]

@@ -1,0 +1,57 @@
+"""Traces as rows of a table."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from reservation_core.domain.simulation.traces import TraceRow, cluster, jobs_of, read_row
+
+HOUR = timedelta(hours=1)
+AT = datetime(2017, 9, 21, 17, tzinfo=UTC)
+
+
+def row(**values: str) -> dict[str, str | None]:
+    return {"submitted_at": "2017-09-21T17:00:00Z", "duration_s": "60", "gpus": "1", **values}
+
+
+def test_a_row_with_all_columns() -> None:
+    read = read_row(1, row(asked_s="120", user="ann", project="lab", gpu_type="h100", priority="5", gpus="4"))
+    assert read == TraceRow(AT, timedelta(minutes=1), 4, timedelta(minutes=2), "ann", "lab", "h100", 5)
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert read_row(1, row(submitted_at="2017-09-21 17:00:00")).submitted_at == AT
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"gpus": "0"}, "`gpus` must be at least 1"),
+        ({"gpus": "many"}, "Row 7 of the trace can't be read"),
+        ({"duration_s": "-1"}, "`duration_s` at least 0"),
+        ({"duration_s": "1e300"}, "Row 7 of the trace can't be read"),
+        ({"submitted_at": "yesterday"}, "Row 7 of the trace can't be read"),
+    ],
+)
+def test_what_a_row_can_not_say(values: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_row(7, row(**values))
+
+
+def test_a_column_that_is_missing_is_named() -> None:
+    with pytest.raises(ValueError, match="no column 'gpus'; it needs submitted_at, duration_s, gpus"):
+        read_row(1, {"submitted_at": "2017-09-21", "duration_s": "1"})
+
+
+def test_jobs_come_in_order_and_more_gpus_than_a_node_has_are_spread_evenly() -> None:
+    rows = [TraceRow(AT + HOUR, HOUR, 12, user="bob"), TraceRow(AT, 3 * HOUR, 2, asked=HOUR, user="ann")]
+    first, second = jobs_of(rows, 8, lambda job: 2 * job.ran)
+    assert (first.job.gpus, first.job.nodes, first.job.length) == (2, 1, 3 * HOUR)
+    assert (second.job.gpus, second.job.nodes, second.job.length) == (6, 2, 2 * HOUR)
+    assert first.job.owner != second.job.owner
+
+
+def test_a_cluster_has_whole_nodes_and_a_rest() -> None:
+    nodes = cluster(44, 8)
+    assert [len(node.gpus) for node in nodes] == [8, 8, 8, 8, 8, 4]
+    assert len({gpu.id for node in nodes for gpu in node.gpus}) == 44
