@@ -32,9 +32,9 @@ class Waiting:
     """A job in the queue: `gpus` GPUs on each of `nodes` distinct nodes, all of one type (`gpu_type` None: of any).
 
     `length` is the range to allocate (start allowance + duration). Higher priority goes first; see `waiting_queue` for
-    the order of equal ones, in which `submitted_at` (microseconds since 1970, UTC) counts. `version` is the row's when
-    it was read; a plan is void once that changes. `avoid_nodes` are those where its pods could not start: they are used
-    only if no others could ever run it.
+    the order of equal ones, in which `submitted_at` counts. `promised_at` is its promised start, if it has one; both
+    are microseconds since 1970, UTC. `version` is the row's when it was read; a plan is void once that changes.
+    `avoid_nodes` are those where its pods could not start: they are used only if no others could ever run it.
     """
 
     id: str
@@ -50,6 +50,7 @@ class Waiting:
     booking_id: str | None = None
     project: str | None = None
     submitted_at: int = 0
+    promised_at: int | None = None
 
     @property
     def shape(self) -> Shape:

@@ -1,7 +1,7 @@
 """The planner's whole picture: the common queue, and the queue of each booking within the booking's own GPUs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reservation_core.domain.calendar import Row, to_micros
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
@@ -30,7 +30,9 @@ class CalendarPicture:
     alone.
     """
 
-    def __init__(self, snapshot: PlanningSnapshot, policy: PlacementPolicy = DEFAULT_POLICY) -> None:
+    def __init__(
+        self, snapshot: PlanningSnapshot, policy: PlacementPolicy = DEFAULT_POLICY, slack: timedelta = timedelta(0)
+    ) -> None:
         self._policy = policy
         self.common = Picture(
             PlanningSnapshot(
@@ -40,6 +42,7 @@ class CalendarPicture:
                 snapshot.complete_types,
             ),
             policy,
+            slack,
         )
         self._bookings: dict[str, BookingPool] = {}
         self._booking_of: dict[str, str] = {}

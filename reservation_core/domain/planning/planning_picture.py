@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from reservation_core.domain.calendar import FOREVER, to_micros
+from reservation_core.domain.calendar import FOREVER, length_micros, to_micros
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Asker, Commitment, PlanningSnapshot, Waiting
@@ -27,11 +27,15 @@ _RELEASED = 1000
 class Picture:
     """A snapshot, kept up to date: open rows, waiting jobs, the pools of GPUs and their heads, quotas, and slots' walk.
 
-    One process, no threads. An earlier `now` than the last one counts as the last one.
+    One process, no threads. An earlier `now` than the last one counts as the last one. Promised starts are `slack`
+    (microseconds) later than the slots that they are given with.
     """
 
-    def __init__(self, snapshot: PlanningSnapshot, policy: PlacementPolicy = DEFAULT_POLICY) -> None:
+    def __init__(
+        self, snapshot: PlanningSnapshot, policy: PlacementPolicy = DEFAULT_POLICY, slack: timedelta = timedelta(0)
+    ) -> None:
         self._policy = policy
+        self.slack = length_micros(slack)
         self.ledger = Ledger(snapshot.commitments)
         self.queue = WaitingQueue(snapshot.waiting, snapshot.complete_types, self.ledger.slots)
         self.pools = GpuPools(snapshot.nodes, self.ledger, policy)
@@ -51,7 +55,7 @@ class Picture:
         """Quotas that hold from now on; they must know what is held and booked, and learn the slots here."""
         self.quotas = quotas
         for job_id in self.ledger.slots:
-            self._claim_slot(job_id)
+            self.claim_slot(job_id)
         self.queue.release_all()
         self.pools.plan_again(None)
         self.pools.walk_again()
@@ -75,7 +79,8 @@ class Picture:
             self.pools.walk_again()
         return asker
 
-    def _claim_slot(self, job_id: str) -> None:
+    def claim_slot(self, job_id: str) -> None:
+        """Note in the quotas what a waiting job has by its slot."""
         job = self.queue.jobs.get(job_id)
         gpu_type = self.pools.type_of(self.ledger.by_reservation[job_id][0][0])
         if job is not None and gpu_type is not None:
@@ -126,7 +131,7 @@ class Picture:
         elif known is not None:
             self.set_slotted(known, slotted)
         if slotted:
-            self._claim_slot(reservation_id)
+            self.claim_slot(reservation_id)
         elif waiting is not None or not commitments:
             self._drop_claim(reservation_id)
 

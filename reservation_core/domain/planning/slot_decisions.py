@@ -1,9 +1,10 @@
 """Slots: the place in the calendar that each waiting job is given, and the promise that lies in it.
 
 In queue order, a job without a slot gets the earliest fit that disturbs nothing in the calendar, and at which its
-quotas allow it beside all that they count; its start is the promise. A slot is moved to an earlier time when there is
-one, never to a later: a promised start stands until the job starts. Only where its GPUs can't be had any more (they are
-lost, say) a slot is given up, and the job gets the earliest that is left, with the reason.
+quotas allow it beside all that they count; its start is the promise (or with a slack so much later). A slot is moved to
+an earlier time when there is one, and to a later only to make room, and no later than the promise (see `making_room`):
+a promised start stands until the job starts. Only where its GPUs can't be had any more (they are lost, say) a slot is
+given up, and the job gets the earliest that is left, with the reason.
 
 A *walk* goes through jobs with a slot, after something was given back, a part of the queue at a time.
 """
@@ -16,6 +17,7 @@ from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
 from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
+from reservation_core.domain.planning.making_room import RoomMaker
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
 from reservation_core.domain.pools.node_timeline import Timeline
@@ -60,9 +62,8 @@ def plan_slots(
             over = False
             break
         last = entry
-        slot = search.plan_slot(entry[1])
-        if slot is not None:
-            decided.append(slot)
+        decided += search.plan_slot(entry[1])
+    decided = list({slot.id: slot for slot in decided}.values())
     for slot in decided:
         if slot.id in queue.jobs:
             picture.set_slotted(queue.jobs[slot.id], bool(slot.gpus))
@@ -149,6 +150,12 @@ class _SlotSearch:
         self._picture = picture
         self._pools = picture.pools
         self._at = at
+        self._room = RoomMaker(
+            picture,
+            at,
+            lambda job, before: self._best_fit(job, before, None),
+            lambda job, pool, fit: self._write(job, pool, fit, None),
+        )
 
     def is_ready(self, job: Waiting, enough: Callable[[], bool]) -> bool:
         """Whether enough is known of the nodes to look for a place; if not, some more is learnt."""
@@ -159,17 +166,22 @@ class _SlotSearch:
                     return False
         return True
 
-    def plan_slot(self, job: Waiting) -> PlannedSlot | None:
-        """A slot for a job in the queue, or an earlier one; None where there is none."""
+    def plan_slot(self, job: Waiting) -> list[PlannedSlot]:
+        """A slot for a job in the queue, or an earlier one, and those of jobs that make room; none if there is none."""
         slot = self._picture.ledger.slots.get(job.id)
         if slot is not None:
-            return self._move_earlier(job, slot[0]) if slot[0] > self._at else None
-        found = self.find_slot(job, None)
-        if found.gpus:
-            return found
-        # There is a place for every job some day; so it is a quota that is too small for it.
-        self._picture.queue.bar(job)
-        return None
+            found = self._move_earlier(job, slot[0]) if slot[0] > self._at else None
+        else:
+            found = self.find_slot(job, None)
+            if not found.gpus:
+                # There is a place for every job some day; so it is a quota that is too small for it.
+                self._picture.queue.bar(job)
+                return []
+        if self._picture.ledger.slots[job.id][0] > self._at:
+            now = self._room.start_now(job)
+            if now:
+                return now
+        return [] if found is None else [found]
 
     def find_slot(self, job: Waiting, because: str | None) -> PlannedSlot:
         """The earliest fit for a job that is nowhere in the calendar."""
@@ -235,6 +247,7 @@ class _SlotSearch:
         row: Row = (start, end, False, job.id)
         placed = write_row(fit.spots, row)
         self._picture.ledger.book(job.id, placed, row, planned=True)
+        self._picture.queue.promises.setdefault(job.id, start + self._picture.slack)
         self._pools.profiles[pool.gpu_type].take(fit.spots, start, end)
         pool.stale.update([node.position for node, _ in fit.spots])
         if start <= self._at:

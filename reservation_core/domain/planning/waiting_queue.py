@@ -116,8 +116,8 @@ class WaitingQueue:
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of jobs with a slot; they are in
     memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those that it would
-    never let start. `arrivals` came, or were released, since the last pass. `owners` are those of all jobs that it ever
-    had.
+    never let start. `promises` are promised starts by job. `arrivals` came, or were released, since the last pass.
+    `owners` are those of all jobs that it ever had.
     """
 
     def __init__(
@@ -137,6 +137,7 @@ class WaitingQueue:
         self._released_after: Order | None = None
         self._orders = BY_ARRIVAL
         self._ranked_at = 0
+        self.promises: dict[str, int] = {}
         jobs = sorted(jobs, key=lambda job: job.key)
         self.ends: dict[str | None, Key | None] = {
             job.gpu_type: job.key for job in jobs if job.gpu_type not in complete_types and job.id not in slots
@@ -156,6 +157,10 @@ class WaitingQueue:
         self._shares = dict(shares)
         self._rank()
         return True
+
+    def is_by_area(self, job: Waiting) -> bool:
+        """Whether small jobs go first in a job's project."""
+        return self._orders.is_by_area(job.project)
 
     def set_orders(self, orders: Orders) -> bool:
         """Order the jobs of projects so from now on; false if nothing changed."""
@@ -184,6 +189,8 @@ class WaitingQueue:
         if slotted:
             self.slotted.add(job.id)
         self.owners.add(job.owner)
+        if job.promised_at is not None:
+            self.promises[job.id] = job.promised_at
         self.arrivals[job.id] = job
         self._put_in(job)
 
@@ -208,6 +215,7 @@ class WaitingQueue:
         """Take a job out that is in."""
         self._take_out(job)
         self.arrivals.pop(job.id, None)
+        self.promises.pop(job.id, None)
         for marked in (self.slotted, self.held, self.barred):
             marked.discard(job.id)
 
@@ -320,15 +328,18 @@ class SlotWalk:
     """How far the search for earlier slots has come: it goes through jobs with a slot, a part of the queue at a time.
 
     `gpu_types` are the types of the pools in which something was given back before it began; none when it is over.
+    `tries` counts how often it was tried in vain to make room since then (see `making_room`).
     """
 
     def __init__(self) -> None:
         self.gpu_types: frozenset[str] = frozenset()
+        self.tries = 0
         self._after: Order | None = None
 
     def begin(self, gpu_types: frozenset[str]) -> None:
         """Begin at the start of the queue."""
         self.gpu_types = gpu_types
+        self.tries = 0
         self._after = None
 
     def begin_again(self) -> None:

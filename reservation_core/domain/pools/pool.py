@@ -230,6 +230,12 @@ class Pool:
                     return True
         return False
 
+    def with_free(self, gpus: int, never: int = 0) -> Iterator[NodeGpus]:
+        """The nodes outside `never` with at least so many free GPUs now."""
+        for members in self._buckets[gpus:]:
+            for place in bits(members & ~never):
+                yield self.nodes[place.bit_length() - 1]
+
     def set_demand(self, demand: Demand) -> None:
         """Set the typical demand from now on."""
         if demand != self._demand:

@@ -36,17 +36,27 @@ class Course:
 
     trace_job: TraceJob
     promised_at: datetime | None = None
-    latest_promise: datetime | None = None
+    slot_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
 
 class Replay:
-    """One run of a trace on these nodes, from nothing. With `half_life` equal priorities have fair shares."""
+    """One run of a trace on these nodes, from nothing.
 
-    def __init__(self, nodes: Sequence[Node], orders: Orders, half_life: timedelta | None = None) -> None:
+    With `half_life` equal priorities have fair shares. A job is promised a start by `slack` later than its first slot.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        orders: Orders,
+        half_life: timedelta | None = None,
+        slack: timedelta = timedelta(0),
+    ) -> None:
         types = {gpu.gpu_type for node in nodes for gpu in node.gpus}
-        self._picture = Picture(PlanningSnapshot(tuple(nodes), (), (), frozenset({None, *types})))
+        self._picture = Picture(PlanningSnapshot(tuple(nodes), (), (), frozenset({None, *types})), slack=slack)
+        self._slack = slack
         self._picture.set_orders(orders)
         self._courses: dict[str, Course] = {}
         self._shares = None if half_life is None else _Shares(half_life)
@@ -71,7 +81,7 @@ class Replay:
 
     def _is_current(self, start: datetime, job_id: str) -> bool:
         course = self._courses[job_id]
-        return course.started_at is None and course.latest_promise == start
+        return course.started_at is None and course.slot_at == start
 
     def _pass(self, now: datetime, arrived: Sequence[TraceJob]) -> None:
         if self._shares is not None:
@@ -100,8 +110,8 @@ class Replay:
             plan = plan_slots(self._picture, now, _AT_ONCE, _AT_ONCE)
             for slot in plan.slots:
                 course = self._courses[slot.id]
-                course.promised_at = course.promised_at or slot.start
-                course.latest_promise = slot.start
+                course.promised_at = course.promised_at or slot.start + self._slack
+                course.slot_at = slot.start
                 if slot.start > now:
                     heappush(self._slots, (slot.start, slot.id))
             more = bool(starts) or plan.more or bool(plan.slots)
