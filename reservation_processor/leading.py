@@ -120,6 +120,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             visibility=timedelta(seconds=settings.visibility_s),
             max_reads=settings.max_reads,
             promises=settings.promises,
+            slack=timedelta(seconds=settings.promise_slack_s),
             slot_batch=settings.slot_batch,
             slot_batches=settings.slot_batches,
             slot_time=timedelta(seconds=settings.slot_s),

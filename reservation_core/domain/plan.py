@@ -143,8 +143,9 @@ class Start:
 class PlannedSlot:
     """A decision: this job will have these GPUs for [start, end) at the latest, and no other job or booking may.
 
-    It replaces the job's former slot. Without `gpus` the job has no slot any more: it can't be placed. `because` says
-    why the slot is later than the promised start; None if it is not. `asker` is set when a quota bounds it.
+    It replaces the job's former slot, if it has one; else the job is promised a start by `promised_at`. Without `gpus`
+    the job has no slot any more: it can't be placed. `because` says why the slot is later than the promised start; None
+    if it is not. `asker` is set when a quota bounds it.
     """
 
     id: str
@@ -155,6 +156,7 @@ class PlannedSlot:
     booking_id: str | None = None
     because: str | None = None
     asker: Asker | None = None
+    promised_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

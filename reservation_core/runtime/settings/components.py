@@ -301,6 +301,8 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     promises: Annotated[int, Field(ge=0, le=100_000)] = (
         10_000  # the number of waiting jobs that get a slot in the calendar
     )
+    # How much later than its first slot a job is promised its start: so much time short work may pass before it.
+    promise_slack_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 0
     slot_batch: Annotated[int, Field(ge=1, le=10_000)] = (
         100  # jobs that get slots between two searches for jobs that can start
     )

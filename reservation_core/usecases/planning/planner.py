@@ -39,9 +39,10 @@ class PlannerRules:
 
     A job's range is `start_allowance` longer than the job.
 
-    The first `promises` of the queue get slots. Every `estimate_every` at most `slot_batches` times `slot_batch` jobs
-    are looked at for that, and starts go on between the batches. A batch is over after `slot_time`, too: meanwhile
-    nothing else happens in this process. `policy` says on which nodes jobs start.
+    The first `promises` of the queue get slots, and promised starts that are `slack` later. Every `estimate_every` at
+    most `slot_batches` times `slot_batch` jobs are looked at for that, and starts go on between the batches. A batch is
+    over after `slot_time`, too: meanwhile nothing else happens in this process. `policy` says on which nodes jobs
+    start.
     """
 
     start_allowance: timedelta
@@ -54,6 +55,7 @@ class PlannerRules:
     visibility: timedelta
     max_reads: int
     promises: int = 10_000
+    slack: timedelta = timedelta(0)
     slot_batch: int = 100
     slot_batches: int = 60
     slot_time: timedelta = timedelta(milliseconds=2)
@@ -305,7 +307,7 @@ class Planner:
         self._cadence.full_reads = 0
         async with self._uow() as uow:
             snapshot = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
-        picture = self._picture = CalendarPicture(snapshot, self._rules.policy)
+        picture = self._picture = CalendarPicture(snapshot, self._rules.policy, self._rules.slack)
         picture.common.set_shares(self._shares)
         self._quota.begin()
         self._cadence.loaded_at = now

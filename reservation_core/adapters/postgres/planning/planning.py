@@ -193,7 +193,7 @@ class Planning(StatementRunner):
         return PlanOutcome(started)
 
     async def commit_slots(self, epoch: int, slots: Sequence[PlannedSlot], now: datetime) -> frozenset[str]:
-        """Replace the slots of waiting jobs; a job's first slot becomes its promised start.
+        """Replace the slots of waiting jobs; a job's first slot comes with its promised start.
 
         One statement. Returns the updated jobs; others have left the queue or were changed meanwhile. Raises
         LostLeadershipError when the epoch is old, CalendarConflictError when a GPU is taken.
@@ -210,6 +210,7 @@ class Planning(StatementRunner):
                     "versions": [slot.version for slot in slots],
                     "starts": [slot.start for slot in slots],
                     "ends": [slot.end for slot in slots],
+                    "promises": [slot.promised_at or slot.start for slot in slots],
                     "placed": [bool(slot.gpus) for slot in slots],
                     "becauses": [slot.because or CLEARED for slot in slots],
                     "gpu_owners": [owner for owner, _, _ in placed],

@@ -152,16 +152,17 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT over FROM time) AS over,
 
 -- name: commit_slots
 -- Replace the slots of waiting jobs, under the fence (see check_epoch). Jobs that have left the queue, were changed, or
--- are being changed are left out: the change decides about the slot, too. The first slot is the promised start. A slot
--- that moves beyond it is recorded once per promise, with a step of the clock since then.
+-- are being changed are left out: the change decides about the slot, too. The first slot comes with the promised start.
+-- A slot that moves beyond it is recorded once per promise, with a step of the clock since then.
 WITH time AS MATERIALIZED (
     SELECT ledger_time(CAST(:counted AS timestamptz)) AS at
 ), fence AS (
     SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
 ), input AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:starts AS timestamptz[]),
-                         CAST(:ends AS timestamptz[]), CAST(:placed AS boolean[]), CAST(:becauses AS text[]))
-         AS i (id, version, starts_at, ends_at, placed, because)
+                         CAST(:ends AS timestamptz[]), CAST(:promises AS timestamptz[]), CAST(:placed AS boolean[]),
+                         CAST(:becauses AS text[]))
+         AS i (id, version, starts_at, ends_at, promised_at, placed, because)
 ), waiting AS MATERIALIZED (
     SELECT r.id, r.attempt, r.booking_id
     FROM reservations r
@@ -184,7 +185,7 @@ WITH time AS MATERIALIZED (
     RETURNING reservation_id
 ), promised AS (
     INSERT INTO start_promises (reservation_id, promised_start_at, made_at)
-    SELECT w.id, i.starts_at, (SELECT at FROM time) FROM waiting w JOIN input i ON i.id = w.id WHERE i.placed
+    SELECT w.id, i.promised_at, (SELECT at FROM time) FROM waiting w JOIN input i ON i.id = w.id WHERE i.placed
     ON CONFLICT (reservation_id) DO NOTHING
 ), missed AS (
     UPDATE start_promises p SET missed_at = :now
