@@ -4,7 +4,8 @@
 that give the loads in which the trace was recorded. The trace has no users and no estimates: each job asks for the next
 of STEPS above its running time x U(1, 3), by the round's seed, and belongs to one of 20 users, the first of whom submit
 most. `WAITS_ROUNDS` sets the number of seeds, `WAITS_CLUSTERS` names some of the clusters, `WAITS_NODE` sets another
-size of nodes. A trace whose users and estimates are known goes through `gpu-dev simulate`.
+size of nodes, `WAITS_PLOT` a file for curves of the first round, as SVG. A trace whose users and estimates are known
+goes through `gpu-dev simulate`.
 """
 
 import csv
@@ -15,7 +16,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from benchmarks.waits_references import REFERENCES, Asked, waits_of
+from benchmarks.waits_plot import draw
+from benchmarks.waits_references import EASY, EASY_SMALL, FIRST, REFERENCES, Asked, waits_of
 from reservation_core.domain.model import Node
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL
 from reservation_core.domain.simulation.replay import Replay, TraceJob
@@ -51,10 +53,15 @@ def measure() -> list[Figure]:
     rounds = int(os.environ.get("WAITS_ROUNDS", "1"))
     node_size = int(os.environ.get("WAITS_NODE", "8"))
     figures: list[Figure] = []
+    panels: dict[str, dict[str, Sequence[float]]] = {}
     for name in os.environ.get("WAITS_CLUSTERS", ",".join(CLUSTERS)).split(","):
         played = [_round(name, seed, node_size) for seed in range(rounds)]
-        _print_table(name, played)
+        title = f"{name}: {CLUSTERS[name]} GPUs, {played[0][AREA].jobs} jobs"
+        panels[title] = {rule: played[0][rule].waits for rule in (FIRST, EASY, ARRIVAL, AREA)}
+        _print_table(title, played)
         figures += _figures(name, played)
+    if "WAITS_PLOT" in os.environ:
+        Path(os.environ["WAITS_PLOT"]).write_text(draw(panels))
     return figures
 
 
@@ -117,8 +124,8 @@ def _referred(jobs: Sequence[TraceJob], nodes: Sequence[Node], rule: str) -> Wai
     return summary(came, sum(len(node.gpus) for node in nodes), timedelta(seconds=last))
 
 
-def _print_table(name: str, played: Sequence[Mapping[str, Waits]]) -> None:
-    print(f"{name}: {CLUSTERS[name]} GPUs, {played[0][AREA].jobs} jobs; hours, means of {len(played)} rounds")
+def _print_table(title: str, played: Sequence[Mapping[str, Waits]]) -> None:
+    print(f"{title}; hours, means of {len(played)} rounds")
     heads = (
         "mean",
         "median",
@@ -158,7 +165,7 @@ def _figures(name: str, played: Sequence[Mapping[str, Waits]]) -> list[Figure]:
     return [
         Figure(f"{name}: broken promises", "", broken, 0, at_least=False),
         Figure(f"{name}: mean wait of that by arrival", "x", ratio("mean", ARRIVAL), 0.6, at_least=False),
-        Figure(f"{name}: mean wait of EASY's by area", "x", ratio("mean", "EASY, small first"), 1.2, at_least=False),
+        Figure(f"{name}: mean wait of EASY's by area", "x", ratio("mean", EASY_SMALL), 1.2, at_least=False),
         Figure(f"{name}: p99 wait of that by arrival", "x", ratio("p99", ARRIVAL), 1, at_least=False),
         Figure(f"{name}: worst user of that by arrival", "x", ratio("worst_user", ARRIVAL), 1, at_least=False),
         Figure(

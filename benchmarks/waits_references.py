@@ -118,7 +118,7 @@ def backfill(jobs: Sequence[Asked], nodes: Sequence[int], rank: Rank, *, behind_
 def conservative(jobs: Sequence[Asked], nodes: Sequence[int]) -> list[float]:
     """The waits by conservative backfill: each job gets the earliest slot as it comes, and starts in it.
 
-    What is given back early is had by those who come later.
+    Jobs that come later have what is given back early.
     """
     steps = [_Steps(size) for size in nodes]
     waits = [0.0] * len(jobs)
@@ -169,7 +169,7 @@ class _Steps:
         """The first time from `after` on at which so many are free for a length."""
         index = bisect_right(self._times, after) - 1
         if index > 64:
-            # What is past never counts again.
+            # The past never counts again.
             del self._times[: index - 1], self._free[: index - 1]
             index = 1
         start = after
@@ -182,10 +182,13 @@ class _Steps:
         return start
 
 
+FIRST = "first come first served"
+EASY = "EASY"
+EASY_SMALL = "EASY, small first"
 REFERENCES: Mapping[str, Callable[[Sequence[Asked], Sequence[int]], list[float]]] = {
-    "first come first served": lambda jobs, nodes: backfill(jobs, nodes, lambda job: job.submitted, behind_head=False),
-    "EASY": lambda jobs, nodes: backfill(jobs, nodes, lambda job: job.submitted),
-    "EASY, small first": lambda jobs, nodes: backfill(jobs, nodes, lambda job: job.area),
+    FIRST: lambda jobs, nodes: backfill(jobs, nodes, lambda job: job.submitted, behind_head=False),
+    EASY: lambda jobs, nodes: backfill(jobs, nodes, lambda job: job.submitted),
+    EASY_SMALL: lambda jobs, nodes: backfill(jobs, nodes, lambda job: job.area),
     "conservative": conservative,
 }
 

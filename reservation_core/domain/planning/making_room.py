@@ -38,7 +38,7 @@ class _Room:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What is put back when it comes to nothing."""
+    """The rows and marks to put back when it comes to nothing."""
 
     rows: dict[str, tuple[tuple[int, Row], ...]]
     freed: set[str]

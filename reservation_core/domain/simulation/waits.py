@@ -29,6 +29,7 @@ class Waits:
 
     `used` is the part of all GPU-time between the first submission and the last end in which jobs ran. `ahead` is the
     median of promised minus real start, `ahead_p90` its 90th percentile, `broken` the number of promises not kept.
+    `waits` are all waits in order.
     """
 
     jobs: int
@@ -44,6 +45,7 @@ class Waits:
     ahead_p90: float
     by_size: dict[int, float]
     by_user: dict[int, float]
+    waits: tuple[float, ...]
 
     @property
     def worst_user(self) -> float:
@@ -85,6 +87,7 @@ def summary(jobs: Sequence[Ended], gpus: int, lasted: timedelta) -> Waits:
         quantile(ahead, 0.9),
         _means(jobs, lambda job: job.gpus),
         _means(jobs, lambda job: job.owner),
+        tuple(waits),
     )
 
 

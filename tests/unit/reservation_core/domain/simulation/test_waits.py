@@ -1,4 +1,4 @@
-"""What is said about a replay."""
+"""The summary of a replay."""
 
 from datetime import timedelta
 
@@ -22,6 +22,7 @@ def test_waits_use_and_promises_by_hand() -> None:
     assert said.worst_user == pytest.approx(5 / 2.75)
     assert said.broken == 1
     assert said.ahead == 0
+    assert said.waits == (0, HOUR, 5 * HOUR)
     assert said.used == pytest.approx((3 * HOUR + 60) / (8 * HOUR))
     # The last ran for a minute, and counts as ten.
     assert said.slowdown == pytest.approx((1 + 2 + (5 * HOUR + 60) / 600) / 3)
