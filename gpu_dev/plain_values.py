@@ -3,14 +3,17 @@
 All other values go Typer's way; its errors are said without the validator's terms.
 """
 
+import os
+import re
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import typer
 
 _UNSURE = object()
-_MOST_DIGITS = 18
+_NUMBERS = {int: re.compile("-?[0-9]{1,18}"), float: re.compile("[0-9]{1,15}([.][0-9]{1,15})?")}
 """Python reads no integers of more than 4,300 digits, and no option needs so many."""
 
 
@@ -64,11 +67,18 @@ def _read(value: Any, kind: Any, info: Any) -> Any:
         return _UNSURE if _UNSURE in items else items
     if kind is str:
         return value if isinstance(value, str) else _UNSURE
-    if kind is int:
-        is_plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
-        number = int(value) if is_plain else value
-        within = isinstance(number, int) and (info.min or 0) <= number and (info.max is None or number <= info.max)
-        return number if within else _UNSURE
+    if kind in _NUMBERS:
+        number = kind(value) if isinstance(value, str) and _NUMBERS[kind].fullmatch(value) else value
+        is_number = isinstance(number, kind) and (info.min is None or info.min <= number)
+        return number if is_number and (info.max is None or number <= info.max) else _UNSURE
+    if kind is Path:
+        return Path(value) if isinstance(value, str) and _is_usual_path(value, info) else _UNSURE
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next((member for member in kind if value in (member, member.value)), _UNSURE)
     return _UNSURE
+
+
+def _is_usual_path(text: str, info: Any) -> bool:
+    """Whether nothing is asked of a path but that it can be read if it exists."""
+    asked = info.exists or info.writable or info.resolve_path or not (info.file_okay and info.dir_okay)
+    return bool(text) and not asked and (os.access(text, os.R_OK) or not Path(text).exists())

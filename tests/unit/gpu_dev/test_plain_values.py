@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -32,6 +33,9 @@ def outcome(words: list[str], *, plain: bool) -> tuple[int, str, dict[str, Any]]
         count: Annotated[int | None, typer.Option(min=1, max=9)] = None,
         below_zero: Annotated[int, typer.Option(min=-100, max=100)] = -5,
         share: Annotated[float, typer.Option()] = 0.5,
+        part: Annotated[float | None, typer.Option(min=0.5, max=9)] = None,
+        file: Annotated[Path | None, typer.Option()] = None,
+        readable: Annotated[Path | None, typer.Option(exists=True, dir_okay=False)] = None,
         loud: Annotated[bool, typer.Option("--loud")] = False,
     ) -> None:
         got.update(locals())
@@ -52,6 +56,10 @@ def outcome(words: list[str], *, plain: bool) -> tuple[int, str, dict[str, Any]]
         "", "a b", "--colour blue", "--colour green", "--colours red --colours blue", "--colours red --colours x",
         "--count 1", "--count 9", "--count 10", "--count 0", "--count -1", "--count x", "--count 007", "--count ''",
         "--below-zero -7", "--below-zero -101", "--share 2", "--share x", "--loud", "--nothing", "--help",
+        "--below-zero -100", "--below-zero --5", "--below-zero -", "--share 0.25", "--share -2", "--share 1e3",
+        "--share .5", "--share 5.", "--share inf", "--share 1_0", "--part 0.5", "--part 0.4", "--part 9",
+        "--part 9.01", "--file /etc/passwd", "--file /nowhere/x", "--file ''", "--file /etc", "--file -",
+        "--readable /etc/passwd", "--readable /etc", "--readable /nowhere/x",
         f"--count {'9' * 5000}", "--count 0000000000000000000007",
     ],
 )  # fmt: skip
