@@ -24,5 +24,5 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     kept = ("name", "gpus", "gpu_type", "nodes", "duration", "priority", "project")
     fields: dict[str, Any] = {name: getattr(spec, name) for name in kept}
     fields |= given
-    fields["workload"] = workload
+    fields["workload"] = {name: value for name, value in workload.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}

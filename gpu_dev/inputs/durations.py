@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 from gpu_dev.errors import UsageError
-from reservation_core.domain.short_durations import LONGEST_DURATION, seconds_in, written
+from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601, seconds_in, written
 
 FORMS = 'Write it as 45s, 90m, 4h, 1h30m, 2d or "4 hours" (at least 1s, at most 90d).'
+
+_SHORTEST = timedelta(seconds=1)
 
 
 def parse_duration(text: str) -> timedelta:
@@ -27,6 +29,8 @@ def parse_duration(text: str) -> timedelta:
 
 def _read_iso8601(text: str) -> timedelta | None:
     """A duration in the form of REST messages; None for what no job can have."""
+    if (plain := plain_iso8601(text)) is not None:
+        return plain if _SHORTEST <= plain <= LONGEST_DURATION else None
     from pydantic import TypeAdapter, ValidationError
 
     from reservation_core.contracts.base import Duration

@@ -1,6 +1,7 @@
 """Requests from typed options: the contract's checks are made here already, and become usage errors."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -12,23 +13,16 @@ from msgspec import Struct
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.wire import CHECKED_HERE
-from gpu_dev.wire.bookings import BookingChange
+from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
-from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.short_durations import LONGEST_DURATION
+from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 B = TypeVar("B", bound="BaseModel")
 S = TypeVar("S", bound=Struct)
-_PLAIN = frozenset({
-    "name", "role", "gpus", "gpu_type", "nodes", "duration", "priority", "project", "booking_id", "workload",
-    "start", "end", "time_zone", "title", "wait", "instead_of", "recurrence",
-})  # fmt: skip
-_PLAIN_CHANGES = frozenset({"title", "start", "end", "duration", "time_zone", "node"})
-"""The same of a booking's change, with `_is_change`."""
+_TYPE = re.compile(r"constrained-|function-(?:after|before)\[|literal\[")
 _OPTIONS = {
     "duration": "--for",
     "gpu_type": "--type",
@@ -48,7 +42,7 @@ _OPTIONS = {
 
 def make_request(model: type[S], fields: Mapping[str, Any], **said_by: str) -> S:
     """A request from its fields; what is not plainly right its contract checks. Raises UsageError, as `checked`."""
-    if (plain := _plain(model, fields)) is not None:
+    if (plain := plain_request(model, fields)) is not None:
         return plain
     from gpu_dev.server.checked_answers import contract_of
 
@@ -68,82 +62,44 @@ def checked(model: type[B], fields: Mapping[str, Any], **said_by: str) -> B:
         raise UsageError(_complaints(error, _OPTIONS | said_by)) from error
 
 
-def _plain(model: type[S], fields: Mapping[str, Any]) -> S | None:
-    """A request that its contract would accept; None where only the contract can tell."""
-    known, consistent = (_PLAIN_CHANGES, _is_change) if model is BookingChange else (_PLAIN, _go_together)
-    if model.__name__ not in CHECKED_HERE or not fields.keys() <= known.intersection(model.__struct_fields__):
-        return None
-    try:
-        made = msgspec.convert(fields, model)
-    except msgspec.ValidationError:
-        return None
-    said = {name: getattr(made, name) for name in fields}
-    return made if all(map(_is_plain, said.values())) and consistent(said) else None
-
-
-def _go_together(said: Mapping[str, Any]) -> bool:
-    """Whether the fields of a job or of a slot are consistent."""
-    if "start" not in said:
-        slot_only = said.keys() & {"end", "time_zone", "wait", "recurrence"}
-        return ("duration" in said or "gpus" not in said) and not slot_only
-    if ("end" in said) == ("duration" in said) or "instead_of" in said:
-        return False
-    from reservation_core.domain.bookings.asked_slots import slot_faults
-
-    times = said["start"], said.get("end"), said.get("duration"), said.get("time_zone")
-    return not slot_faults(*times) and ("recurrence" not in said or _is_series(said, times))
-
-
-def _is_series(said: Mapping[str, Any], times: tuple[str, str | None, timedelta | None, str | None]) -> bool:
-    from reservation_core.domain.bookings.recurrences import RecurrenceError, asked_dates
-
-    asked = said["recurrence"]
-    try:
-        return "wait" not in said and bool(asked_dates(asked if isinstance(asked, str) else asked.rrule, *times))
-    except RecurrenceError:
-        return False
-
-
-def _is_change(said: Mapping[str, Any]) -> bool:
-    """Whether the fields are a change of a booking."""
-    if not said.keys() - {"time_zone"} or {"end", "duration"} <= said.keys():
-        return False
-    from reservation_core.domain.bookings.asked_slots import time_faults
-
-    return not time_faults(said.get("time_zone"), said.get("duration"), start=said.get("start"), end=said.get("end"))
-
-
-def _is_plain(value: Any) -> bool:
-    match value:
-        case Struct():
-            return all(_is_plain(getattr(value, field)) for field in value.__struct_fields__)
-        case str():
-            return value.isprintable()
-        case list():  # a command, whose first word names a program
-            return all(map(_is_plain, value)) and value[:1] != [""]
-        case dict():  # variables
-            return all(fault_of_variable(name) is None and _is_plain(text) for name, text in value.items())
-        case timedelta():
-            return timedelta(0) < value <= LONGEST_DURATION and not value.microseconds
-        case _:
-            return value is not None
-
-
 def read_submit(path: str) -> JobSubmit:
     """A whole request as JSON from a file, or from stdin for `-`. Raises UsageError."""
+    try:
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}.") from error
+    if (plain := _plain_submit(content)) is not None:
+        return plain
     from pydantic import ValidationError
 
     from gpu_dev.server.checked_answers import contract_of
 
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}.") from error
-    try:
         read = contract_of(JobSubmit).model_validate_json(content)
     except ValidationError as error:
         raise UsageError(f"{'stdin' if path == '-' else path} is no job: {_complaints(error)}") from error
     return msgspec.convert(read.model_dump(exclude_unset=True), JobSubmit)
+
+
+def _plain_submit(content: bytes) -> JobSubmit | None:
+    """A request whose JSON is plainly right."""
+    try:
+        fields = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    for name in fields.keys() & {"duration", "inactivity"}:
+        if (length := _length(fields[name])) is None:
+            return None
+        fields[name] = length
+    return plain_request(JobSubmit, fields)
+
+
+def _length(value: Any) -> timedelta | None:
+    """Seconds or ISO 8601 in their usual forms."""
+    if isinstance(value, str):
+        return plain_iso8601(value)
+    is_usual = type(value) is int and 0 < value <= LONGEST_DURATION.total_seconds()
+    return timedelta(seconds=value) if is_usual else None
 
 
 def read_env(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -169,15 +125,22 @@ def _complaints(error: "ValidationError", options: Mapping[str, str] = _OPTIONS)
     """The problems, option by option, without the values."""
     from reservation_core.domain.complaints import complaint
 
-    said = []
-    for one in error.errors(include_input=False, include_url=False):
-        path = ".".join(map(str, one["loc"]))
+    found = [(_path(one["loc"]), one) for one in error.errors(include_input=False, include_url=False)]
+    said, wrong = [], {path for path, one in found if one["type"] != "literal_error"}
+    for path, one in found:
+        if one["type"] == "literal_error" and path in wrong:
+            continue  # a number that is out of bounds is no word, either
         option = next((flag for field, flag in options.items() if path == field or path.startswith(f"{field}.")), path)
         text = complaint(one)
         said.append(
             f"{option} {text}" if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
         )
     return "; ".join(dict.fromkeys(said)) + "."
+
+
+def _path(parts: Sequence[int | str]) -> str:
+    """The names of a field, without the validator's for its types."""
+    return ".".join(part for part in map(str, parts) if not _TYPE.match(part))
 
 
 def workload_fields(

@@ -7,7 +7,7 @@ from io import BytesIO
 from secrets import token_hex
 
 from gpu_dev.errors import NotLoggedInError, UsageError
-from reservation_core.contracts.sign_in import AwsProof
+from gpu_dev.wire.sign_in import AwsProof
 from reservation_core.domain.people.aws_signed_requests import BODY, NONCE_HEADER, SERVER_ID_HEADER
 from reservation_core.domain.people.sign_in import SignInMethod
 
@@ -54,5 +54,5 @@ def signed_request(server_id: str, region: str | None) -> AwsProof:
             next_command="aws sts get-caller-identity",
         ) from error
     return AwsProof(
-        method=SignInMethod.AWS, http_method="POST", url=f"https://{host}/", headers=dict(iter(signed.headers))
+        method=SignInMethod.AWS.value, http_method="POST", url=f"https://{host}/", headers=dict(iter(signed.headers))
     )

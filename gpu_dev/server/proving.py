@@ -6,21 +6,22 @@ import subprocess
 from pathlib import Path
 from typing import TypeVar, assert_never
 
-from pydantic import BaseModel, ValidationError
+from msgspec import Struct
 
 from gpu_dev.errors import NotLoggedInError, UsageError
+from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.server.ways import DEFAULT_SERVICE_ACCOUNT_TOKEN, Way, WayKind
-from reservation_core.contracts.sign_in import AnyProof, KubernetesProof, OidcProof
+from gpu_dev.wire.sign_in import AwsProof, KubernetesProof, OidcProof
 from reservation_core.domain.people.sign_in import SignInMethod
 
-T = TypeVar("T", bound=BaseModel)
+S = TypeVar("S", bound=Struct)
 
 _METADATA = "http://{host}/computeMetadata/v1/instance/service-accounts/default/identity"
 _LARGEST = 64 * 1024
 _PATIENCE_S = 120
 
 
-def proof_of(way: Way, server: str) -> AnyProof:
+def proof_of(way: Way, server: str) -> AwsProof | OidcProof | KubernetesProof:
     """A fresh proof for `server`. The name in the proof never comes from the server, which could name another one.
 
     Raises UsageError, NotLoggedInError.
@@ -47,12 +48,12 @@ def _id_token(token: str, source: str) -> OidcProof:
     return _checked(OidcProof, {"method": SignInMethod.OIDC, "id_token": token}, source)
 
 
-def _checked(model: type[T], fields: dict[str, object], source: str) -> T:
-    try:
-        return model.model_validate(fields)
-    except ValidationError:
-        # Without the validator's message, which would show parts of a secret.
-        raise UsageError(f"{source} holds no token that can be shown: it must be one JSON web token.") from None
+def _checked(model: type[S], fields: dict[str, object], source: str) -> S:
+    proof = plain_request(model, fields)
+    if proof is None:
+        # Without what is wrong with it, which would show parts of a secret.
+        raise UsageError(f"{source} holds no token that can be shown: it must be one JSON web token.")
+    return proof
 
 
 def _read(path: str) -> str:

@@ -25,9 +25,8 @@ def sign_in(exchange: Exchange, way: Way) -> SignedIn:
 
 def _sign_in(exchange: Exchange, way: Way) -> SignedIn:
     from gpu_dev.server.proving import proof_of
-    from reservation_core.contracts.sign_in import SignIn
 
-    proof = SignIn(proof_of(way, exchange.server))
+    proof = proof_of(way, exchange.server)
     return read_answer(SignedIn, exchange.send("POST", "/v1/login", body=proof, anonymous=True).content)
 
 

@@ -2,5 +2,6 @@
 
 CHECKED_HERE = frozenset({
     "JobSubmit", "ExplainRequest", "BookingCreate", "BookingChange", "ProjectCreate", "UserCreate",
+    "NoticeTargetCreate", "MaintenanceCreate", "TokenBudget", "OidcProof", "KubernetesProof",
 })  # fmt: skip
-"""Requests that most commands send. Where the bounds in their classes hold, their contracts are not asked."""
+"""Requests that commands make. Where the bounds in their classes hold, their contracts are not asked."""

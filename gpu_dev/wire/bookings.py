@@ -11,12 +11,12 @@ from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import BookingStatus, RequestVerdict
 
 
-class Recurrence(Struct, kw_only=True):
+class Recurrence(Struct, kw_only=True, forbid_unknown_fields=True):
     rrule: Annotated[str, Meta(min_length=1, max_length=1000)]
     on_conflict: UnsetType | Literal["fail", "skip"] = UNSET
 
 
-class BookingCreate(Struct, kw_only=True):
+class BookingCreate(Struct, kw_only=True, forbid_unknown_fields=True):
     gpus: Annotated[int, Meta(ge=1, le=64)]
     gpu_type: UnsetType | Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] | None = UNSET
     nodes: UnsetType | Annotated[int, Meta(ge=1, le=256)] = UNSET
@@ -33,7 +33,7 @@ class BookingCreate(Struct, kw_only=True):
     auto_accept: UnsetType | bool = UNSET
 
 
-class BookingChange(Struct, kw_only=True):
+class BookingChange(Struct, kw_only=True, forbid_unknown_fields=True):
     title: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
     start: UnsetType | Annotated[str, Meta(max_length=40)] | None = UNSET
     end: UnsetType | Annotated[str, Meta(max_length=40)] | None = UNSET

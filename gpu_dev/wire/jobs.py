@@ -9,14 +9,14 @@ from gpu_dev.wire.base import Page
 from reservation_core.domain.model import JobStatus, ReasonCode
 
 
-class Workload(Struct, kw_only=True):
+class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
     image: UnsetType | Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^[!-~]+$")] | None = UNSET
     command: UnsetType | Annotated[list[Annotated[str, Meta(max_length=32768)]], Meta(max_length=256)] = UNSET
     env: UnsetType | Annotated[dict[str, Annotated[str, Meta(max_length=32768)]], Meta(max_length=256)] = UNSET
     working_dir: UnsetType | Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^/")] | None = UNSET
 
 
-class JobSubmit(Struct, kw_only=True):
+class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     name: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
     gpus: Annotated[int, Meta(ge=1, le=64)]
     gpu_type: UnsetType | Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] | None = UNSET

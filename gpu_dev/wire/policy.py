@@ -63,7 +63,7 @@ class PolicyVerdict(Struct, kw_only=True):
     broken_rules: dict[str, int]
 
 
-class ProjectCreate(Struct, kw_only=True):
+class ProjectCreate(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
     title: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
 
@@ -75,7 +75,7 @@ class ProjectOut(Struct, kw_only=True):
     members: list[str]
 
 
-class ExplainRequest(Struct, kw_only=True):
+class ExplainRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     gpus: Annotated[int, Meta(ge=1, le=64)]
     gpu_type: UnsetType | Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] | None = UNSET
     nodes: UnsetType | Annotated[int, Meta(ge=1, le=256)] = UNSET

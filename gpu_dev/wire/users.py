@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from reservation_core.domain.model import Role
 
 
-class UserCreate(Struct, kw_only=True):
+class UserCreate(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9](?:[a-z0-9._@+-]{0,252}[a-z0-9])?$")]
     role: UnsetType | Role = UNSET
 

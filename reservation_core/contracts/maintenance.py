@@ -7,12 +7,11 @@ from pydantic import Field, model_validator
 
 from reservation_core.contracts.base import Duration, Instant, Prose, Time, Wire, with_example
 from reservation_core.contracts.bookings import NodeName
-from reservation_core.domain.bookings.maintenance import Fate, WindowStatus
+from reservation_core.domain.bookings.maintenance import Fate, WindowStatus, window_faults
 from reservation_core.domain.model import ReservationKind
 
 MAX_WINDOW_NODES = 1024
 MAX_WINDOW_GPUS = 4096
-LONGEST_WINDOW = timedelta(days=90)
 
 
 class GpuPlace(Wire):
@@ -47,15 +46,7 @@ class MaintenanceCreate(Wire):
             faults.append("name one of `node`, `nodes` and `gpus`")
         if (self.end is None) == (self.duration is None):
             faults.append("give either `end` or `duration`")
-        for name, at in (("start", self.start), ("end", self.end)):
-            if at is not None and (at.second or at.microsecond):
-                faults.append(f"{name}: must be a whole minute")
-        if self.duration is not None and self.duration % timedelta(minutes=1):
-            faults.append("duration: must be whole minutes")
-        if self.start is not None and self.end is not None and self.end <= self.start:
-            faults.append("end: must be after `start`")
-        if self.start is not None and self.end is not None and self.end - self.start > LONGEST_WINDOW:
-            faults.append(f"end: at most {LONGEST_WINDOW.days} days after `start`")
+        faults += window_faults(self.start, self.end, self.duration)
         if faults:
             raise ValueError("; ".join(faults))
         return self

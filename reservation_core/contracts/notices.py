@@ -1,40 +1,12 @@
 """Notifications over REST: targets and preferences, the body of webhooks, and the queue's messages."""
 
-import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reservation_core.contracts.base import Line, Time, Wire, with_example
+from reservation_core.domain.network.notice_addresses import address_fault
 from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
-
-# What RFC 5321 allows without quotes: it can't end a header or name a second mailbox.
-_EMAIL = re.compile(
-    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
-    r"@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
-)
-_URL = re.compile(r"https?://[!-~]+", re.IGNORECASE)
-_HOST = re.compile(r"[A-Za-z0-9._:-]+")
-
-
-def _check_email(address: str) -> None:
-    local, _, domain = address.rpartition("@")
-    if not _EMAIL.fullmatch(address) or len(local) > 64 or len(domain) > 253:
-        raise ValueError("address must be a plain e-mail address such as ada@example.org")
-
-
-def _check_url(address: str) -> None:
-    refusal = "address must be a URL such as https://hooks.example.org/path, without user, password or fragment"
-    if not _URL.fullmatch(address) or "#" in address or "\\" in address:
-        raise ValueError(refusal)
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError(refusal) from None
-    if not host or not _HOST.fullmatch(host) or len(host) > 253 or "@" in parts.netloc or port == 0:
-        raise ValueError(refusal)
 
 
 class NoticeTargetCreate(Wire):
@@ -48,7 +20,8 @@ class NoticeTargetCreate(Wire):
 
     @model_validator(mode="after")
     def _check_address(self) -> "NoticeTargetCreate":
-        (_check_email if self.channel is NoticeChannel.EMAIL else _check_url)(self.address)
+        if (fault := address_fault(self.channel, self.address)) is not None:
+            raise ValueError(fault)
         return self
 
 

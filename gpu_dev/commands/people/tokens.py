@@ -63,7 +63,8 @@ def create(
     if until is not None and gpu_hours is None:
         raise UsageError("--until needs --gpu-hours, the size of the budget.")
     end = None if until is None else parse_instant(until, local_now(), zone_name(zone))
-    budget = None if gpu_hours is None else make_request(TokenBudget, {"gpu_hours": gpu_hours, "until": end})
+    fields = {"gpu_hours": gpu_hours} | ({} if end is None else {"until": end})
+    budget = None if gpu_hours is None else make_request(TokenBudget, fields)
     with client_for(ctx) as client:
         asked = TokenCreate(name=name, user=user, expires_in=longest, scopes=scopes or None, budget=budget)
         made = client.create_token(asked)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
@@ -23,6 +23,7 @@ class WindowStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+LONGEST_WINDOW = timedelta(days=90)
 FINAL_WINDOWS = frozenset({WindowStatus.ENDED, WindowStatus.CANCELLED})
 
 
@@ -109,6 +110,22 @@ class OverlappedReservations:
     slots: tuple[str, ...]
     jobs: tuple[str, ...]
     bookings: tuple[str, ...]
+
+
+def window_faults(start: datetime | None, end: datetime | None, duration: timedelta | None) -> list[str]:
+    """The faults in the times that are asked for, each with its field."""
+    faults = [
+        f"{name}: must be a whole minute"
+        for name, at in (("start", start), ("end", end))
+        if at is not None and (at.second or at.microsecond)
+    ]
+    if duration is not None and duration % timedelta(minutes=1):
+        faults.append("duration: must be whole minutes")
+    if start is not None and end is not None and end <= start:
+        faults.append("end: must be after `start`")
+    if start is not None and end is not None and end - start > LONGEST_WINDOW:
+        faults.append(f"end: at most {LONGEST_WINDOW.days} days after `start`")
+    return faults
 
 
 def in_the_way(taken: Iterable[CoveredRow]) -> OverlappedReservations:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from reservation_core.contracts.maintenance import LONGEST_WINDOW, MaintenanceCreate
+from reservation_core.contracts.maintenance import MaintenanceCreate
 from reservation_core.domain.bookings.maintenance import (
+    LONGEST_WINDOW,
     Affected,
     Fate,
     GpuAddress,

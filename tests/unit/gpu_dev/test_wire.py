@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
@@ -16,13 +16,18 @@ from pydantic import ValidationError
 
 from gpu_dev.display.output import as_data
 from gpu_dev.errors import UsageError
+from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.server.checked_answers import contract_of
 from gpu_dev.server.exchange import read_answer
 from gpu_dev.wire.audit_log import ChainLineOut
 from gpu_dev.wire.bookings import BookingChange, BookingCreate
 from gpu_dev.wire.jobs import JobSubmit
+from gpu_dev.wire.maintenance import MaintenanceCreate
+from gpu_dev.wire.notices import NoticeTargetCreate
 from gpu_dev.wire.policy import ExplainRequest, ProjectCreate, RuleOut
+from gpu_dev.wire.sign_in import KubernetesProof, OidcProof
+from gpu_dev.wire.tokens import TokenBudget
 from gpu_dev.wire.users import UserCreate
 from reservation_core.domain.model import JobStatus
 from tests.unit.gpu_dev.examples import NOON
@@ -59,6 +64,9 @@ def values(of: Any) -> st.SearchStrategy[Any]:
         return _PLAIN[of]
     if origin in (Union, UnionType):
         return st.one_of(*map(values, parts))
+    if origin is Annotated:
+        bounds = parts[1]
+        return st.integers(bounds.ge, bounds.le) if parts[0] is int else st.from_regex(bounds.pattern, fullmatch=True)
     if origin is Literal:
         return st.sampled_from(parts)
     if origin is list:
@@ -132,6 +140,8 @@ VALUES: dict[str, list[Any]] = {
     "start": TIMES,
     "time_zone": ["Europe/Stockholm", "Nowhere", ""],
     "wait": [False, True],
+    "auto_accept": [False, True],
+    "inactivity": [timedelta(seconds=59), timedelta(seconds=90.5), 90 * DAY, 91 * DAY],
     "recurrence": [
         *("FREQ=DAILY;COUNT=3", "FREQ=DAILY", "FREQ=HOURLY;COUNT=3", "FREQ=DAILY;COUNT=367", "x", "", None),
         *({"rrule": "FREQ=WEEKLY;BYDAY=MO;COUNT=8", "on_conflict": how} for how in ("skip", "fail", "x")),
@@ -155,9 +165,29 @@ CHANGES = [
     {"duration": ...},
     {"duration": ..., "start": None, "end": TIMES[1]},
     {"recurrence": "FREQ=DAILY;COUNT=3", "wait": True},
+    *({"wait": waits, "auto_accept": True} for waits in (False, True)),
+    *({"node": "n1", "nodes": nodes} for nodes in (1, 2)),
+    {"workload": {"command": ["x"], "comand": ["y"]}},
     *(
         {"recurrence": "FREQ=DAILY;COUNT=3", "duration": ..., "end": end, "time_zone": "Europe/Stockholm"}
         for end in ("2030-01-31T11:00", *TIMES)
+    ),
+]
+
+
+DATES = [*TIMES, "2030-01-31T09:00:00+01:00", "1900-01-01T00:00:00Z", "2300-01-01T00:00:00Z", None]
+ADDRESSES = [
+    *("ann@example.org", "ann@", "a b@example.org", "ann@example.org\n", f"{'a' * 65}@b", "x", ""),
+    *("https://example.org/x", "http://h:0/", "https://u@h/", "https://h/#x", "ftp://h/", "HTTPS://H/", "https://é/"),
+]
+PLACES: list[dict[str, Any]] = [
+    *({"nodes": nodes} for nodes in (["n1"], ["n1", "n2"], [], ["n1\n"], ["-n"], ["n"] * 1025, None)),
+    *({"gpus": [{"node": node, "index": index}]} for node, index in (("n1", 0), ("n1", -1), ("n1", 1024), ("n 1", 0))),
+    *(
+        {"gpus": []},
+        {"node": "n1"},
+        {"node": "n1", "nodes": ["n2"]},
+        {},
     ),
 ]
 
@@ -200,3 +230,45 @@ def test_a_name_is_taken_where_its_contract_takes_it(
     model: type[msgspec.Struct], name: str, more: dict[str, str]
 ) -> None:
     check(model, {"name": name, **more})
+
+
+@pytest.mark.parametrize("channel", ["email", "slack", "webhook", "pigeon"])
+def test_a_target_is_taken_where_its_contract_takes_it(channel: str) -> None:
+    for address in ADDRESSES:
+        check(NoticeTargetCreate, {"channel": channel, "address": address})
+    for name in TEXTS:
+        check(NoticeTargetCreate, {"channel": channel, "address": "ann@example.org", "name": name})
+
+
+@pytest.mark.parametrize("start", [*DATES, ...])
+def test_a_window_is_made_where_its_contract_would_make_it(start: Any) -> None:
+    fields = {"start": start, "reason": "x", "duration": timedelta(hours=1)}
+    changes: list[dict[str, Any]] = [
+        *PLACES,
+        *({"nodes": ["n1"], "duration": duration} for duration in VALUES["duration"]),
+        *({"nodes": ["n1"], "duration": ..., "end": end} for end in (*DATES, "2031-01-01T00:00:00Z")),
+        *({"nodes": ["n1"], "end": end} for end in DATES),
+        *({"nodes": ["n1"], "reason": reason} for reason in (*TEXTS, "x" * 1001)),
+        *({"nodes": ["n1"], "dry_run": dry_run} for dry_run in (True, 1, None)),
+    ]
+    for changed in changes:
+        check(MaintenanceCreate, {name: value for name, value in (fields | changed).items() if value is not ...})
+
+
+@pytest.mark.parametrize("hours", [0, -1.0, 0.25, 5, 1e9, 1e10, float("inf"), float("nan"), "5", True, None])
+def test_a_budget_is_made_where_its_contract_would_make_it(hours: Any) -> None:
+    check(TokenBudget, {"gpu_hours": hours})
+    for until in DATES:
+        check(TokenBudget, {"gpu_hours": hours, "until": until})
+
+
+@pytest.mark.parametrize(("model", "field"), [(OidcProof, "id_token"), (KubernetesProof, "token")])
+def test_a_proof_is_made_where_its_contract_would_make_it(model: type[msgspec.Struct], field: str) -> None:
+    for token in ("aaa.bbb.ccc", "aaaaaaaa..", "a.b.c", "aaa.bbb.ccc\n", "aaa.bbb", "é" * 9 + ".b.c", "a" * 20_000, ""):
+        proof = {"method": "oidc" if model is OidcProof else "kubernetes", field: token}
+        try:
+            contract_of(model).model_validate(proof)
+        except ValidationError:
+            assert plain_request(model, proof) is None
+        else:
+            assert json.loads(msgspec.json.encode(plain_request(model, proof))) == proof

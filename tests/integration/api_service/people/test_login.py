@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import httpx
 import pytest
+from msgspec import to_builtins
 from structlog.testing import capture_logs
 
 from gpu_dev.server.aws_signing import signed_request
@@ -29,7 +30,7 @@ def signed(
 ) -> dict[str, Any]:
     """What `gpu-dev login --aws` sends for somebody."""
     with patch.dict(os.environ, world.sts.person(key, arn)):
-        proof: dict[str, Any] = json.loads(signed_request(server, None).model_dump_json())
+        proof: dict[str, Any] = to_builtins(signed_request(server, None))
     return proof
 
 

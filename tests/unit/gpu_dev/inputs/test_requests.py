@@ -1,14 +1,18 @@
 """From words on the command line to a request."""
 
 import io
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
+from pydantic import ValidationError
 
 from gpu_dev.commands.gpus.queue import DeadLetterQueueName, read_message
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import needed_duration, needed_gpus, read_gpus
 from gpu_dev.inputs.requests import make_request, read_env, read_submit, read_working_dir
+from gpu_dev.server.checked_answers import contract_of
 from gpu_dev.wire.jobs import JobSubmit
 
 
@@ -43,6 +47,62 @@ def test_a_request_from_a_file(tmp_path: Path) -> None:
         read_submit(str(path))
     with pytest.raises(UsageError, match="can't be read"):
         read_submit(str(tmp_path / "none"))
+
+
+JOB = '"workload": {"command": ["true"]}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"gpus": 2, "duration": 3600, {JOB}}}',
+        f' {{"gpus": 2, "duration": "PT1H30M", {JOB}, "name": "x", "inactivity": "PT30M"}}\n',
+        *(f'{{"gpus": 2, "duration": {duration}, {JOB}}}' for duration in ("true", "1.5", "0", "7776000", "7776001")),
+        *(
+            f'{{"gpus": 2, "duration": "{duration}", {JOB}}}'
+            for duration in (
+                "P",
+                "PT",
+                "P1DT",
+                "P1D",
+                "p1d",
+                "+P1D",
+                "-P1D",
+                "P1W",
+                "PT0S",
+                "P90D",
+                "P91D",
+                "4h",
+                "3600",
+            )
+        ),
+        *(f'{{"gpus": {gpus}, "duration": "PT1H", {JOB}}}' for gpus in ("2.0", '"2"', "true", "null", "65", "9" * 400)),
+        f'{{"gpus": 2, "duration": 3600, {JOB}, "inactivity": "+PT30M"}}',
+        f'{{"gpus": 2, "duration": 3600, {JOB}, "inactivity": 59}}',
+        '{"gpus": 1, "gpus": 2, "duration": "PT1H", "workload": {}}',
+        '{"gpus": 2, "duration": "PT1H", "workload": {"comand": ["true"]}}',
+        '{"gpus": 2, "duration": "PT1H", "workload": {"command": ["a\\nb", "\\ud800"]}}',
+        '{"gpus": 2, "duration": "PT1H", "workload": {"command": ["a\\nb", "\\u0000"]}}',
+        '{"gpus": 2, "duration": "PT1H", "workload": {"command": ["a\\nb"], "env": {"A": "1\\n2", "B": ""}}}',
+        '{"gpus": 2, "duration": "PT1H", "workload": {"image": "x\\n"}}',
+        '{"gpus": 2, "duration": "PT1H", "workload": {}, "gpu": 3}',
+        '{"gpus": 2, "duration": "PT1H", "workload": {}, "name": null, "priority": -5}',
+        *("", "[]", "3", "{}", "x", "{}{}", "\ufeff{}", "[" * 5000, '{"gpus": NaN}'),
+    ],
+)
+def test_a_file_is_taken_where_the_contract_takes_it(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(text)
+    contract = contract_of(JobSubmit)
+    try:
+        expected = contract.model_validate_json(text)
+    except ValidationError:
+        with pytest.raises(UsageError):
+            read_submit(str(path))
+        return
+    sent = msgspec.json.encode(read_submit(str(path)))
+    assert json.loads(sent).keys() == json.loads(text).keys()
+    assert contract.model_validate_json(sent) == expected
 
 
 def test_where_nobody_can_be_asked_the_command_to_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
