@@ -1,9 +1,11 @@
 """The policy over REST: rules by scope, projects, explanations of requests, and usage."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from gpu_dev.calls.calls import Calls, given
 from gpu_dev.server.exchange import read_answer
@@ -21,9 +23,6 @@ from gpu_dev.wire.policy import (
 from reservation_core.domain.policy.usage import UsageBy
 from reservation_core.domain.time_words import rfc3339
 
-if TYPE_CHECKING:
-    from reservation_core.contracts.policy import RulesIn
-
 
 class PolicyCalls(Calls):
     """Rules, projects and usage."""
@@ -36,18 +35,27 @@ class PolicyCalls(Calls):
         """The rules that apply to you; for administrators all."""
         return self._items(Page[RuleOut], "/v1/policy")
 
-    def rule_with_etag(self, scope: str) -> tuple[RuleOut, str | None]:
-        """The rules of a scope, and the ETag to give when they are changed."""
+    def rule(self, scope: str) -> RuleOut:
+        """The rules of a scope."""
+        return self._get(RuleOut, _scope_path(scope))
+
+    def fields_with_etag(self, scope: str) -> tuple[dict[str, Any], str | None]:
+        """The rules of a scope as the server sent them, and the ETag to give when they are changed.
+
+        A newer server may have rules that this client doesn't know, and that a change must keep.
+        """
         response = self._exchange.send("GET", _scope_path(scope))
-        return read_answer(RuleOut, response.content), response.headers.get("etag")
+        read_answer(RuleOut, response.content)
+        rules = msgspec.json.decode(response.content)["rules"]
+        return {name: value for name, value in rules.items() if value is not None}, response.headers.get("etag")
 
-    def put_rules(self, scope: str, rules: "RulesIn", *, if_match: str | None = None) -> RuleOut:
+    def put_rules(self, scope: str, fields: Mapping[str, Any], *, if_match: str | None = None) -> RuleOut:
         """Replace the rules of a scope (administrators only)."""
-        return self._change("PUT", RuleOut, _scope_path(scope), rules, if_match=if_match)
+        return self._change("PUT", RuleOut, _scope_path(scope), fields, if_match=if_match)
 
-    def would_put_rules(self, scope: str, rules: "RulesIn", *, if_match: str | None = None) -> PolicyVerdict:
+    def would_put_rules(self, scope: str, fields: Mapping[str, Any], *, if_match: str | None = None) -> PolicyVerdict:
         """Preview which users `put_rules` would affect; nothing is stored (administrators only)."""
-        return self._change("PUT", PolicyVerdict, _scope_path(scope), rules, if_match=if_match, dry_run="true")
+        return self._change("PUT", PolicyVerdict, _scope_path(scope), fields, if_match=if_match, dry_run="true")
 
     def delete_rules(self, scope: str) -> RuleOut:
         """Delete all rules of a scope (administrators only)."""

@@ -38,9 +38,8 @@ from gpu_dev.wire.base import Problem
 
 if TYPE_CHECKING:
     import httpx
-    from pydantic import BaseModel
 
-Request: TypeAlias = "msgspec.Struct | BaseModel"
+Request: TypeAlias = msgspec.Struct | Mapping[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
@@ -103,7 +102,7 @@ class Exchange:
         path: str,
         *,
         params: Mapping[str, Any] | None = None,
-        body: "Request | None" = None,
+        body: Request | None = None,
         headers: Mapping[str, str] | None = None,
         anonymous: bool = False,
     ) -> Answer:
@@ -112,7 +111,7 @@ class Exchange:
         Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token,
         UsageError for a header that HTTP can't carry.
         """
-        content = None if body is None else _sent(body)
+        content = None if body is None else msgspec.json.encode(body)
         sent = dict(headers or {})
         if content is not None:
             sent["Content-Type"] = "application/json"
@@ -235,13 +234,6 @@ def read_answer(model: type[S], content: bytes | str, *, server_version: str | N
         from gpu_dev.server.checked_answers import read_checked
 
         return read_checked(model, content, server_version)
-
-
-def _sent(body: Request) -> bytes:
-    """The JSON of what is set."""
-    if isinstance(body, msgspec.Struct):
-        return msgspec.json.encode(body)
-    return body.model_dump_json(exclude_unset=True).encode()
 
 
 def version_of(response: Answer) -> str | None:

@@ -1,5 +1,6 @@
 """`policy list|show|set|remove` and `projects list|create|end|join|leave`: what is allowed, and for whom."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any
@@ -8,14 +9,14 @@ import typer
 
 from gpu_dev.display.calendar_views import POLICY_VERDICT, PROJECT, RULE
 from gpu_dev.display.meanings import RULES, as_epilog
-from gpu_dev.display.output import Format, as_data, show_list, show_one
+from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import checked, make_request
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
-from gpu_dev.wire.policy import ProjectCreate
+from gpu_dev.wire.policy import ProjectCreate, RulesIn
 from reservation_core.domain.policy.limits import RuleName
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.similar_names import did_you_mean
@@ -33,6 +34,9 @@ _LENGTHS = frozenset(
         RuleName.INACTIVITY,
     }
 )
+_SHORTEST_GRACE_S = 60
+_USUAL_PRIORITY = 1000
+_USUAL_MOST = 100_000
 Scope = Annotated[
     str,
     typer.Argument(
@@ -62,7 +66,7 @@ def list_rules(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 def show(ctx: typer.Context, scope: Scope, output: Output = Format.TABLE) -> None:
     """Show the rules of one scope."""
     with client_for(ctx) as client:
-        put(show_one(client.policy.rule_with_etag(scope)[0], RULE, output))
+        put(show_one(client.policy.rule(scope), RULE, output))
 
 
 @app.command("set", epilog=as_epilog("Rules:", RULES))
@@ -82,26 +86,20 @@ def set_rules(
     output: OneOutput = None,
 ) -> None:
     """Change the rules of a scope (administrators); rules that are not named stay."""
-    from reservation_core.contracts.policy import RulesIn
-
+    typed = read_rules(words)
     with client_for(ctx) as client:
         try:
-            rule, tag = client.policy.rule_with_etag(scope)
-            said = {name: value for name, value in as_data(rule.rules).items() if value is not None}
+            stored, tag = client.policy.fields_with_etag(scope)
         except ApiError as error:
             if error.problem.status != 404:
                 raise
-            said, tag = {}, None
-        for word in words:
-            name, value = read_rule(word)
-            said.pop(name, None)
-            if value is not None:
-                said[name] = value
+            stored, tag = {}, None
+        fields = {name: value for name, value in (stored | typed).items() if value is not None}
         if dry_run:
-            verdict = client.policy.would_put_rules(scope, checked(RulesIn, said), if_match=tag)
+            verdict = client.policy.would_put_rules(scope, fields, if_match=tag)
             put(show_one(verdict, POLICY_VERDICT, output or Format.TABLE))
             return
-        changed = client.policy.put_rules(scope, checked(RulesIn, said), if_match=tag)
+        changed = client.policy.put_rules(scope, fields, if_match=tag)
     put(show_one(changed, RULE, output or Format.TABLE))
 
 
@@ -169,6 +167,25 @@ def remove_member(
     with client_for(ctx) as client:
         project = [client.policy.remove_member(name, user) for user in users][-1]
     put(show_one(project, PROJECT, output or Format.TABLE))
+
+
+def read_rules(words: Iterable[str]) -> dict[str, Any]:
+    """Rules by name, the last of a name, as the wire has them; None for `=none`. Raises UsageError."""
+    typed = dict(map(read_rule, words))
+    if not all(map(_is_plain, typed, typed.values())):
+        from gpu_dev.server.checked_answers import contract_of
+
+        checked(contract_of(RulesIn), typed)
+    return typed
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    """Whether a rule may have a value that `read_rule` read; false where only the contract can tell."""
+    if not isinstance(value, int | float):
+        return True
+    if name in _LENGTHS:
+        return value >= _SHORTEST_GRACE_S
+    return 0 <= value <= (_USUAL_PRIORITY if name == RuleName.PRIORITY else _USUAL_MOST)
 
 
 def read_rule(word: str) -> tuple[str, Any]:

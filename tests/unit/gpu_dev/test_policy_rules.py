@@ -1,0 +1,81 @@
+"""`policy set`: its words are checked as the contract checks them, and a change keeps the rules of a newer server."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from gpu_dev.commands.operate import policy
+from gpu_dev.errors import UsageError
+from reservation_core.contracts.policy import RulesIn
+from reservation_core.domain.policy.limits import RuleName
+from tests.unit.gpu_dev.examples import NOON, a_client
+
+_NUMBERS = (
+    "-1001",
+    "-1000",
+    "-1",
+    "0",
+    "0.5",
+    "59",
+    "60",
+    "1000",
+    "1001",
+    "100000",
+    "100001",
+    "1048577",
+    "1e10",
+    "inf",
+)
+_TEXTS = ("1s", "59s", "1m", "90d", "unlimited", "none", "2.50EUR", "2.50 EUR", "x", "")
+
+
+@pytest.mark.parametrize("name", RuleName)
+@pytest.mark.parametrize("text", [*_NUMBERS, *_TEXTS])
+def test_a_rule_is_taken_where_its_contract_takes_it(name: RuleName, text: str) -> None:
+    try:
+        _, value = policy.read_rule(f"{name}={text}")
+        RulesIn.model_validate({name.value: value})
+    except (UsageError, ValidationError):
+        with pytest.raises(UsageError):
+            policy.read_rules([f"{name}={text}"])
+    else:
+        assert policy.read_rules([f"{name}={text}"]) == {name.value: value}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["max_gpus=-1"], "max_gpus must be at least 0."),
+        (["max_gpus=4", "no_show_grace=30s"], "no_show_grace must be at least 60 s."),
+    ],
+)
+def test_what_is_wrong_with_a_rule_is_said(words: list[str], complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        policy.read_rules(words)
+    assert caught.value.detail == complaint
+
+
+@pytest.mark.parametrize("more", [["--dry-run"], []])
+def test_rules_that_this_client_does_not_know_stay(more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {"max_gpus": 4, "max_duration": "P1Y35D", "cooldown": None, "cost_per_gpu_hour": "2.50 EUR", "newer": [7]}
+    rule = {"scope": "default", "user": None, "project": None, "gpu_type": None, "rules": stored, "from_file": False}
+    rule |= {"version": 1, "changed_at": NOON.isoformat(), "changed_by": "ann"}
+    nobody = {"count": 0, "names": []}
+    verdict: dict[str, Any] = {"scope": "default", "rules": stored, "broken_rules": {}}
+    verdict |= dict.fromkeys(("users", "projects", "running", "waiting", "bookings"), nobody)
+    sent: list[tuple[Any, str | None]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.method == "PUT":
+            sent.append((json.loads(request.content), request.headers.get("if-match")))
+        return httpx.Response(200, json=verdict if request.url.query else rule, headers={"etag": '"1"'})
+
+    monkeypatch.setattr(policy, "client_for", lambda _ctx: a_client(handler))
+    ended = CliRunner().invoke(policy.app, ["set", "default", "max_gpus=none", "priority=5", *more])
+    assert ended.exit_code == 0, ended.output
+    kept = {"max_duration": "P1Y35D", "cost_per_gpu_hour": "2.50 EUR", "newer": [7]}
+    assert sent == [({**kept, "priority": 5}, '"1"')]
