@@ -1,6 +1,7 @@
 """The processor time of a command, against that of Python with TLS and JSON: a user waits for it at every call."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,10 @@ JOBS = 20
 PYTHON = "`python -c 'import ssl, json'`"
 _GPU_DEV = (sys.executable, "-m", "gpu_dev")
 _JOB = ("submit", "--gpus", "4", "--for", "1h", "--", "sleep", "3600")
+_REQUEST = '{"gpus": 4, "duration": "PT1H", "workload": {"command": ["sleep", "3600"]}}'
+_SLOT = ("book", "create", "--gpus", "1", "--start", "in 1000h", "--for", "1h", "--dry-run")
+_NODE = socket.gethostname().partition(".")[0]
+_WINDOW = ("maintenance", "plan", _NODE, "--reason", "New fans.", "--for", "1h", "--dry-run")
 _COMMANDS = {
     "gpu-dev --help": ((*_GPU_DEV, "--help"), 5),
     "gpu-dev --version": ((*_GPU_DEV, "--version"), 5),
@@ -23,6 +28,16 @@ _COMMANDS = {
     "gpu-dev gpus": ((*_GPU_DEV, "gpus"), 5),
     "gpu-dev status": ((*_GPU_DEV, "status"), 5),
     "gpu-dev submit": ((*_GPU_DEV, *_JOB), 5),
+    "gpu-dev submit --json-file": ((*_GPU_DEV, "submit", "--json-file", "{home}/job.json"), 5),
+    "gpu-dev book create": ((*_GPU_DEV, *_SLOT), 5),
+    "gpu-dev book create --rrule": ((*_GPU_DEV, *_SLOT, "--rrule", "FREQ=DAILY;COUNT=3"), 5),
+    "gpu-dev policy set": ((*_GPU_DEV, "policy", "set", "default", "max_gpus=400", "max_duration=7d"), 5),
+    "gpu-dev notify add": ((*_GPU_DEV, "notify", "add", "webhook", "https://example.org/hook"), 5),
+    "gpu-dev notify set": ((*_GPU_DEV, "notify", "set", "ended=none"), 5),
+    "gpu-dev maintenance plan": ((*_GPU_DEV, *_WINDOW), 5),
+    "gpu-dev tokens create --gpu-hours": ((*_GPU_DEV, "tokens", "create", "--gpu-hours", "5"), 5),
+    "gpu-dev login": ((*_GPU_DEV, "login", "--token-stdin"), 5),
+    "gpu-dev audit export": ((*_GPU_DEV, "audit", "export"), 5),
     "gpu-dev psql": ((*_GPU_DEV, "psql", "-c", "SELECT 1"), 8),
 }
 
@@ -35,6 +50,8 @@ def measure() -> list[Figure]:
         try:
             with standalone(Path(home)) as (_, environment):
                 environment.pop("PYTHONDONTWRITEBYTECODE", None)
+                environment["XDG_CONFIG_HOME"] = home  # what `login` writes
+                Path(home, "job.json").write_text(_REQUEST, encoding="utf-8")
                 for _ in range(JOBS):
                     _cpu_ms((*_GPU_DEV, *_JOB), environment)
                 for command, _ in _COMMANDS.values():
@@ -52,8 +69,16 @@ def measure() -> list[Figure]:
 
 
 def _cpu_ms(command: tuple[str, ...], environment: dict[str, str]) -> float:
-    """Milliseconds of processor time of a process and its children. Raises RuntimeError when it fails."""
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    """Milliseconds of processor time of a process and its children, which read the administrator's token on stdin.
+
+    Raises RuntimeError when it fails.
+    """
+    home = environment["GPU_DEV_HOME"]
+    words = [word.replace("{home}", home) for word in command]
+    with Path(home, "admin-token").open("rb") as token:
+        process = subprocess.Popen(
+            words, env=environment, stdin=token, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
     assert process.stderr is not None
     said = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
