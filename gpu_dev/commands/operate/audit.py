@@ -1,5 +1,6 @@
 """`audit`: the audit log; `audit export`: all of it, to keep it elsewhere; `audit verify`: whether it was changed."""
 
+import dataclasses
 import json
 import os
 import re
@@ -7,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from msgspec.structs import asdict
@@ -21,7 +22,7 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
-from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent
+from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent, exact
 
 app = typer.Typer(add_completion=False)
 _LONGEST_LINE = 16 * 2**20
@@ -148,7 +149,7 @@ def verify(
         return
     with client_for(ctx) as client:
         for sent in client.record.chain():
-            check.take(_line_of(sent))
+            check.take(line_of(sent))
         standing = client.record.chain_head()
     check.finish()
     _report(check, standing.unchained_since)
@@ -178,15 +179,23 @@ def _report(check: ChainCheck, unchained_since: datetime | None) -> None:
 
 def _checked(found: Iterable[SentLine], check: ChainCheck) -> Iterator[Rendered]:
     """Lines to be written; what is checked tells the last digest."""
-    from reservation_core.contracts.audit_log import ChainLineOut
-
     for sent in found:
-        line = _line_of(sent)
+        line = line_of(sent)
         check.take(line)
-        yield as_json(ChainLineOut.of(line).model_dump(mode="json"))
+        yield as_json(as_document(line))
 
 
-def _line_of(sent: SentLine) -> ChainLine:
+def as_document(line: ChainLine) -> dict[str, Any]:
+    """A line as REST has it, with its times as exact as they are hashed."""
+    document = dataclasses.asdict(line)
+    for part in (document["event"], document["missing"]):
+        if part is not None:
+            part["at"] = exact(part["at"])
+    return document
+
+
+def line_of(sent: SentLine) -> ChainLine:
+    """A line as the chain's check takes it."""
     event = None if sent.event is None else AuditedEvent(**asdict(sent.event))
     missing = None if sent.missing is None else MissingEvent(**asdict(sent.missing))
     return ChainLine(sent.position, sent.previous, sent.digest, event, missing)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from reservation_core.contracts import (
+    audit_log,
     bookings,
     jobs,
     maintenance,
@@ -60,6 +61,10 @@ _KEY = sessions.SshKeyOut(
     id="key-1", user="ann", name=None, type="ssh-ed25519", fingerprint="SHA256:x", public_key="x", created_at=NOON,
     last_used_at=None,
 )  # fmt: skip
+_LINE = audit_log.ChainLineOut(
+    position=1, previous="0" * 64, digest="a" * 64, event=None,
+    missing={"id": 1, "at": NOON, "content": "b" * 64, "removed_by_retention": True},
+)  # fmt: skip
 _SPEC = jobs.JobSpec(
     name=None, gpus=2, gpu_type=None, nodes=1, duration=60, priority=0, booking_id=None, project=None,
     workload={"image": None, "command": ["x"], "env": {}, "working_dir": None},
@@ -84,6 +89,7 @@ _ANSWERS = {
     "/v1/tokens": _page(_TOKEN),
     "/v1/policy/explain": _VERDICT.model_dump(mode="json"),
     "/v1/bookings/bkg-1": _BOOKING.model_dump(mode="json"),
+    "/v1/events/chain": _page(_LINE),
     "/v1/policy/default": _RULE.model_dump(mode="json"),
     "/v1/notifications/preferences": {"kinds": {"ended": ["email"]}},
     f"/v1/jobs/{_JOB['id']}/spec": _SPEC.model_dump(mode="json"),
@@ -146,7 +152,8 @@ def server() -> Iterator[str]:
         "book move bkg-1 --start 2030-01-31T09:00 --node n1", "book move bkg-1 --for 4h --title x",
         "book create --gpus 1 --start 2030-01-31T09:00 --for 4h --rrule FREQ=DAILY;COUNT=3",
         "book create --gpus 1 --start 2030-01-31T09:00 --for PT4H --node n1 --wait --auto-accept",
-        "book move bkg-1 --any-node", "submit --again {job} --for 1h", "submit --json-file {folder}/job.json",
+        "book move bkg-1 --any-node", "audit export", "submit --again {job} --for 1h",
+        "submit --json-file {folder}/job.json",
         "submit --gpus 4 --for 1h --inactivity 30m --priority -5", "policy show default",
         "policy set default max_gpus=4 max_duration=7d cost_per_gpu_hour=2.50EUR cooldown=none",
         "policy set default priority=unlimited max_gpu_hours_per_week=0.5", "notify set ended=none",

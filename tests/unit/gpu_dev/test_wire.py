@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpu_dev.display.output import as_data
+from gpu_dev.commands.operate.audit import as_document, line_of
+from gpu_dev.display.output import as_data, as_json
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.inputs.requests import make_request
@@ -53,6 +54,8 @@ _PLAIN = {
 _OTHERS = {
     # Texts whose contracts know more of them.
     ("BelongingOut", "status"): st.sampled_from(JobStatus),
+    **dict.fromkeys((("ChainLineOut", "previous"), ("ChainLineOut", "digest")), st.none() | st.just("a" * 64)),
+    ("MissingEventOut", "content"): st.just("0" * 64),
     ("RulesIn", Any): st.none() | st.just("unlimited"),
 }
 
@@ -115,6 +118,13 @@ def test_an_answer_is_read_and_shown_as_its_contract_does(model: type[msgspec.St
     if model is not ChainLineOut:  # whose times are exact; `audit export` writes its contract
         assert as_data(answer) == sent.model_dump(mode="json")
     assert read_answer(model, sent.model_dump_json()) == answer
+
+
+@given(answers(ChainLineOut))
+def test_a_line_of_the_audit_log_is_exported_as_its_contract_writes_it(sent: ChainLineOut) -> None:
+    line = line_of(sent)
+    written = contract_of(ChainLineOut).model_validate(line, from_attributes=True).model_dump_json()
+    assert as_json(as_document(line)) == as_json(json.loads(written))
 
 
 def test_rules_of_more_than_a_year_are_shown_as_the_server_sends_them() -> None:
