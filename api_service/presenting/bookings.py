@@ -18,7 +18,8 @@ from reservation_core.contracts.bookings import (
     SkippedDate,
     TypeAvailability,
 )
-from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot, Skipped
+from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot
+from reservation_core.domain.bookings.refusals import Skipped
 from reservation_core.domain.model import BookingStatus, PodWorkload, RequestVerdict
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book_series import SeriesOutcome

@@ -121,7 +121,7 @@ def _is_window(said: Said) -> bool:
     """Whether the fields of a maintenance window go together."""
     if len(said.keys() & {"node", "nodes", "gpus"}) != 1 or ("end" in said) == ("duration" in said):
         return False
-    from reservation_core.domain.bookings.maintenance import window_faults
+    from reservation_core.domain.bookings.windows import window_faults
 
     return not window_faults(said.get("start"), said.get("end"), said.get("duration"))
 

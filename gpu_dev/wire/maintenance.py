@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from reservation_core.domain.bookings.maintenance import Fate, WindowStatus
+from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.model import ReservationKind
 
 

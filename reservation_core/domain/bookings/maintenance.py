@@ -2,50 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import datetime
 from typing import assert_never
 
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span, Why
+from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError
 from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.model import BookingStatus, JobStatus, Reservation, ReservationKind
 from reservation_core.domain.policy.quota_windows import whole_minute
 
-
-class WindowStatus(StrEnum):
-    """Where a window stands: ahead, open, over (by the clock or ended early), or cancelled before it began."""
-
-    CONFIRMED = "confirmed"
-    ACTIVE = "active"
-    ENDED = "ended"
-    CANCELLED = "cancelled"
-
-
-LONGEST_WINDOW = timedelta(days=90)
 FINAL_WINDOWS = frozenset({WindowStatus.ENDED, WindowStatus.CANCELLED})
-
-
-class Fate(StrEnum):
-    """The effect of a window on a job or booking."""
-
-    ENDED = "ended"
-    """A job that runs, or a booking in its slot, ends at once."""
-    ENDS_EARLIER = "ends_earlier"
-    """It ends before the window begins."""
-    QUEUED_AGAIN = "queued_again"
-    """A starting job is requeued."""
-    PLANNED_ANEW = "planned_anew"
-    """A waiting job loses its planned slot and is planned again."""
-    MOVED = "moved"
-    """A booking gets other GPUs at the same time."""
-    GOES_ON = "goes_on"
-    """A booking ends before the window, and its rest continues as another booking: elsewhere at once, or afterwards."""
-    BEGINS_LATER = "begins_later"
-    """A booking that would have begun in the window begins at its end."""
-    CANCELLED = "cancelled"
-    """A booking can't be kept, here or elsewhere, during or after the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +78,6 @@ class OverlappedReservations:
     slots: tuple[str, ...]
     jobs: tuple[str, ...]
     bookings: tuple[str, ...]
-
-
-def window_faults(start: datetime | None, end: datetime | None, duration: timedelta | None) -> list[str]:
-    """The faults in the times that are asked for, each with its field."""
-    faults = [
-        f"{name}: must be a whole minute"
-        for name, at in (("start", start), ("end", end))
-        if at is not None and (at.second or at.microsecond)
-    ]
-    if duration is not None and duration % timedelta(minutes=1):
-        faults.append("duration: must be whole minutes")
-    if start is not None and end is not None and end <= start:
-        faults.append("end: must be after `start`")
-    if start is not None and end is not None and end - start > LONGEST_WINDOW:
-        faults.append(f"end: at most {LONGEST_WINDOW.days} days after `start`")
-    return faults
 
 
 def in_the_way(taken: Iterable[CoveredRow]) -> OverlappedReservations:

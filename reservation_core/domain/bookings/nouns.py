@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.model import AllocatedGpu, BookingStatus, PodWorkload
-from reservation_core.domain.policy.rules import RuleBreach
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)
@@ -137,13 +136,3 @@ class FreeSlot:
     gpu_type: str
     span: Span
     latest_start: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A date of a series that can't be booked. `span` is None where its local time does not exist."""
-
-    span: Span | None
-    local_start: str
-    broken: tuple[RuleBreach, ...]
-    nearest: tuple[Span, ...] = ()

@@ -106,7 +106,9 @@ def _dates(parts: dict[str, str], begin: datetime, until: datetime, limit: int) 
     text = ";".join(f"{name}={value}" for name, value in parts.items())
     last = until.replace(year=until.year + shift) if until >= begin else begin.replace(year=begin.year + shift - 1)
     try:
-        dates = rrulestr(f"{text};UNTIL={last:%Y%m%dT%H%M%S}", dtstart=begin.replace(year=begin.year + shift))
+        # An UNTIL in the text would load a parser of dates.
+        rule = rrulestr(text, dtstart=begin.replace(year=begin.year + shift))
+        dates = rule.replace(until=last)  # type: ignore[union-attr]
         return [at.replace(year=at.year - shift) for at in islice(iter(dates), limit)]
     except (ValueError, TypeError, IndexError, OverflowError):
         raise RecurrenceError("must be an RRULE of RFC 5545, such as FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8") from None

@@ -26,6 +26,16 @@ _MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A date of a series that can't be booked. `span` is None where its local time does not exist."""
+
+    span: Span | None
+    local_start: str
+    broken: tuple[RuleBreach, ...]
+    nearest: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Booker:
     """The user and project of a booking. `foreign`: not a member of the project. `disabled`: gets nothing new."""
 

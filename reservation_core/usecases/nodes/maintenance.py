@@ -10,18 +10,16 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.maintenance import MaintenanceCreate
 from reservation_core.domain.bookings.maintenance import (
-    LONGEST_WINDOW,
     Affected,
-    Fate,
     GpuAddress,
     Window,
-    WindowStatus,
     due_window_change,
     in_the_way,
     job_fate,
     taken_back,
 )
 from reservation_core.domain.bookings.nouns import Booking, Span
+from reservation_core.domain.bookings.windows import LONGEST_WINDOW, Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
 from reservation_core.domain.event_kinds import JobEventKind

@@ -14,7 +14,6 @@ from reservation_core.domain.bookings.changes import BeginsLater, BookingEvent, 
 from reservation_core.domain.bookings.life import decide
 from reservation_core.domain.bookings.maintenance import (
     Affected,
-    Fate,
     GpuAddress,
     booking_fate,
     rest_of,
@@ -22,6 +21,7 @@ from reservation_core.domain.bookings.maintenance import (
 )
 from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span
 from reservation_core.domain.bookings.refusals import from_now, this_minute
+from reservation_core.domain.bookings.windows import Fate
 from reservation_core.domain.calendar import merge, to_micros
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus, ReservationKind

@@ -15,13 +15,12 @@ from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.bookings.maintenance import (
     Affected,
     CoveredRow,
-    Fate,
     GpuAddress,
     Window,
     WindowChange,
-    WindowStatus,
 )
 from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM, Record
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import ReservationKind

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from reservation_core.contracts.maintenance import MaintenanceCreate
-from reservation_core.domain.bookings.maintenance import Fate, Window, WindowStatus
+from reservation_core.domain.bookings.maintenance import Window
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span
+from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.errors import (
     AlreadyFinalError,
     CalendarConflictError,

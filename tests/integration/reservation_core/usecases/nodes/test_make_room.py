@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings.maintenance import Fate
 from reservation_core.domain.bookings.nouns import BookingReason, Span
+from reservation_core.domain.bookings.windows import Fate
 from reservation_core.domain.model import BookingStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist
