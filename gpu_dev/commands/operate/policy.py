@@ -175,7 +175,7 @@ def read_rules(words: Iterable[str]) -> dict[str, Any]:
     if not all(map(_is_plain, typed, typed.values())):
         from gpu_dev.server.checked_answers import contract_of
 
-        checked(contract_of(RulesIn), typed)
+        checked(contract_of(RulesIn), typed, **{name: name for name in typed})
     return typed
 
 

@@ -50,6 +50,7 @@ def test_a_rule_is_taken_where_its_contract_takes_it(name: RuleName, text: str) 
     ("words", "complaint"),
     [
         (["max_gpus=-1"], "max_gpus must be at least 0."),
+        (["priority=1001"], "priority must be at most 1000."),
         (["max_gpus=4", "no_show_grace=30s"], "no_show_grace must be at least 60 s."),
     ],
 )
