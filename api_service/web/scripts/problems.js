@@ -1,6 +1,11 @@
 // What went wrong with a request of the page's scripts stands in #problems until something goes right there.
+import htmx from "htmx.org";
+
 import { repeat, serverAnswers } from "./session.js";
 
+// htmx prints these as errors. A request is aborted for a newer one, or because its part has gone: that is no error.
+// After any request without an answer, a second event says why.
+const NO_ERRORS = new Set(["htmx:afterRequest", "htmx:sendAbort"]);
 const UNREACHABLE = "The server could not be reached, so this may be out of date. The page retries by itself.";
 
 let cause = null;
@@ -25,6 +30,9 @@ function notDone(event) {
 
 /** Say what could not be asked, and take back what is no longer so. What the server answers htmx puts there. */
 export function showProblems() {
+  htmx.logger = (_element, event, detail) => {
+    if (NO_ERRORS.has(event)) delete detail.error;
+  };
   document.body.addEventListener("htmx:sendError", notDone);
   document.body.addEventListener("htmx:timeout", notDone);
   document.body.addEventListener("htmx:responseError", (event) => (cause = event.detail.elt));
