@@ -89,8 +89,9 @@ async def explain(
     if foreign and project is not None:
         broken = [not_in_project(project, f"{request.user} is"), *broken]
         earliest = None
-    if not in_booking and (beyond := await beyond_budget(uow, who, request.gpus, request.duration, now)):
-        broken, earliest = [*broken, *beyond], None
+    if not in_booking:
+        beyond = await beyond_budget(uow, who, request.gpus, request.duration, now, request.replaces)
+        broken, earliest = [*broken, *beyond], None if beyond else earliest
     cost = None if in_booking else _cost(request, policy, types)
     request = replace(request, gpu_type=verdict.gpu_type)
     limits = policy.limits(request.user, request.project, request.gpu_type)

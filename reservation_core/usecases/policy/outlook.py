@@ -98,7 +98,7 @@ async def _job(
     job = _waiting(new.reservation, terms)
     if job.booking_id is not None:
         return await _in_booking(uow, job, job.booking_id, request.instead_of, now)
-    broken = await beyond_budget(uow, who, job.all_gpus, new.reservation.duration, now)
+    broken = await beyond_budget(uow, who, job.all_gpus, new.reservation.duration, now, request.instead_of)
     if broken:
         return refused(broken)
     usage = await uow.policies.usage(who.user_id, job.project, week_start(now), now)
@@ -147,10 +147,13 @@ async def _in_booking(uow: UnitOfWork, job: Waiting, booking_id: str, instead_of
 
 
 async def beyond_budget(
-    uow: UnitOfWork, who: Principal, gpus: int, length: timedelta, now: datetime
+    uow: UnitOfWork, who: Principal, gpus: int, length: timedelta, now: datetime, instead_of: str | None = None
 ) -> list[RuleBreach]:
-    """The breach of the budgets that pay for requests of this token, if they do not suffice."""
+    """The breach of the budgets that pay for requests of this token, if they do not suffice.
+
+    `instead_of`: the waiting job whose GPU-hours the request may use.
+    """
     if who.budget_id is None:
         return []
-    broken = refused_by_budget(await uow.budgets.view(who.budget_id), gpus * length_micros(length), now)
+    broken = refused_by_budget(await uow.budgets.view(who.budget_id, without=instead_of), gpus * length_micros(length), now)
     return [] if broken is None else [broken]

@@ -18,9 +18,9 @@ class Budgets(StatementRunner):
         ids = list(locked.scalars())
         return _budgets(await self._run("settle_budgets", ids=ids))
 
-    async def view(self, budget_id: str) -> list[Budget]:
-        """A budget and its predecessors, without locks."""
-        return _budgets(await self._run("view_budgets", id=budget_id))
+    async def view(self, budget_id: str, *, without: str | None = None) -> list[Budget]:
+        """A budget and its predecessors, without locks; with what the waiting job `without` would give back."""
+        return _budgets(await self._run("view_budgets", id=budget_id, without=without))
 
     async def charge(self, line: Sequence[Budget], asks: Sequence[Ask]) -> None:
         """Charge every locked budget in full. Unused GPU time is refunded at the end of the reservation."""

@@ -42,13 +42,24 @@ INSERT INTO token_charges (reservation_id, budget_id, from_us, to_us)
 SELECT a.reservation_id, c.id, a.from_us, a.to_us FROM asked a CROSS JOIN charged c;
 
 -- name: view_budgets
--- The balances of a budget and those of the token's predecessors.
+-- The balances of a budget and those of the token's predecessors, as if `without` were cancelled before it goes on: what
+-- it held stays charged, as in the trigger give_back_to_budgets.
 WITH RECURSIVE line (id, maker, generation) AS (
     SELECT id, coalesce(made_with, session_from), generation FROM tokens WHERE id = :id
     UNION ALL
     SELECT t.id, coalesce(t.made_with, t.session_from), t.generation FROM line l JOIN tokens t ON t.id = l.maker
 )
-SELECT b.id, b.gpu_us, b.until, b.charged_us FROM line l JOIN token_budgets_now b ON b.id = l.id ORDER BY l.generation;
+SELECT b.id, b.gpu_us, b.until,
+       b.charged_us - coalesce((
+           SELECT CAST(sum(c.to_us - greatest(c.from_us, h.us)) AS bigint)
+           FROM token_charges c CROSS JOIN (
+               SELECT CAST(coalesce(round(1000000 * sum(extract(epoch FROM upper(during) - lower(during)))), 0) AS bigint)
+               FROM allocations WHERE reservation_id = CAST(:without AS text) AND NOT planned
+           ) AS h (us)
+           WHERE c.reservation_id = CAST(:without AS text) AND c.budget_id = b.id AND c.to_us > h.us
+       ), 0) AS charged_us
+FROM line l JOIN token_budgets_now b ON b.id = l.id
+ORDER BY l.generation;
 
 -- name: sum_up_refunds
 -- Subtract refunds from budgets; locked budgets are left to the next time, so that nobody waits.

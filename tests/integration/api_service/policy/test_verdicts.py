@@ -353,3 +353,36 @@ async def test_a_token_hears_what_its_budget_refuses(lab: Lab) -> None:
         assert said["verdict"] == expected
         status = (await lab.alice.post("/v1/jobs", json=body, headers=headers)).status_code
         assert (status < 400) is (expected != "refused")
+
+
+async def test_a_request_may_spend_what_the_waiting_job_gives_back_that_it_replaces(lab: Lab) -> None:
+    """What that job held before it waited again stays spent, in the budgets of all tokens before this one."""
+    made = await lab.alice.post("/v1/tokens", json={"name": "maker", "budget": {"gpu_hours": 9}})
+    headers = {"Authorization": f"Bearer {made.json()['token']}"}
+    made = await lab.alice.post("/v1/tokens", json={"name": "agent", "budget": {"gpu_hours": 8}}, headers=headers)
+    headers = {"Authorization": f"Bearer {made.json()['token']}"}
+    await lab.jobs(gpus=8, gpu_type="h100")
+    big = {**JOB, "gpus": 8, "gpu_type": "h100", "duration": "PT1H"}
+    job = (await lab.alice.post("/v1/jobs", json=big, headers=headers)).json()["id"]
+
+    async def refused(gpus: int, **replaced: str) -> bool:
+        body = {**big, "gpus": gpus, **replaced}
+        said = (await lab.alice.post("/v1/policy/explain", json=body, headers=headers)).json()
+        assert said["allowed"] is (said["verdict"] != "refused") is ("token_budget" not in str(said["broken_rules"]))
+        return bool(said["verdict"] == "refused")
+
+    assert await refused(1)
+    assert not await refused(8, instead_of=job)
+    await execute(
+        lab.runtime,
+        "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, released_at) "
+        "SELECT :id, 0, min(id), 0, tstzrange(now() - interval '3 hours', now() - interval '1 hour'), false, now(), "
+        "now() FROM gpus",
+        id=job,
+    )
+    assert await refused(7, instead_of=job)
+    assert not await refused(6, instead_of=job)
+    assert (await lab.alice.post(f"/v1/jobs/{job}/cancel", headers=headers)).status_code == 200
+    for gpus in (7, 6):
+        status = (await lab.alice.post("/v1/jobs", json={**big, "gpus": gpus}, headers=headers)).status_code
+        assert (status < 400) is (gpus == 6)
