@@ -38,13 +38,13 @@ async def submit(visit: Visit) -> Response:
     typed = typed_job(visit.form)
     if typed.wrong:
         return await _form_page(visit, visit.form.shown(), typed, status=422)
+    replaced = visit.form.get("instead_of")
     try:
-        job = await visit.rest.post(Job, "/v1/jobs", typed.body)
+        job = await _submitted(visit, typed.body, replaced)
     except RestProblemError as problem:
         if problem.status not in (400, 403, 409, 413, 422):
             raise
         return await _form_page(visit, visit.form.shown(), typed, problem, status=problem.status)
-    replaced = visit.form.get("instead_of")
     more = "" if replaced is None else await _cancel_replaced(visit, replaced)
     return visit.go(f"/jobs/{job.id}", f"Submitted: {job.id} waits for its GPUs.{more}")
 
@@ -109,6 +109,18 @@ async def _waiting_job(visit: Visit, job_id: str | None) -> Job | None:
             raise
         return None
     return job if job and job.status is JobStatus.QUEUED and job.user == visit.principal.user else None
+
+
+async def _submitted(visit: Visit, body: Mapping[str, Any], replaced: str | None) -> Job:
+    """Submit the job. If only the GPU-hours of the replaced job are missing from a budget, cancel that one first."""
+    try:
+        return await visit.rest.post(Job, "/v1/jobs", body)
+    except RestProblemError:
+        found = None if replaced is None else await prospects_of(visit.rest, {**body, "instead_of": replaced})
+        if replaced is None or found is None or found.answer is None or not found.answer.allowed:
+            raise
+    await _cancel_replaced(visit, replaced)
+    return await visit.rest.post(Job, "/v1/jobs", body)
 
 
 async def _cancel_replaced(visit: Visit, job_id: str) -> str:

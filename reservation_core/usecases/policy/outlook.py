@@ -155,5 +155,7 @@ async def beyond_budget(
     """
     if who.budget_id is None:
         return []
-    broken = refused_by_budget(await uow.budgets.view(who.budget_id, without=instead_of), gpus * length_micros(length), now)
+    broken = refused_by_budget(
+        await uow.budgets.view(who.budget_id, without=instead_of), gpus * length_micros(length), now
+    )
     return [] if broken is None else [broken]

@@ -12,6 +12,7 @@ from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, at, booked, booked_now, execute, ledger
+from tests.integration.api_service.callers import People
 from tests.integration.api_service.policy.test_verdicts import Lab
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -110,6 +111,27 @@ async def test_a_job_takes_the_place_of_one_that_waits_and_of_no_other(
     assert "It starts about" in verdict
     other = await browsing("bob")
     assert 'name="instead_of"' not in await other.get(f"/submit?instead_of={started.headers['location'][6:]}")
+
+
+async def test_a_job_may_spend_the_budget_of_the_one_whose_place_it_takes(
+    waiting: str, lab: Lab, people: People, browsing: SignedIn
+) -> None:
+    made = await lab.alice.post("/v1/tokens", json={"name": "agent", "budget": {"gpu_hours": 8}})
+    people.secrets["agent"] = made.json()["token"]
+    browser = await browsing("agent")
+    fields = {"gpus": "4", "nodes": "1", "duration": "2h", "command": "true"}
+    first = (await browser.send("/submit", **fields, key="k-1")).headers["location"].removeprefix("/jobs/")
+    fields |= {"gpus": "3", "instead_of": first}
+    assert "Refused" in words((await browser.send("/submit/verdict", **{**fields, "instead_of": waiting})).text)
+    assert "Accepted" in words((await browser.send("/submit/verdict", **fields)).text)
+    too_much = await browser.send("/submit", **{**fields, "duration": "3h"}, key="k-2")
+    assert too_much.status_code == 409
+    assert "the budget of token" in words(too_much.text)
+    assert (await lab.alice.get(f"/v1/jobs/{first}")).json()["status"] == "queued"
+    for key in ("k-3", "k-3"):  # sent twice
+        done = await browser.send("/submit", **fields, key=key)
+        assert f"{first} is cancelled." in words(await browser.get(done.headers["location"]))
+    assert (await lab.alice.get(f"/v1/jobs/{first}")).json()["status"] == "cancelled"
 
 
 FORM = {"gpus": "3", "nodes": "1", "gpu_type": "h100", "duration": "2h", "command": "true", "name": "next"}
