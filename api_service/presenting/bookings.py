@@ -1,9 +1,11 @@
 """Bookings as bodies of REST: the only place that decides who sees which fields."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import groupby
 
 from api_service.access.sight import Sight
+from api_service.presenting.policy import cost_out
 from reservation_core.contracts import base as contracts
 from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts.bookings import (
@@ -21,6 +23,8 @@ from reservation_core.contracts.bookings import (
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot
 from reservation_core.domain.bookings.refusals import Skipped
 from reservation_core.domain.model import BookingStatus, PodWorkload, RequestVerdict
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.prices import Money, sum_costs
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book_series import SeriesOutcome
 from reservation_core.usecases.bookings.find_slots import FreeOverTime
@@ -57,8 +61,9 @@ def booking(found: Booking, sight: Sight) -> BookingOut:
     )
 
 
-def verdict(found: Booking, now: datetime) -> BookingVerdict:
-    """What one's own booking would be."""
+def verdict(found: Booking, now: datetime, policy: Policy) -> BookingVerdict:
+    """What one's own booking would be, and its cost."""
+    cost = _cost(found, policy)
     begins = found.status is not BookingStatus.WAITING and found.span.start <= now
     return BookingVerdict(
         verdict=RequestVerdict.STARTS_NOW if begins else RequestVerdict.ACCEPTED,
@@ -75,15 +80,27 @@ def verdict(found: Booking, now: datetime) -> BookingVerdict:
         duration=found.span.length,
         allocations=_allocations(found, may_change=True),
         waits_until=found.waits_until,
+        cost=None if cost is None else cost_out(cost),
     )
 
 
-def series_verdict(outcome: SeriesOutcome, now: datetime) -> SeriesVerdict:
-    """What one's own series would be."""
+def series_verdict(outcome: SeriesOutcome, now: datetime, policy: Policy) -> SeriesVerdict:
+    """What one's own series would be, and its cost."""
+    costs = (_cost(booked, policy) for booked in outcome.booked)
     return SeriesVerdict(
-        items=[verdict(booked, now) for booked in outcome.booked],
+        items=[verdict(booked, now, policy) for booked in outcome.booked],
         skipped=[_skipped(skipped_date) for skipped_date in outcome.skipped],
+        costs=[cost_out(cost) for cost in sum_costs(cost for cost in costs if cost is not None)],
     )
+
+
+def _cost(found: Booking, policy: Policy) -> Money | None:
+    """The cost of the whole duration, once the type is chosen."""
+    if found.wanted.gpu_type is None:
+        return None
+    price = policy.price(found.user, found.project, found.wanted.gpu_type)
+    gpu_seconds = found.wanted.gpus * found.wanted.nodes * Decimal(found.span.length // timedelta(seconds=1))
+    return None if price is None else price.of_time(gpu_seconds)
 
 
 def _allocations(found: Booking, *, may_change: bool) -> list[BookedCards]:

@@ -10,10 +10,9 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from reservation_core.contracts.base import BrokenRule
+from reservation_core.contracts.base import BrokenRule, CostOut
 from reservation_core.contracts.policy import (
     MOST_NAMED,
-    CostOut,
     Explanation,
     LimitOut,
     Named,
@@ -81,7 +80,7 @@ def explanation(found: Explained, outlook: Outlook, kind: ReservationKind) -> Ex
             for use in found.uses
         ],
         exceptions=_exceptions(found.limits) if kind is ReservationKind.BOOKING else [],
-        cost=None if found.cost is None else _cost(found.cost),
+        cost=None if found.cost is None else cost_out(found.cost),
     )
 
 
@@ -152,11 +151,11 @@ def _line(key: str | None, time: GpuTime, costs: Iterable[Money]) -> UsageLineOu
         used_gpu_hours=_hours(time.used),
         idle_gpu_hours=_hours(time.idle),
         wasted_gpu_hours=_hours(time.wasted),
-        costs=[_cost(cost) for cost in costs],
+        costs=[cost_out(cost) for cost in costs],
     )
 
 
-def _cost(cost: Money) -> CostOut:
+def cost_out(cost: Money) -> CostOut:
     return CostOut(amount=exact_amount(cost.amount), unit=cost.unit)
 
 

@@ -1,5 +1,6 @@
 """Tables of bookings, slots, rules, usage, maintenance windows and notification targets."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpu_dev.display.local_times import local_sentence, local_time, minute
@@ -11,6 +12,7 @@ from reservation_core.domain.policy.prices import rounded_cost
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
+    from gpu_dev.wire.base import CostOut
     from gpu_dev.wire.bookings import BookingOut, BookingVerdict, FeedCreated, FreeSlotOut
     from gpu_dev.wire.maintenance import AffectedOut, MaintenanceOut
     from gpu_dev.wire.notices import NoticeTargetOut
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
 def booked_on(booking: "BookingOut | BookingVerdict") -> str:
     """A booking's GPUs, as `n1:0,1 n2:4`."""
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in booking.allocations)
+
+
+def costs_in_words(costs: Iterable["CostOut"]) -> str:
+    """Costs of different units, as `1,240.50 EUR, 3.00 credits`."""
+    return ", ".join(rounded_cost(cost.amount, cost.unit) for cost in costs)
 
 
 def places(window: "MaintenanceOut") -> str:
@@ -97,6 +104,7 @@ VERDICT: "View[BookingVerdict]" = View(
         Column("START", lambda one: minute(one.start)),
         Column("END", lambda one: minute(one.end)),
         Column("WHERE", booked_on),
+        Column("COST", lambda one: costs_in_words([one.cost]) if one.cost else "", wide=True),
         Column("REASON", lambda one: f"{one.reason.code.value}: {local_sentence(one.reason.detail)}", wide=True),
     ),
 )
@@ -208,9 +216,7 @@ USAGE_LINE: "View[UsageLineOut]" = View(
     ),
     empty="Nothing was held in that time.",
 )
-USAGE_COST: "Column[UsageLineOut]" = Column(
-    "COST", lambda line: ", ".join(rounded_cost(cost.amount, cost.unit) for cost in line.costs), right=True
-)
+USAGE_COST: "Column[UsageLineOut]" = Column("COST", lambda line: costs_in_words(line.costs), right=True)
 
 WINDOW: "View[MaintenanceOut]" = View(
     name=lambda window: window.id or "",

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gpu_dev.wire.base import BrokenRule, Slot
+from gpu_dev.wire.base import BrokenRule, CostOut, Slot
 from gpu_dev.wire.jobs import Workload, WorkloadSpec
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import BookingStatus, RequestVerdict
@@ -108,11 +108,13 @@ class BookingVerdict(Struct, kw_only=True):
     duration: timedelta
     allocations: list[BookedCards]
     waits_until: datetime | None
+    cost: CostOut | None = None
 
 
 class SeriesVerdict(Struct, kw_only=True):
     items: list[BookingVerdict]
     skipped: list[SkippedDate]
+    costs: list[CostOut] = []
 
 
 class FreeSlotOut(Struct, kw_only=True):

@@ -4,6 +4,7 @@ Unknown fields are refused, every field has bounds, and numbers are not read fro
 """
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Annotated, Any, Generic, TypeVar
 from unicodedata import category
 
@@ -139,6 +140,13 @@ class BrokenRule(Wire):
 class Slot(Wire):
     start: Time
     end: Time
+
+
+class CostOut(Wire):
+    """An amount (a decimal, to a millionth) of a unit, such as EUR or credits."""
+
+    amount: Decimal
+    unit: str
 
 
 class Problem(Wire):

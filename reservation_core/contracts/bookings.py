@@ -9,6 +9,7 @@ from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     BrokenRule,
+    CostOut,
     Duration,
     GpuTypeName,
     Line,
@@ -257,13 +258,21 @@ class BookingVerdict(Wire):
     duration: timedelta
     allocations: list[BookedCards]
     waits_until: Time | None
+    cost: Annotated[
+        CostOut | None,
+        Field(description="The cost of its whole duration; null without a price, and while the type is open."),
+    ] = None
 
 
 class SeriesVerdict(Wire):
-    """The bookings that a dry run of a series would create, in order, and the dates that would be skipped."""
+    """The bookings that a dry run of a series would create, in order, and the dates that would be skipped.
+
+    `costs` are of all its bookings: one for each unit, none where nothing has a price.
+    """
 
     items: list[BookingVerdict]
     skipped: list[SkippedDate]
+    costs: list[CostOut] = Field(default_factory=list)
 
 
 class FreeSlotOut(Wire):

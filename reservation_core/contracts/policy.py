@@ -10,6 +10,7 @@ from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     BrokenRule,
+    CostOut,
     Duration,
     GpuTypeName,
     Line,
@@ -249,13 +250,6 @@ class LimitOut(Wire):
     value: int | float | str | bool | None
     used: int | float | None
     scope: str
-
-
-class CostOut(Wire):
-    """An amount (a decimal, to a millionth) of a unit, such as EUR or credits."""
-
-    amount: Decimal
-    unit: str
 
 
 class Explanation(Wire):

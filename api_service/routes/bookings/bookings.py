@@ -1,5 +1,6 @@
 """Bookings: make, list, change and cancel them."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated
 
@@ -33,6 +34,7 @@ from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.policy.limits import Policy
 from reservation_core.ports.bookings.bookings import BookingFilter
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book
@@ -107,7 +109,7 @@ async def create_booking(request: Request, services: Served, caller: Caller, dry
 
     if dry_run:
         key_of(request)  # one that can't be read is refused here, too; none is remembered
-        return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, make)), services)
+        return await _verdict(make, services)
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
 
@@ -178,7 +180,7 @@ async def patch_booking(
 
     try:
         if dry_run:
-            return _verdict(await repeat_lost(lambda: rehearse(services.runtime.uow, change)), services)
+            return await _verdict(change, services)
         changed = await repeat_lost(act)
     except NotBookableError as error:
         if error.nameless is None:
@@ -239,9 +241,18 @@ def _answer(found: Booking, caller: Principal, status: int) -> Answer:
     )
 
 
-def _verdict(found: Booking | SeriesOutcome, services: Services) -> Response:
+async def _verdict(make: Callable[[UnitOfWork], Awaitable[Booking | SeriesOutcome]], services: Services) -> Response:
+    """Rehearse a booking or a change, and say what it would be."""
+
+    async def act(uow: UnitOfWork) -> tuple[Booking | SeriesOutcome, Policy]:
+        return await make(uow), (await uow.policies.current()).policy
+
+    found, policy = await repeat_lost(lambda: rehearse(services.runtime.uow, act))
     now = services.runtime.clock.now()
-    shown = bookings.series_verdict(found, now) if isinstance(found, SeriesOutcome) else bookings.verdict(found, now)
+    if isinstance(found, SeriesOutcome):
+        shown: BookingVerdict | SeriesVerdict = bookings.series_verdict(found, now, policy)
+    else:
+        shown = bookings.verdict(found, now, policy)
     return Response(shown.model_dump_json(), media_type=_JSON)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.calls.booking_calls import Reach
-from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on
+from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on, costs_in_words
 from gpu_dev.display.local_times import local_sentence, local_time, slot_words
 from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
 from gpu_dev.display.views import wanted_gpus
@@ -370,8 +370,8 @@ def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -
 
 def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:
     if output is not None and isinstance(made, SeriesVerdict):
-        skipped = as_data(made.skipped)
-        put(show_list(made.items, VERDICT, output, skipped=skipped))
+        more = {"skipped": as_data(made.skipped), "costs": as_data(made.costs)}
+        put(show_list(made.items, VERDICT, output, **more))
     elif output is not None and isinstance(made, BookingSeries):
         put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))
     else:
@@ -379,6 +379,8 @@ def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> 
         put(f"would be: {dates}\n" if isinstance(made, SeriesVerdict) else f"{made.series_id}: {dates} booked\n")
         for one in made.items:
             put(f"{_in_words(one)}\n")
+        if isinstance(made, SeriesVerdict) and made.costs:
+            put(f"together: about {costs_in_words(made.costs)}\n")
     for left_out in made.skipped:
         reasons = "; ".join(local_sentence(rule.detail) for rule in left_out.broken_rules)
         say(f"{left_out.local_start} left out: {reasons}")
@@ -388,4 +390,6 @@ def _in_words(booking: BookingOut | BookingVerdict) -> str:
     cards = wanted_gpus(booking.gpus, booking.gpu_type, booking.nodes)
     where = f" on {booked_on(booking)}" if booking.allocations else ""
     what = "would be" if isinstance(booking, BookingVerdict) else booking.id
-    return f"{what} {booking.status.value}: {cards}{where}, {slot_words(booking.start, booking.end)}"
+    cost = booking.cost if isinstance(booking, BookingVerdict) else None
+    price = "" if cost is None else f", about {costs_in_words([cost])}"
+    return f"{what} {booking.status.value}: {cards}{where}, {slot_words(booking.start, booking.end)}{price}"

@@ -117,6 +117,13 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
     assert system.cli("usage", "-o", "csv").stdout.splitlines()[0].endswith(",cost_EUR")
     rehearsed = system.cli("explain", "-g", "2", "-d", "30m").stdout
     assert "It costs about 720,000.00 EUR for its whole duration." in rehearsed
+    daily = ("-g", "1", "-s", "tomorrow 09:00", "-d", "30m", "--rrule", "FREQ=DAILY;COUNT=3", "--dry-run")
+    dates = system.cli("book", "create", *daily).stdout
+    assert dates.count(", about 360,000.00 EUR\n") == 3
+    assert dates.endswith("together: about 1,080,000.00 EUR\n")
+    assert "360,000.00 EUR" in system.cli("book", "create", *daily, "-o", "wide").stdout
+    [total] = _data(system, "book", "create", *daily)["costs"]  # type: ignore[index, call-overload]
+    assert total == {"amount": "1080000.00", "unit": "EUR"}
     assert "alice" in system.cli("usage", "--step", "1d").stdout
     [steps] = _data(system, "usage", "--step", "1d")["items"]  # type: ignore[index, call-overload]
     assert len(steps["held_gpu_hours"]) == 7

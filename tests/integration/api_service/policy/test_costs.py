@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import add_nodes, at, booked, execute, said
+from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked, execute, said
 from tests.integration.api_service.policy.test_policy import earlier, put
 
 LENGTH = {"duration": "PT8H"}
@@ -89,3 +89,27 @@ async def test_a_verdict_says_what_the_whole_duration_costs(alice: httpx.AsyncCl
     within = await verdict(alice, gpus=1, gpu_type="h100", booking_id=booking, duration="PT1M")
     assert within["cost"] is None
     assert within["limits"] == []
+
+
+async def test_the_verdict_on_a_booking_says_what_it_costs_and_on_a_series_what_all_dates_do(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    dry = {"dry_run": "true"}
+    four: dict[str, Any] = {"recurrence": {"rrule": "FREQ=DAILY;COUNT=4"}}
+    free = (await alice.post("/v1/bookings", json=asked(gpu_type="t4", **four), params=dry)).json()
+    assert ([date["cost"] for date in free["items"]], free["costs"]) == ([None] * 4, [])
+    await put(root, "gpu_type:h100", cost_per_gpu_hour="2.50 EUR")
+    await put(root, "gpu_type:t4", cost_per_gpu_hour="3 credits")
+    request = asked(gpus=2, gpu_type="h100", duration="PT8H", **four)
+    found = (await alice.post("/v1/bookings", json=request, params=dry)).json()
+    assert [date["cost"] for date in found["items"]] == [{"amount": "40.00", "unit": "EUR"}] * 4
+    assert found["costs"] == [{"amount": "160.00", "unit": "EUR"}]
+    # On the first two dates no h100 is free.
+    await booked(alice, at(1), gpus=4, gpu_type="h100", duration="PT30H")
+    found = (await alice.post("/v1/bookings", json=asked(gpus=1, **four), params=dry)).json()
+    assert found["costs"] == [{"amount": "5.00", "unit": "EUR"}, {"amount": "6.00", "unit": "credits"}]
+    made = (await booked(alice, at(1), gpus=1, gpu_type="t4"))["id"]
+    longer = await alice.patch(f"/v1/bookings/{made}", json={"duration": "PT10H"}, params=dry)
+    assert longer.json()["cost"] == {"amount": "30.00", "unit": "credits"}
+    waits = asked(at(1), gpus=4, wait=True)
+    assert (await alice.post("/v1/bookings", json=waits, params=dry)).json()["cost"] is None

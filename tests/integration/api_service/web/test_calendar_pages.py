@@ -342,6 +342,20 @@ async def test_the_verdict_books_nothing(browsing: SignedIn, alice: httpx.AsyncC
 
 
 @pytest.mark.usefixtures("lab")
+async def test_the_verdict_says_what_a_booking_and_each_date_of_a_series_cost(
+    browsing: SignedIn, root: httpx.AsyncClient
+) -> None:
+    browser = await browsing("alice")
+    assert "cost" not in words((await sent(browser, "/calendar/verdict", repeats="daily", count="3")).text)
+    assert (await root.put("/v1/policy/default", json={"cost_per_gpu_hour": "400 EUR"})).status_code == 200
+    one = words((await sent(browser, "/calendar/verdict")).text)
+    assert "It costs about 800.00 EUR for its whole duration." in one
+    series = words((await sent(browser, "/calendar/verdict", repeats="daily", count="3")).text)
+    assert series.count(", 800.00 EUR") == 3
+    assert "All dates together cost about 2,400.00 EUR" in series
+
+
+@pytest.mark.usefixtures("lab")
 async def test_what_is_refused_is_shown_with_the_slots_that_would_do(
     browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
 ) -> None:
