@@ -143,12 +143,36 @@ RULES = (
         "all are promised",
         "Only the first of the queue get slots",
         CODE + "planning/slot_decisions.py",
-        "        if number >= room and (last is None or entry[:3] > last):\n            return\n",
+        "        if number >= room and (last is None or entry[0] > last):\n            return\n",
         "",
         (
             DOMAIN + "planning/test_slot_decisions.py"
             "::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",
         ),
+    ),
+    Mutant(
+        "room breaks a promise",
+        "Nobody who makes room loses a promised start",
+        CODE + "planning/making_room.py",
+        "            place = self._find(moved, limit + 1)\n",
+        "            place = self._find(moved, limit + 3_600_000_001)\n",
+        (DOMAIN + "planning/test_making_room.py::test_it_does_not_where_the_other_would_lose_its_promise",),
+    ),
+    Mutant(
+        "large jobs go first",
+        "Small jobs go first where the order is by area",
+        CODE + "planning/standings.py",
+        "if orders.is_by_area(job.project) else _ALIKE",
+        "if not orders.is_by_area(job.project) else _ALIKE",
+        (DOMAIN + "planning/test_standings.py::test_small_jobs_go_first_and_equal_ones_in_the_order_of_arrival",),
+    ),
+    Mutant(
+        "no job ages",
+        "A job that waits long goes before what came later",
+        CODE + "planning/standings.py",
+        "    return int(area / (1 + waited / AGEING) ** 2)\n",
+        "    return area\n",
+        (DOMAIN + "planning/test_standings.py::test_nobody_is_put_off_for_longer_than_the_ageing_says",),
     ),
     Mutant(
         "a booking takes a promised turn",
