@@ -89,7 +89,7 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "forget_messages": [{"epoch": 0, "limit": 1000}],
         "publish_estimates": [
             {"ids": ["job-w00000001"], "positions": [1], "reason_codes": ["waiting_for_gpus"], "reasons": ["It waits."],
-             "estimated": [now], "now": now}
+             "estimated": [now], "p50s": [now], "p90s": [now], "now": now}
         ],
         "node_links": [{}],
         "policy_rules": [{}],

@@ -46,10 +46,19 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class PredictedStart:
+    """A start as learnt from how long jobs really run: by `p50` in half of all cases, by `p90` in nine of ten."""
+
+    p50: datetime
+    p90: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class JobView:
     """A reservation with its queue position, estimated and promised start, and GPUs.
 
     `promised_start_at` is the first estimate that the ledger guaranteed; it stays after the job has started.
+    `predicted_start` is known only of waiting jobs, and not of all.
     `shared_with`: names of users; None where it is not read, and for those users themselves.
     """
 
@@ -58,6 +67,7 @@ class JobView:
     estimated_start_at: datetime | None
     allocations: tuple[AllocatedGpu, ...]
     promised_start_at: datetime | None = None
+    predicted_start: PredictedStart | None = None
     shared_with: tuple[str, ...] | None = None
 
 

@@ -17,7 +17,7 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.model import Reason, ReasonCode
-from reservation_core.ports.jobs.reservations import JobFilter, JobView, SharedFilter
+from reservation_core.ports.jobs.reservations import JobFilter, JobView, PredictedStart, SharedFilter
 
 _FIRST_PRIORITY = -(2**31)
 _LAST_SEQ = 2**63 - 1
@@ -170,5 +170,16 @@ class JobViews:
             estimate,
             allocations,
             row.promised_start_at,
+            _predicted_start(row),
             None if row.shared_with is None else tuple(row.shared_with),
         )
+
+
+def _predicted_start(row: Row[Any]) -> PredictedStart | None:
+    """The prediction of a waiting job, which a slot that became earlier since then bounds."""
+    p50, p90 = row.estimated_start_p50, row.estimated_start_p90
+    if p50 is None or p90 is None:
+        return None
+    if row.slot_start is None:
+        return PredictedStart(p50, p90)
+    return PredictedStart(min(p50, row.slot_start), min(p90, row.slot_start))

@@ -1,8 +1,8 @@
 -- name: view_reservation
 -- One job with what it is told while it waits, and (for its owner) with whom it is shared. Users see their own jobs
 -- and those that are shared with them, a null user everybody's.
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
-       p.promised_start_at, (
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.estimated_start_p50, e.estimated_start_p90,
+       e.reason_code AS wait_code, e.reason AS wait_reason, p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
        ) AS slot_start, CASE WHEN r.user_id = coalesce(CAST(:user_id AS bigint), r.user_id) THEN ARRAY(
@@ -51,8 +51,8 @@ WITH page AS MATERIALIZED (
            AND status >= s.status AND (status, seq) < (s.status, :before_seq)
          ORDER BY status DESC, seq DESC LIMIT :limit) r)
 )
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
-       p.promised_start_at, (
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.estimated_start_p50, e.estimated_start_p90,
+       e.reason_code AS wait_code, e.reason AS wait_reason, p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
        ) AS slot_start, ARRAY(
@@ -79,8 +79,8 @@ WITH shares AS MATERIALIZED (
       AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
     ORDER BY s.created_at DESC, s.reservation_id DESC LIMIT :limit
 )
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
-       p.promised_start_at, (
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.estimated_start_p50, e.estimated_start_p90,
+       e.reason_code AS wait_code, e.reason AS wait_reason, p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
        ) AS slot_start, CAST(NULL AS text[]) AS shared_with, of.created_at AS shared_at
@@ -110,8 +110,8 @@ WITH RECURSIVE types AS (
     ) w
     WHERE t.line_type IS NOT NULL
 )
-SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.reason_code AS wait_code, e.reason AS wait_reason,
-       p.promised_start_at, (
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.estimated_start_p50, e.estimated_start_p90,
+       e.reason_code AS wait_code, e.reason AS wait_reason, p.promised_start_at, (
            SELECT lower(a.during) FROM allocations a
            WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
        ) AS slot_start, CAST(NULL AS text[]) AS shared_with

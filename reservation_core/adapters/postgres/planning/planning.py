@@ -242,7 +242,10 @@ class Planning(StatementRunner):
         )
 
     async def publish_estimates(self, epoch: int, estimates: Sequence[WaitEstimate], now: datetime) -> None:
-        """Update place in the queue, reason and estimated start of waiting jobs. Only changes are written."""
+        """Update place in the queue, reason, estimated and predicted start of waiting jobs. Only changes are written.
+
+        A job's first prediction is kept beside its promised start.
+        """
         await self._fence(epoch)
         await self._run(
             "publish_estimates",
@@ -251,6 +254,8 @@ class Planning(StatementRunner):
             reason_codes=[e.reason.code.value for e in estimates],
             reasons=[e.reason.detail for e in estimates],
             estimated=[e.estimated_start_at for e in estimates],
+            p50s=[e.p50 for e in estimates],
+            p90s=[e.p90 for e in estimates],
             now=now,
         )
 

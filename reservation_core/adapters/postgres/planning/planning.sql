@@ -184,8 +184,10 @@ WITH time AS MATERIALIZED (
     WHERE (SELECT count(*) FROM removed) >= 0
     RETURNING reservation_id
 ), promised AS (
-    INSERT INTO start_promises (reservation_id, promised_start_at, made_at)
-    SELECT w.id, i.promised_at, (SELECT at FROM time) FROM waiting w JOIN input i ON i.id = w.id WHERE i.placed
+    INSERT INTO start_promises (reservation_id, promised_start_at, made_at, first_p50, first_p90)
+    SELECT w.id, i.promised_at, (SELECT at FROM time), e.estimated_start_p50, e.estimated_start_p90
+    FROM waiting w JOIN input i ON i.id = w.id LEFT JOIN wait_estimates e ON e.reservation_id = w.id
+    WHERE i.placed
     ON CONFLICT (reservation_id) DO NOTHING
 ), missed AS (
     UPDATE start_promises p SET missed_at = :now
@@ -265,19 +267,37 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT count(*) FROM forgotten) AS 
 
 -- name: publish_estimates
 -- Write estimates of waiting jobs that have changed. Jobs that are no longer among the first of the queue, or have left
--- it, are not written.
+-- it, are not written. Predicted starts drift as time passes: they are written again once they are off by a fiftieth of
+-- the time until then, or half a minute, and pages are not woken for that alone. The first prediction is kept with the
+-- promise; commit_slots does that for a promise that comes after it.
 WITH outdated AS (
     DELETE FROM wait_estimates e
     WHERE NOT EXISTS (SELECT FROM unnest(CAST(:ids AS text[])) AS told (id) WHERE told.id = e.reservation_id)
+), told AS (
+    INSERT INTO wait_estimates AS e (reservation_id, position, reason_code, reason, estimated_start_at,
+                                     estimated_start_p50, estimated_start_p90, planned_at)
+    SELECT i.id, i.position, i.reason_code, i.reason, i.estimated_start_at, i.p50, i.p90,
+           CASE WHEN c.changed THEN CAST(:now AS timestamptz) ELSE o.planned_at END
+    FROM unnest(CAST(:ids AS text[]), CAST(:positions AS integer[]), CAST(:reason_codes AS text[]),
+                CAST(:reasons AS text[]), CAST(:estimated AS timestamptz[]), CAST(:p50s AS timestamptz[]),
+                CAST(:p90s AS timestamptz[]))
+         AS i (id, position, reason_code, reason, estimated_start_at, p50, p90)
+    JOIN reservations r ON r.id = i.id AND r.status = 'queued'
+    LEFT JOIN wait_estimates o ON o.reservation_id = i.id
+    CROSS JOIN LATERAL (
+        SELECT (o.position, o.reason_code, o.reason, o.estimated_start_at, o.estimated_start_p50 IS NULL)
+               IS DISTINCT FROM (i.position, i.reason_code, i.reason, i.estimated_start_at, i.p50 IS NULL) AS changed,
+               greatest(interval '30 seconds', (i.p50 - CAST(:now AS timestamptz)) / 50) AS p50_drift,
+               greatest(interval '30 seconds', (i.p90 - CAST(:now AS timestamptz)) / 50) AS p90_drift
+    ) AS c
+    WHERE c.changed OR o.estimated_start_p50 NOT BETWEEN i.p50 - c.p50_drift AND i.p50 + c.p50_drift
+       OR o.estimated_start_p90 NOT BETWEEN i.p90 - c.p90_drift AND i.p90 + c.p90_drift
+    ON CONFLICT (reservation_id) DO UPDATE
+    SET position = excluded.position, reason_code = excluded.reason_code, reason = excluded.reason,
+        estimated_start_at = excluded.estimated_start_at, estimated_start_p50 = excluded.estimated_start_p50,
+        estimated_start_p90 = excluded.estimated_start_p90, planned_at = excluded.planned_at
+    RETURNING reservation_id, estimated_start_p50, estimated_start_p90
 )
-INSERT INTO wait_estimates AS e (reservation_id, position, reason_code, reason, estimated_start_at, planned_at)
-SELECT i.id, i.position, i.reason_code, i.reason, i.estimated_start_at, CAST(:now AS timestamptz)
-FROM unnest(CAST(:ids AS text[]), CAST(:positions AS integer[]), CAST(:reason_codes AS text[]),
-            CAST(:reasons AS text[]), CAST(:estimated AS timestamptz[]))
-     AS i (id, position, reason_code, reason, estimated_start_at)
-JOIN reservations r ON r.id = i.id AND r.status = 'queued'
-ON CONFLICT (reservation_id) DO UPDATE
-SET position = excluded.position, reason_code = excluded.reason_code, reason = excluded.reason,
-    estimated_start_at = excluded.estimated_start_at, planned_at = excluded.planned_at
-WHERE (e.position, e.reason_code, e.reason, e.estimated_start_at)
-      IS DISTINCT FROM (excluded.position, excluded.reason_code, excluded.reason, excluded.estimated_start_at);
+UPDATE start_promises p SET first_p50 = t.estimated_start_p50, first_p90 = t.estimated_start_p90
+FROM told t
+WHERE p.reservation_id = t.reservation_id AND p.first_p50 IS NULL AND t.estimated_start_p50 IS NOT NULL;
