@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from benchmarks.history_lists import Values, what_people_list
+from reservation_core.domain.planning.run_times import OWN_ENDS
 
 BY_KEY = frozenset(
     """
@@ -90,6 +91,10 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "publish_estimates": [
             {"ids": ["job-w00000001"], "positions": [1], "reason_codes": ["waiting_for_gpus"], "reasons": ["It waits."],
              "estimated": [now], "p50s": [now], "p90s": [now], "now": now}
+        ],
+        "run_times": [
+            {"since": since, "limit": 500, "reason_codes": sorted(OWN_ENDS)}
+            for since in (None, now - timedelta(minutes=1))
         ],
         "node_links": [{}],
         "policy_rules": [{}],

@@ -30,6 +30,7 @@ from reservation_core.domain.plan import (
     WaitEstimate,
     Waiting,
 )
+from reservation_core.domain.planning.run_times import OWN_ENDS, RunTime
 from reservation_core.ports.planning.planning import LostLeadershipError, PlanOutcome
 
 _FIRST = (-(2**31), 0)
@@ -258,6 +259,14 @@ class Planning(StatementRunner):
             p90s=[e.p90 for e in estimates],
             now=now,
         )
+
+    async def run_times(self, since: datetime | None, limit: int) -> list[RunTime]:
+        """How long jobs ran that ended after `since` (None: ever), oldest first; of the newest `limit` that ended.
+
+        Only jobs that ended by themselves outside bookings. A job that was just ending at `since` may be missing.
+        """
+        rows = await self._run("run_times", since=since, limit=limit, reason_codes=sorted(OWN_ENDS))
+        return [RunTime(*row) for row in rows]
 
     async def _fence(self, epoch: int) -> None:
         result = await self._run("check_epoch", epoch=epoch)

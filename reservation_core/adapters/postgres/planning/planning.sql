@@ -301,3 +301,18 @@ WITH outdated AS (
 UPDATE start_promises p SET first_p50 = t.estimated_start_p50, first_p90 = t.estimated_start_p90
 FROM told t
 WHERE p.reservation_id = t.reservation_id AND p.first_p50 IS NULL AND t.estimated_start_p50 IS NOT NULL;
+
+-- name: run_times
+-- Of the newest jobs that ended after a time (null: ever), oldest first, those that ran as they liked: they started,
+-- and their end has one of these reasons. Jobs within bookings are left out. The limit is on what is looked at.
+SELECT owner, gpus, nodes, gpu_type, asked, ran, ended_at FROM (
+    SELECT user_id AS owner, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS asked,
+           CAST(extract(epoch FROM finished_at - started_at) AS float8) AS ran, finished_at AS ended_at, id,
+           kind, reason_code
+    FROM reservations
+    WHERE finished_at IS NOT NULL AND booking_id IS NULL
+      AND finished_at > coalesce(CAST(:since AS timestamptz), '-infinity')
+    ORDER BY finished_at DESC, id DESC LIMIT :limit
+) AS newest
+WHERE kind = 'job' AND ran > 0 AND reason_code = ANY(CAST(:reason_codes AS text[]))
+ORDER BY ended_at, id;
