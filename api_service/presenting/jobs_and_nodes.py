@@ -59,6 +59,7 @@ def job(view: JobView) -> contracts_jobs.Job:
         queue_position=view.queue_position,
         estimated_start_at=view.estimated_start_at,
         promised_start_at=view.promised_start_at,
+        estimated_start=_estimated_start(view),
         started_at=row.started_at,
         ends_at=row.ends_at,
         finished_at=row.finished_at,
@@ -122,12 +123,18 @@ _NOT_YET: dict[str, object] = {
     "queue_position": None,
     "estimated_start_at": None,
     "promised_start_at": None,
+    "estimated_start": None,
     "started_at": None,
     "ends_at": None,
     "finished_at": None,
     "exit_code": None,
     "allocations": [],
 }
+
+
+def _estimated_start(view: JobView) -> contracts_jobs.EstimatedStart | None:
+    predicted = view.predicted_start
+    return None if predicted is None else contracts_jobs.EstimatedStart(p50=predicted.p50, p90=predicted.p90)
 
 
 def reason(value: Reason) -> contracts_jobs.ReasonOut:
@@ -150,6 +157,7 @@ def queue_entry(view: JobView) -> contracts_jobs.QueueEntry:
         created_at=row.created_at,
         estimated_start_at=view.estimated_start_at,
         promised_start_at=view.promised_start_at,
+        estimated_start=_estimated_start(view),
         project=row.project,
     )
 

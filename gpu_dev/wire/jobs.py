@@ -45,6 +45,11 @@ class AllocationOut(Struct, kw_only=True):
     pod: str
 
 
+class EstimatedStart(Struct, kw_only=True):
+    p50: datetime
+    p90: datetime
+
+
 class Job(Struct, kw_only=True):
     id: str
     name: str | None
@@ -60,6 +65,7 @@ class Job(Struct, kw_only=True):
     queue_position: int | None
     estimated_start_at: datetime | None
     promised_start_at: datetime | None = None
+    estimated_start: EstimatedStart | None = None
     started_at: datetime | None
     ends_at: datetime | None
     finished_at: datetime | None
@@ -85,6 +91,7 @@ class QueueEntry(Struct, kw_only=True):
     created_at: datetime
     estimated_start_at: datetime | None
     promised_start_at: datetime | None = None
+    estimated_start: EstimatedStart | None = None
     project: str | None = None
 
 

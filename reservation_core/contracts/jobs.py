@@ -99,6 +99,13 @@ class AllocationOut(Wire):
     pod: str
 
 
+class EstimatedStart(Wire):
+    """A waiting job's start as learnt from how long jobs really run, never later than its promised start."""
+
+    p50: Annotated[Time, Field(description="It starts by then in half of all cases.")]
+    p90: Annotated[Time, Field(description="It starts by then in nine of ten cases.")]
+
+
 class Job(Wire):
     """A job as its owner sees it, or a user that it is shared with."""
 
@@ -116,6 +123,7 @@ class Job(Wire):
     queue_position: Place | None
     estimated_start_at: Time | None
     promised_start_at: Time | None = None
+    estimated_start: EstimatedStart | None = None
     started_at: Time | None
     ends_at: Time | None
     finished_at: Time | None
@@ -145,6 +153,7 @@ class QueueEntry(Wire):
     created_at: Time
     estimated_start_at: Time | None
     promised_start_at: Time | None = None
+    estimated_start: EstimatedStart | None = None
     project: str | None = None
 
 
