@@ -225,6 +225,7 @@ def _scrapes(now: datetime, newest: int) -> dict[str, list[Values]]:
         "newest_settled_event": [{"settled_before": now}],
         "ended_jobs": [{"after_event": newest - 100, "up_to_event": newest, "limit": 5000}],
         "calendar_events": [{"after_event": newest - 100, "up_to_event": newest}],
+        "judged_predictions": [{"after_event": newest - 100, "up_to_event": newest, "slack_s": 2.0}],
         "gpu_counts": [{}],
         "count_unknown_pods": [{}],
     }

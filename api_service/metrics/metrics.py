@@ -20,6 +20,7 @@ from api_service.metrics.retention_metrics import RetentionCollector
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.ports.clock import Clock
+from reservation_core.ports.planning.measurements import JudgedPredictions
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loop_metrics import LoopCollector
 from reservation_core.runtime.loops.loops import Loops
@@ -91,6 +92,13 @@ class ApiMetrics:
             ["of"],
             registry=registry,
         )
+        self._predictions = Counter(
+            "gpu_dev_start_predictions",
+            "Jobs that started, by whether they did by the p50 and p90 that were first predicted.",
+            ["quantile", "right"],
+            registry=registry,
+        )
+        self._count_judged(JudgedPredictions(0, 0, 0))
         self._wait = Histogram(
             "gpu_dev_job_wait_seconds",
             "Submission to start, of jobs as they end.",
@@ -162,7 +170,13 @@ class ApiMetrics:
                 self._calendar.labels(kind_count.kind).inc(kind_count.count)
                 if kind_count.kind == JobEventKind.START_PROMISE_MISSED:
                     self._missed.labels(kind_count.of.value).inc(kind_count.count)
+            self._count_judged(await uow.measurements.judged_predictions(self._seen_calendar, newest))
         self._seen_calendar = newest
+
+    def _count_judged(self, judged: JudgedPredictions) -> None:
+        for quantile, right in (("p50", judged.by_p50), ("p90", judged.by_p90)):
+            self._predictions.labels(quantile, "yes").inc(right)
+            self._predictions.labels(quantile, "no").inc(judged.starts - right)
 
 
 def _process_registry(reads: Reads, loops: Loops | None) -> CollectorRegistry:

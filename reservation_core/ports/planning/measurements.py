@@ -18,6 +18,15 @@ class FinishedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedPredictions:
+    """Jobs that started and had a predicted start: how many, and how many of them started by their p50 and p90."""
+
+    starts: int
+    by_p50: int
+    by_p90: int
+
+
+@dataclass(frozen=True, slots=True)
 class CalendarCount:
     """How often something happened to one kind of reservation."""
 

@@ -3,8 +3,9 @@
 from datetime import datetime
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
-from reservation_core.ports.planning.measurements import CalendarCount, FinishedJob
+from reservation_core.ports.planning.measurements import CalendarCount, FinishedJob, JudgedPredictions
 
 
 class Measurements(StatementRunner):
@@ -33,3 +34,9 @@ class Measurements(StatementRunner):
         """Counts of events about bookings, maintenance windows and promises in (after_event, up_to_event]."""
         rows = await self._run("calendar_events", after_event=after_event, up_to_event=up_to_event)
         return [CalendarCount(row.kind, ReservationKind(row.of), row.events) for row in rows]
+
+    async def judged_predictions(self, after_event: int, up_to_event: int) -> JudgedPredictions:
+        """How right the first predictions were of jobs that started in (after_event, up_to_event]."""
+        values = {"after_event": after_event, "up_to_event": up_to_event, "slack_s": SLACK.total_seconds()}
+        row = (await self._run("judged_predictions", **values)).one()
+        return JudgedPredictions(row.starts, row.by_p50, row.by_p90)

@@ -30,3 +30,17 @@ FROM events e JOIN reservations r ON r.id = e.reservation_id
 WHERE e.id > :after_event AND e.id <= :up_to_event
   AND (e.kind LIKE 'booking\_%' OR e.kind LIKE 'maintenance\_%' OR e.kind IN ('no_show_warning', 'start_promise_missed'))
 GROUP BY e.kind, r.kind ORDER BY e.kind, r.kind;
+
+-- name: judged_predictions
+-- Of the first starts in a range of the audit log, those that were predicted: how many, and how many came by the first
+-- p50 and by the first p90. OFFSET 0 keeps the subqueries lookups by key.
+SELECT count(*) AS starts,
+       count(*) FILTER (WHERE e.at <= p.first_p50 + make_interval(secs => :slack_s)) AS by_p50,
+       count(*) FILTER (WHERE e.at <= p.first_p90 + make_interval(secs => :slack_s)) AS by_p90
+FROM events e
+CROSS JOIN LATERAL (
+    SELECT first_p50, first_p90 FROM start_promises WHERE reservation_id = e.reservation_id OFFSET 0
+) AS p
+WHERE e.id > :after_event AND e.id <= :up_to_event AND e.kind = 'allocated' AND p.first_p50 IS NOT NULL
+  AND NOT EXISTS (SELECT FROM events f
+                  WHERE f.reservation_id = e.reservation_id AND f.kind = 'allocated' AND f.id < e.id OFFSET 0);

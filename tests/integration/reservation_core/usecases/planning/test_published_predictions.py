@@ -2,15 +2,17 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import PodPhase, Reason, ReasonCode
 from reservation_core.domain.plan import WaitEstimate
 from reservation_core.ports.jobs.reservations import PredictedStart
+from reservation_core.ports.planning.measurements import JudgedPredictions
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.planning.test_slots import plan
-from tests.integration.reservation_core.usecases.world import LONGEST, World
+from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
+from tests.sql import sql
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -143,3 +145,42 @@ async def test_another_request_gets_another_first_prediction(world: World) -> No
         await extend(uow, world.who, job_id, HOUR, None, LONGEST, world.clock.now())
     assert await first(world, job_id) is None
     assert (await world.view(job_id)).predicted_start is None
+
+
+async def started_after(world: World, wait: timedelta) -> None:
+    """A job whose start was predicted for an hour (p50) and two hours (p90) later, and that started after `wait`."""
+    holds = await world.ran(gpus=2, nodes=2)
+    begun = world.clock.now()
+    job_id = await world.submitted(gpus=2, nodes=2)
+    await plan(world)
+    await publish(world, job_id, p50=begun + HOUR, p90=begun + 2 * HOUR)
+    world.clock.go_on(wait)
+    for ended in (holds, job_id):
+        async with world.uow() as uow:
+            await cancel(uow, world.who, ended, None, world.clock.now())
+        await world.operate()
+        await world.see(*(world.cluster.show(pod(ended, rank), PodPhase.GONE) for rank in range(2)))
+        await plan(world)
+        await world.operate()
+
+
+async def test_predictions_are_judged_when_jobs_start(world: World) -> None:
+    """A start up to two seconds late is in time, as it is for promises."""
+    waits = (HOUR, HOUR + 2 * SECOND, HOUR + 3 * SECOND, 2 * HOUR + 2 * SECOND, 2 * HOUR + 3 * SECOND)
+    for wait in waits:
+        await started_after(world, wait)
+    async with world.uow() as uow:
+        newest = await uow.events.newest()
+        assert await uow.measurements.judged_predictions(0, newest) == JudgedPredictions(len(waits), 2, 4)
+        assert await uow.measurements.judged_predictions(newest, newest) == JudgedPredictions(0, 0, 0)
+
+
+async def test_a_start_after_a_failed_one_is_not_judged(world: World) -> None:
+    await started_after(world, HOUR)
+    async with world.uow() as uow:
+        await sql(
+            uow,
+            "INSERT INTO events (reservation_id, at, actor, kind) "
+            "SELECT reservation_id, at + interval '3 hours', actor, kind FROM events WHERE kind = 'allocated'",
+        )
+        assert await uow.measurements.judged_predictions(0, await uow.events.newest()) == JudgedPredictions(1, 1, 1)
