@@ -5,7 +5,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from gpu_dev.client import GpuDevClient
+from gpu_dev.display.expected_starts import start_words
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.views import placed
 from gpu_dev.errors import ExitCode, WaitTimeoutError
@@ -26,8 +29,8 @@ def waiting_line(job: Job) -> str:
                 parts = ["waiting for its place"]
             else:
                 parts = ["waiting", f"place {job.queue_position} in the queue"]
-            if job.estimated_start_at is not None:
-                parts.append(f"starts about {local_time(job.estimated_start_at)}")
+            if start := start_words(job):
+                parts.append(f"starts about {start}")
             return f"{', '.join(parts)} ({job.reason.code.value}: {local_sentence(job.reason.detail)})"
         case JobStatus.STARTING:
             return f"starting on {placed(job.allocations) or 'its GPUs'}"
@@ -74,13 +77,16 @@ def wait_until(
 ) -> Job:
     """Poll a job until `done`, and `tell` changes of its state, by default on stderr; returns the job then.
 
-    `told` is the state that was told last. Raises WaitTimeoutError after `timeout`; the job goes on.
+    A predicted start drifts all the time: a change of that alone is not told. `told` is the state that was told last.
+    Raises WaitTimeoutError after `timeout`; the job goes on.
     """
     limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
     pause = _FIRST_PAUSE_S
+    steady = None
     while True:
-        line = describe(job)
-        if line != told:
+        line, before = describe(job), steady
+        steady = describe(replace(job, estimated_start=None))
+        if line != told and steady != before:
             tell(f"{job.id}: {line}")
             told, pause = line, _FIRST_PAUSE_S
         if done(job):

@@ -17,6 +17,7 @@ from api_service.requests.headers import takes_gzip
 from api_service.web import words
 from api_service.web.assets import Assets
 from api_service.web.finding.site_pages import keys_of
+from api_service.web.jobs.expected_starts import expected_start
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.time_words import rfc3339
 
@@ -51,6 +52,7 @@ class Templates:
         self._environment.filters["hours"] = words.hours
         self._environment.filters["cost"] = lambda cost: rounded_cost(cost.amount, cost.unit)
         self._environment.filters["wire"] = rfc3339
+        self._environment.filters["expected_start"] = expected_start
 
     def text(self, name: str, *, zone: ZoneInfo, now: datetime, **context: Any) -> str:
         """A rendered template; `now` and `zone` are for how times are written."""

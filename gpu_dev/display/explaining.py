@@ -5,6 +5,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from gpu_dev.display.expected_starts import start_words
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.views import placed, wanted_gpus
@@ -43,7 +44,7 @@ def _facts(job: Job) -> list[str]:
     ]
     if job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
-        start = local_time(job.estimated_start_at) or "not known yet"
+        start = start_words(job) or "not known yet"
         facts += [f"Place in the queue: {place}.", f"Starts about: {start}."]
         if job.promised_start_at is not None:
             facts.append(f"Promised start: {local_time(job.promised_start_at)}.")

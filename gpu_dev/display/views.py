@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from gpu_dev.display.expected_starts import expected_start, nine_in_ten, start_words
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, memory
 from gpu_dev.inputs.durations import format_duration
@@ -43,7 +44,7 @@ def _holder(holder: "Holder | None") -> str:
 def _until(job: "Job") -> datetime | None:
     """The next time of a job: the estimated start while it waits, else its end."""
     if job.status is JobStatus.QUEUED:
-        return job.estimated_start_at
+        return expected_start(job)
     return job.finished_at or job.ends_at
 
 
@@ -100,7 +101,8 @@ JOB_DETAILS: "View[Job]" = View(
         Column("FOR", lambda job: format_duration(job.duration)),
         Column("PRIORITY", lambda job: str(job.priority)),
         Column("PLACE", lambda job: _number(job.queue_position)),
-        Column("STARTS ABOUT", lambda job: local_time(job.estimated_start_at)),
+        Column("STARTS ABOUT", start_words),
+        Column("PROMISED START", lambda job: local_time(job.promised_start_at)),
         Column("CREATED", lambda job: local_time(job.created_at)),
         Column("STARTED", lambda job: local_time(job.started_at)),
         Column("ENDS BY", lambda job: local_time(job.ends_at)),
@@ -199,7 +201,9 @@ QUEUE: "View[QueueEntry]" = View(
         Column("GPUS", lambda entry: wanted_gpus(entry.gpus, entry.gpu_type, entry.nodes)),
         Column("FOR", lambda entry: format_duration(entry.duration)),
         Column("WHY", lambda entry: entry.reason.code.value),
-        Column("STARTS ABOUT", lambda entry: local_time(entry.estimated_start_at)),
+        Column("STARTS ABOUT", lambda entry: local_time(expected_start(entry))),
+        Column("NINE IN TEN BY", nine_in_ten, wide=True),
+        Column("PROMISED START", lambda entry: local_time(entry.promised_start_at), wide=True),
         Column("PRIORITY", lambda entry: str(entry.priority), wide=True, right=True),
         Column("PROJECT", lambda entry: entry.project or "", wide=True),
         Column("WAITING SINCE", lambda entry: local_time(entry.created_at), wide=True),

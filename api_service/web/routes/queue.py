@@ -5,6 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api_service.web.finding.list_order import Column, read_choice
+from api_service.web.jobs.expected_starts import expected_start
 from api_service.web.listing import read_list
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -15,7 +16,7 @@ _COLUMNS: tuple[Column[QueueEntry], ...] = (
     Column("user", "User", lambda job: job.user),
     Column("gpus", "Most GPUs", lambda job: job.gpus * job.nodes, largest_first=True),
     Column("waits", "Waits longest", lambda job: job.created_at),
-    Column("starts", "Starts first", lambda job: job.estimated_start_at),
+    Column("starts", "Starts first", expected_start),
 )
 
 

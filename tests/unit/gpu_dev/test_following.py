@@ -67,6 +67,18 @@ def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> N
     assert told.out == ""
 
 
+def test_a_prediction_that_drifts_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
+    likely = [{"p50": NOON + timedelta(minutes=n), "p90": NOON + timedelta(hours=9)} for n in range(4)]
+    states = [job_json(estimated_start=start) for start in likely[1:]]
+    states += [job_json(queue_position=2, estimated_start=likely[3]), job_json(status="cancelled")]
+    answers = iter(states)
+    client = a_client(lambda request: httpx.Response(200, text=next(answers)))
+    wait_until(client, a_job(estimated_start=likely[0]), has_ended)
+    first, second, _ = capsys.readouterr().err.splitlines()
+    assert "place 3 in the queue, starts about Sun 1 Mar 2026 12:00" in first
+    assert "place 2 in the queue, starts about Sun 1 Mar 2026 12:03" in second
+
+
 def test_what_was_told_before_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
     ended = a_job(status="failed", exit_code=3)
     client = a_client(lambda request: httpx.Response(200, text=job_json(status="failed", exit_code=3)))
