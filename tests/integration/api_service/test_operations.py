@@ -15,6 +15,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.http.serving import ListenError, open_socket
 from reservation_core.runtime.reading.reading import PrimaryReads
 from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import execute
 from tests.integration.api_service.callers import JOB, submitted
 from tests.integration.api_service.jobs.test_streams import happen, start
 
@@ -98,6 +99,29 @@ async def test_metrics_count_jobs_as_they_end(runtime: Runtime, alice: httpx.Asy
     assert 'gpu_dev_jobs_ended_total{status="succeeded"} 1.0' in (await metrics.text()).decode()
     served = (await alice.get("/metrics")).text
     assert 'gpu_dev_http_requests_total{method="POST",route="/v1/jobs",status="202"} 3.0' in served
+
+
+async def test_metrics_count_how_right_predicted_starts_were(runtime: Runtime, alice: httpx.AsyncClient) -> None:
+    metrics = ApiMetrics(PrimaryReads(runtime.uow), runtime.clock, settled=timedelta(0))
+    line = 'gpu_dev_start_predictions_total{{quantile="{}",right="{}"}} {}'
+    before = (await metrics.text()).decode()
+    assert all(line.format(quantile, right, 0.0) in before for quantile in ("p50", "p90") for right in ("yes", "no"))
+    predicted, at_once = [(await submitted(alice))["id"] for _ in range(2)]
+    await execute(
+        runtime,
+        "INSERT INTO start_promises (reservation_id, promised_start_at, made_at, first_p50, first_p90) "
+        "VALUES (:id, now() + interval '2 hours', now(), now() - interval '1 hour', now() + interval '1 hour')",
+        id=predicted,
+    )
+    allocated = "INSERT INTO events (reservation_id, at, actor, kind) VALUES (:id, now(), 'planner', 'allocated')"
+    for job_id in (predicted, at_once):
+        await execute(runtime, allocated, id=job_id)
+    for _ in range(2):
+        metrics._fresh_until = 0
+        text = (await metrics.text()).decode()
+        for quantile, yes, no in (("p50", 0.0, 1.0), ("p90", 1.0, 0.0)):
+            assert line.format(quantile, "yes", yes) in text
+            assert line.format(quantile, "no", no) in text
 
 
 async def test_metrics_count_pods_that_nobody_knows(runtime: Runtime) -> None:
