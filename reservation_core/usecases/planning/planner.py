@@ -24,6 +24,7 @@ from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import TransactionLostError
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.planning.quota_gate import QuotaGate
+from reservation_core.usecases.planning.start_predictions import StartPredictions
 
 _FORGOTTEN_AT_ONCE = 20_000
 _FORGETS = 3
@@ -149,7 +150,7 @@ class _Inbox:
 
 
 class Planner:
-    """Plans for one epoch; a new epoch needs a new planner."""
+    """Plans for one epoch; a new epoch needs a new planner. `predictions`, if set, are added to estimates."""
 
     def __init__(self, uow_factory: UnitOfWorkFactory, clock: Clock, epoch: int, rules: PlannerRules) -> None:
         self._uow = uow_factory
@@ -162,6 +163,7 @@ class Planner:
         self._low_water = max(1, rules.window // 2)
         self._quota = QuotaGate(uow_factory, rules.estimate_every)
         self._shares: Mapping[int, int] = {}
+        self.predictions: StartPredictions | None = None
 
     def set_shares(self, ranks: Mapping[int, int]) -> None:
         """Order equal priorities by these ranks of their owners, smallest first (see `fair_share.ranks`)."""
@@ -267,6 +269,8 @@ class Planner:
         picture = self._picture
         if picture is None or not self._cadence.are_estimates_due(now):
             return
+        if self.predictions is not None and self.predictions.are_old(now):
+            self._note_change()
         if self._estimates is Estimates.CURRENT or (self._estimates is Estimates.NONE and not picture.has_waiting):
             return
         if self._cadence.puts_off_estimates(picture, now):
@@ -275,6 +279,8 @@ class Planner:
         estimates = picture.estimate_waits(now, self._rules.estimates)
         if not estimates and self._estimates is Estimates.NONE:
             return
+        if estimates and self.predictions is not None:
+            estimates = await self.predictions.add(picture, estimates, now)
         self._estimates = Estimates.CURRENT if estimates else Estimates.NONE
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
