@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpu_dev.display.local_times import local_time, minute
+from gpu_dev.display.local_times import local_time, minute, slot_words
 
 if TYPE_CHECKING:
     from gpu_dev.wire.jobs import Job, QueueEntry
@@ -15,12 +15,14 @@ def expected_start(job: "Job | QueueEntry") -> datetime | None:
 
 
 def start_words(job: "Job | QueueEntry") -> str:
-    """`Thu 26 Nov 2026 14:20 CET (nine times in ten by Thu 26 Nov 2026 15:10 CET)`; empty without an estimate."""
+    """`Thu 26 Nov 2026 14:20 CET, nine times in ten by 15:10 CET`; empty without an estimate."""
     likely = job.estimated_start
     if likely is None:
         return local_time(job.estimated_start_at)
-    half, nine_in_ten = minute(likely.p50), minute(likely.p90)
-    return half if half == nine_in_ten else f"{half} (nine times in ten by {nine_in_ten})"
+    half = minute(likely.p50)
+    if half == minute(likely.p90):
+        return half
+    return f"{half}, nine times in ten by {slot_words(likely.p50, likely.p90).rpartition(' to ')[2]}"
 
 
 def nine_in_ten(job: "Job | QueueEntry") -> str:

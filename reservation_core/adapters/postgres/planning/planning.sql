@@ -268,8 +268,8 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT count(*) FROM forgotten) AS 
 -- name: publish_estimates
 -- Write estimates of waiting jobs that have changed. Jobs that are no longer among the first of the queue, or have left
 -- it, are not written. Predicted starts drift as time passes: they are written again once they are off by a fiftieth of
--- the time until then, or half a minute, and pages are not woken for that alone. The first prediction is kept with the
--- promise; commit_slots does that for a promise that comes after it.
+-- the time until then, or half a minute, and pages are woken for that alone twice a minute at most. The first prediction is
+-- kept with the promise; commit_slots does that for a promise that comes after it.
 WITH outdated AS (
     DELETE FROM wait_estimates e
     WHERE NOT EXISTS (SELECT FROM unnest(CAST(:ids AS text[])) AS told (id) WHERE told.id = e.reservation_id)
@@ -277,13 +277,15 @@ WITH outdated AS (
     INSERT INTO wait_estimates AS e (reservation_id, position, reason_code, reason, estimated_start_at,
                                      estimated_start_p50, estimated_start_p90, planned_at)
     SELECT i.id, i.position, i.reason_code, i.reason, i.estimated_start_at, i.p50, i.p90,
-           CASE WHEN c.changed THEN CAST(:now AS timestamptz) ELSE o.planned_at END
+           CASE WHEN c.changed OR w.woken_at <= CAST(:now AS timestamptz) - interval '30 seconds'
+                THEN CAST(:now AS timestamptz) ELSE o.planned_at END
     FROM unnest(CAST(:ids AS text[]), CAST(:positions AS integer[]), CAST(:reason_codes AS text[]),
                 CAST(:reasons AS text[]), CAST(:estimated AS timestamptz[]), CAST(:p50s AS timestamptz[]),
                 CAST(:p90s AS timestamptz[]))
          AS i (id, position, reason_code, reason, estimated_start_at, p50, p90)
     JOIN reservations r ON r.id = i.id AND r.status = 'queued'
     LEFT JOIN wait_estimates o ON o.reservation_id = i.id
+    CROSS JOIN (SELECT max(planned_at) AS woken_at FROM wait_estimates) AS w
     CROSS JOIN LATERAL (
         SELECT (o.position, o.reason_code, o.reason, o.estimated_start_at, o.estimated_start_p50 IS NULL)
                IS DISTINCT FROM (i.position, i.reason_code, i.reason, i.estimated_start_at, i.p50 IS NULL) AS changed,

@@ -98,7 +98,7 @@ async def test_small_moves_are_not_written(world: World) -> None:
     world.clock.go_on(SECOND)
     await publish(world, job_id, p50=p50 + 5 * MINUTE, p90=p90 - 9 * MINUTE)
     assert await written(world, job_id) == (p50, now)
-    # Six minutes are a fiftieth of five hours: the row is written, and pages that show more than that are not woken.
+    # Six minutes are a fiftieth of five hours: the row is written, and pages are not woken yet.
     for moved in (p50 + 7 * MINUTE, p50 + 14 * MINUTE):
         await publish(world, job_id, p50=moved, p90=p90)
         assert await written(world, job_id) == (moved, now)
@@ -115,6 +115,18 @@ async def test_small_moves_are_not_written(world: World) -> None:
     assert await written(world, job_id) == (START + 3 * MINUTE + 32 * SECOND, world.clock.now())
     await publish(world, job_id, p50=None, p90=None, place=2)
     assert await written(world, job_id) == (None, world.clock.now())
+
+
+async def test_pages_are_woken_for_moves_alone_twice_a_minute_at_most(world: World) -> None:
+    _, job_id = await waiting(world)
+    woken = START
+    for wait in (0, 29, 1, 29, 2):
+        world.clock.go_on(wait * SECOND)
+        now = world.clock.now()
+        woken = now if now - woken >= 30 * SECOND else woken
+        await publish(world, job_id, p50=now + HOUR, p90=now + 2 * HOUR)
+        await publish(world, job_id, p50=now + 3 * HOUR, p90=now + 4 * HOUR)
+        assert await written(world, job_id) == (now + 3 * HOUR, woken)
 
 
 async def test_the_prediction_at_the_promise_is_kept(world: World) -> None:
