@@ -39,6 +39,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.StaleVersionError: 412,
     errors.IdempotencyConflictError: 409,
     errors.NameTakenError: 409,
+    errors.MisplacedRuleError: 422,
     errors.ForbiddenError: 403,
     errors.ChainTrimmedError: 409,
     errors.UnknownBookingError: 422,

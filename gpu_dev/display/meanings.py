@@ -17,6 +17,7 @@ RULES: dict[RuleName, str] = {
     RuleName.NO_SHOW_GRACE: "How long a booking stays unused before it is released.",
     RuleName.INACTIVITY: "How long a session may stay without a connection before it is ended.",
     RuleName.COST_PER_GPU_HOUR: "What a GPU-hour costs, such as `2.50 EUR`. Shown with usage; limits nothing.",
+    RuleName.ORDER: "The order of waiting jobs of a project, or of all: `area` (less GPU-time first) or `arrival`.",
 }
 
 

@@ -9,7 +9,7 @@ from gpu_dev.wire.base import BrokenRule, CostOut
 from gpu_dev.wire.bookings import Recurrence
 from gpu_dev.wire.jobs import Workload
 from reservation_core.domain.model import RequestVerdict
-from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.limits import QueueOrder, RuleName
 from reservation_core.domain.policy.usage import UsageBy
 
 
@@ -30,6 +30,7 @@ class RulesIn(Struct, kw_only=True):
     no_show_grace: Any = None
     inactivity: Any = None
     cost_per_gpu_hour: str | None = None
+    order: QueueOrder | None = None
     relaxed_if_starts_within: list[RelaxationIn] | None = None
     booking_required: bool | None = None
 

@@ -32,7 +32,7 @@ from reservation_core.contracts.bookings import (
 from reservation_core.contracts.jobs import JobSubmit, Workload
 from reservation_core.domain.bookings.asked_slots import length_faults, time_faults
 from reservation_core.domain.model import RequestVerdict
-from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, Relaxation, RuleName, Rules
+from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, QueueOrder, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.prices import PRICE_PATTERN, Money
 from reservation_core.domain.policy.usage import UsageBy
 from reservation_core.domain.wall_times import instant_of, read_time, zone_of
@@ -70,7 +70,7 @@ class RulesIn(Wire):
     """The rules of one scope. A field that is left out (or null) inherits from less specific scopes.
 
     "unlimited" removes the limit of less specific scopes. GPU-hours are per week from Monday 00:00 UTC. A cost is an
-    amount and its unit, such as "2.50 EUR" or "1 credit".
+    amount and its unit, such as "2.50 EUR" or "1 credit". The order of waiting jobs is for `default` or a project.
     """
 
     model_config = with_example(max_gpus=4, max_duration="P7D", max_gpu_hours_per_week=200)
@@ -86,6 +86,7 @@ class RulesIn(Wire):
     no_show_grace: Grace | NoLimit | None = None
     inactivity: Grace | NoLimit | None = None
     cost_per_gpu_hour: PriceText | None = None
+    order: QueueOrder | None = None
     relaxed_if_starts_within: Annotated[list[RelaxationIn], Field(max_length=20)] | None = None
     booking_required: Annotated[bool, Field(strict=True)] | None = None
 

@@ -88,6 +88,10 @@ class NameTakenError(DomainError, code="name_taken"):
     """The name is in use."""
 
 
+class MisplacedRuleError(DomainError, code="misplaced_rule"):
+    """The policy has no such rule for this scope."""
+
+
 class ForbiddenError(DomainError, code="forbidden"):
     """The caller is authenticated, but may not do this."""
 

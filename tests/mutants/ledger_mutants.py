@@ -67,6 +67,14 @@ LEDGER = (
         (POSTGRES + "policy/test_given_back.py::test_what_was_given_back_is_history",),
     ),
     Mutant(
+        "a user's own order",
+        "A user or a type of GPU has no order of the queue",
+        MIGRATIONS + "0041_queue_order.py",
+        '("order" IS NULL OR (user_name IS NULL AND gpu_type IS NULL))',
+        "(true)",
+        (POSTGRES + "connection/test_schema.py::test_a_rule_that_means_nothing_is_refused",),
+    ),
+    Mutant(
         "starts of any epoch",
         "A plan is written by the planner of this epoch alone",
         SQL + "planning/planning.sql",

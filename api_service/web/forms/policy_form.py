@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from api_service.web.forms.form import Form
 from reservation_core.contracts.policy import LONGEST, RulesIn
-from reservation_core.domain.policy.limits import LIFTABLE, RuleName
+from reservation_core.domain.policy.limits import LIFTABLE, QueueOrder, RuleName
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.short_durations import seconds_in, written
 
@@ -34,6 +34,7 @@ class ValueKind(StrEnum):
     HOURS = "hours"
     LENGTH = "length"
     PRICE = "price"
+    ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,19 @@ RULES: Mapping[RuleName, RuleWords] = {
     RuleName.COST_PER_GPU_HOUR: RuleWords(
         "Cost of a GPU-hour", ValueKind.PRICE, "An amount and its unit: 2.50 EUR, 1 credit. Shown with usage."
     ),
+    RuleName.ORDER: RuleWords(
+        "Order of waiting jobs",
+        ValueKind.ORDER,
+        "Among jobs of equal priority and share. A job that waits long goes before what came later.",
+    ),
 }
 """Every rule with a value, in the order of the form."""
+
+ORDERS: Mapping[QueueOrder, str] = {
+    QueueOrder.AREA: "smaller jobs first",
+    QueueOrder.ARRIVAL: "first come, first served",
+}
+"""The orders of waiting jobs in words."""
 
 LIFTED: Mapping[RuleName, str] = {name: rule.words for name, rule in RULES.items() if name in LIFTABLE}
 """The labels of the rules that exceptions may lift."""
@@ -127,7 +139,7 @@ def typed_rules(form: Form) -> TypedRules:
         value = form.get(name)
         if value is None:
             continue
-        can_lift = rule.kind is not ValueKind.PRICE
+        can_lift = rule.kind not in (ValueKind.PRICE, ValueKind.ORDER)
         read = NO_LIMIT if can_lift and value.lower() == NO_LIMIT else _read(rule.kind, value)
         if read is None:
             wrong[name] = f"{rule.words}: {_how(rule.kind)}{', or unlimited' if can_lift else ''}."
@@ -179,7 +191,7 @@ def exceptions_typed(form: Form) -> list[TypedException]:
 def rule_texts(rules: RulesIn) -> list[RuleText]:
     """All rules of a scope, in the order of the form."""
     found = [
-        RuleText(rule.words, "no limit" if value == NO_LIMIT else _typed(value))
+        RuleText(rule.words, "no limit" if value == NO_LIMIT else _worded(value))
         for name, rule in RULES.items()
         if (value := getattr(rules, name.value)) is not None
     ]
@@ -257,6 +269,8 @@ def _read(kind: ValueKind, value: str) -> int | float | str | None:
             return value.upper() if _ISO.fullmatch(value) else seconds_in(value)
         case ValueKind.PRICE:
             return typed_price(value)
+        case ValueKind.ORDER:
+            return value if value in list(QueueOrder) else None
 
 
 def _refused(name: RuleName, value: int | float | str) -> str | None:
@@ -281,6 +295,12 @@ def _how(kind: ValueKind) -> str:
             return "write a time, such as 7d, 12h or 90m"
         case ValueKind.PRICE:
             return "write an amount and its unit, such as 2.50 EUR"
+        case ValueKind.ORDER:
+            return "choose an order"
+
+
+def _worded(value: int | float | timedelta | str) -> str:
+    return ORDERS[value] if isinstance(value, QueueOrder) else _typed(value)
 
 
 def _typed(value: int | float | timedelta | str) -> str:

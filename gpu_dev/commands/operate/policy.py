@@ -17,7 +17,7 @@ from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.policy import ProjectCreate, RulesIn
-from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.limits import QueueOrder, RuleName
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.similar_names import did_you_mean
 
@@ -205,6 +205,10 @@ def read_rule(word: str) -> tuple[str, Any]:
         if price is None:
             raise UsageError(f"{text!r} is no price. Write an amount and its unit, such as {name}=2.50EUR.")
         return rule.value, price
+    if rule is RuleName.ORDER:
+        if text not in list(QueueOrder):
+            raise UsageError(f"{text!r} is no order. Write {' or '.join(f'{name}={order}' for order in QueueOrder)}.")
+        return rule.value, text
     if text == RuleWord.UNLIMITED:
         return rule.value, text
     if rule in _LENGTHS:

@@ -43,6 +43,14 @@ class RuleName(StrEnum):
     NO_SHOW_GRACE = "no_show_grace"
     INACTIVITY = "inactivity"
     COST_PER_GPU_HOUR = "cost_per_gpu_hour"
+    ORDER = "order"
+
+
+class QueueOrder(StrEnum):
+    """The order of waiting jobs of equal priority and share: by the GPU-time that they ask for, or by arrival."""
+
+    AREA = "area"
+    ARRIVAL = "arrival"
 
 
 LIFTABLE = frozenset(
@@ -102,6 +110,11 @@ class Scope:
         """Greater is more specific."""
         return (self.user is not None, self.project is not None, self.gpu_type is not None)
 
+    @property
+    def has_order(self) -> bool:
+        """Whether the rules of this scope may set the order of waiting jobs: all of them stand in one queue."""
+        return self.user is None and self.gpu_type is None
+
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
@@ -117,8 +130,9 @@ class Rules:
 
     `priority` is the highest that a job may have. `no_show_grace` is how long a booking may stay unused (UNLIMITED: for
     ever), `inactivity` how long a session may stay without a connection. `cooldown` is the time between a user's
-    bookings of one type. `cost_per_gpu_hour` limits nothing. Without `booking_required`, GPUs of clusters that ask (see
-    `usecases.pods.schedulability`) may be used without a booking.
+    bookings of one type. `cost_per_gpu_hour` and `order` limit nothing; `order` is a rule of everybody or a project
+    alone. Without `booking_required`, GPUs of clusters that ask (see `usecases.pods.schedulability`) may be used
+    without a booking.
     """
 
     max_gpus: int | Unlimited | None = None
@@ -132,6 +146,7 @@ class Rules:
     no_show_grace: timedelta | Unlimited | None = None
     inactivity: timedelta | Unlimited | None = None
     cost_per_gpu_hour: Money | None = None
+    order: QueueOrder | None = None
     relaxed_if_starts_within: tuple[Relaxation, ...] | None = None
     booking_required: bool | None = None
 
@@ -167,6 +182,7 @@ class Limits:
     no_show_grace: Limit[timedelta] | None = None
     inactivity: Limit[timedelta] | None = None
     cost_per_gpu_hour: Limit[Money] | None = None
+    order: Limit[QueueOrder] | None = None
     relaxed_if_starts_within: Limit[tuple[Relaxation, ...]] | None = None
     booking_required: Limit[bool] | None = None
     of_project: tuple[tuple[RuleName, Limit[Any]], ...] = ()

@@ -30,7 +30,7 @@ from reservation_core.contracts.policy import RulesIn
 from reservation_core.domain.policy.limits import PolicyRule, Scope
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.policy.change_policy import apply_file
+from reservation_core.usecases.policy.change_policy import ORDER_ELSEWHERE, apply_file
 
 _LARGEST = 2**20
 _KINDS: Mapping[str, TypeAdapter[str]] = {
@@ -107,7 +107,7 @@ def _typed(owner: Scope, types: Mapping[str, Any], where: str) -> Iterator[Polic
 
 def _rule(scope: Scope, fields: Mapping[str, Any], where: str) -> PolicyRule:
     try:
-        return PolicyRule(scope, RulesIn.model_validate(fields).rules())
+        rules = RulesIn.model_validate(fields).rules()
     except pydantic.ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         key = ".".join([where, *(str(part) for part in problem["loc"][:1])])
@@ -115,6 +115,9 @@ def _rule(scope: Scope, fields: Mapping[str, Any], where: str) -> PolicyRule:
             known = ", ".join(RulesIn.model_fields)
             raise _NoPolicyError(f"{key}: unknown; the fields are {known}.") from error
         raise _NoPolicyError(f"{key}: {problem['msg']}.") from error
+    if rules.order is not None and not scope.has_order:
+        raise _NoPolicyError(f"{where}.order: {ORDER_ELSEWHERE}")
+    return PolicyRule(scope, rules)
 
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:

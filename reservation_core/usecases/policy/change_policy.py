@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
+from reservation_core.domain.errors import ForbiddenError, MisplacedRuleError, NotFoundError, StaleVersionError
 from reservation_core.domain.event_kinds import SystemEventKind
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
 from reservation_core.domain.policy.prices import Money
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.people.users import require_admin
+
+ORDER_ELSEWHERE = "set it for default or for a project; a user or a GPU type has no order of its own."
 
 FILE = "policy file"
 
@@ -39,10 +41,15 @@ async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRul
 async def set_rules(
     uow: UnitOfWork, principal: Principal, scope: Scope, rules: Rules, expected_version: int | None, now: datetime
 ) -> StoredRule:
-    """Replace the rules of a scope. Raises ForbiddenError, StaleVersionError, NotFoundError for its user or project."""
+    """Replace the rules of a scope.
+
+    Raises ForbiddenError, StaleVersionError, MisplacedRuleError, NotFoundError for its user or project.
+    """
     require_admin(principal)
     if rules.is_empty:
         raise ForbiddenError("These rules are empty. Set a field, or delete the scope's rules.")
+    if rules.order is not None and not scope.has_order:
+        raise MisplacedRuleError(f"order: {ORDER_ELSEWHERE}")
     if scope.user is not None and await uow.identities.user(scope.user) is None:
         raise NotFoundError(f"There is no user {scope.user!r}. Add it first: `gpu-dev users add {scope.user}`.")
     if scope.project is not None and await uow.projects.get(scope.project) is None:

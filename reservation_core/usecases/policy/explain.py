@@ -98,7 +98,7 @@ async def explain(
     concerned = uses(request, policy, usage, now)
     if in_booking:
         broken = [rule for rule in broken if rule.code not in QUOTAS]
-        concerned = [use for use in concerned if use.name not in (*QUOTAS, RuleName.COST_PER_GPU_HOUR)]
+        concerned = [use for use in concerned if use.name not in (*QUOTAS, RuleName.COST_PER_GPU_HOUR, RuleName.ORDER)]
         earliest = None if broken else now
     return Explained(broken, earliest, limits, concerned, cost)
 

@@ -192,6 +192,12 @@ def test_rules_are_set_and_explained(system: System) -> None:
     assert "alice" in project.stdout
     assert system.cli("book", "create", "-g", "1", "-s", "tomorrow 09:00", "-d", "1h", "-p", "vision").returncode == 0
     assert system.cli("policy", "remove", "user:alice", who="admin").returncode == 0
+    ordered = system.cli("policy", "set", "project:vision", "order=arrival", who="admin")
+    assert "order=arrival" in ordered.stdout
+    wrong = system.cli("policy", "set", "default", "order=size", who="admin")
+    assert (wrong.returncode, "order=area or order=arrival" in wrong.stderr) == (2, True)
+    misplaced = system.cli("policy", "set", "user:alice", "order=area", who="admin")
+    assert (misplaced.returncode, "set it for default or for a project" in misplaced.stderr) == (4, True)
 
 
 def test_maintenance_is_looked_at_before_it_is_planned(system: System) -> None:

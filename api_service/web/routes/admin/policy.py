@@ -10,6 +10,7 @@ from api_service.problems import ProblemError
 from api_service.web.confirmation import ask
 from api_service.web.forms.policy_form import (
     LIFTED,
+    ORDERS,
     RULES,
     TypedException,
     TypedRules,
@@ -204,6 +205,7 @@ def _form(
         fields=fields,
         exceptions=exceptions,
         rules=RULES,
+        orders=ORDERS if Scope.parse(scope).has_order else {},
         lifted=LIFTED,
         **context,
     )

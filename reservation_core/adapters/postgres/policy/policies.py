@@ -11,7 +11,16 @@ from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.effects import OpenReservation
-from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.policy.limits import (
+    UNLIMITED,
+    Policy,
+    PolicyRule,
+    QueueOrder,
+    Relaxation,
+    RuleName,
+    Rules,
+    Scope,
+)
 from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.policy.quota_rulings import spent
 from reservation_core.domain.policy.quota_windows import week_start
@@ -205,6 +214,7 @@ def _stored(row: Row[Any]) -> StoredRule:
     )
     price = row.cost_per_gpu_hour
     values["cost_per_gpu_hour"] = None if price is None else Money.parse(price)
+    values["order"] = None if row.order is None else QueueOrder(row.order)
     rules = Rules(**values, relaxed_if_starts_within=relaxed, booking_required=row.booking_required)
     scope = Scope(row.user_name, row.project, row.gpu_type)
     return StoredRule(PolicyRule(scope, rules), row.from_file, row.version, row.changed_at, row.changed_by)

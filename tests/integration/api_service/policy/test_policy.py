@@ -75,6 +75,7 @@ async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.Asyn
         "priority": "unlimited",
         "no_show_grace": None,
         "cost_per_gpu_hour": None,
+        "order": None,
         "inactivity": None,
         "relaxed_if_starts_within": [{"within": "PT2H", "lifts": ["max_gpus"]}],
         "booking_required": None,
@@ -116,6 +117,10 @@ async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.Asyn
         ("default", {"max_gpu_hours_per_week": 1e12}, 422),
         ("default", {"relaxed_if_starts_within": [{"within": "PT2H", "lifts": ["priority"]}]}, 422),
         ("default", {}, 403),
+        ("default", {"order": "size"}, 422),
+        ("default", {"order": "unlimited"}, 422),
+        ("user:alice", {"order": "area"}, 422),
+        ("gpu_type:h100", {"order": "arrival"}, 422),
         ("user:nobody", {"max_gpus": 1}, 404),
         ("project:nothing", {"max_gpus": 1}, 404),
         ("user:alice,project:x", {"max_gpus": 1}, 422),
@@ -127,6 +132,29 @@ async def test_what_no_policy_can_say_is_refused(
 ) -> None:
     assert (await root.put(f"/v1/policy/{scope}", json=rules)).status_code == status
     assert (await root.get("/v1/policy")).json()["items"] == []
+
+
+async def test_the_order_of_waiting_jobs_is_a_rule_of_everybody_and_of_projects(
+    root: httpx.AsyncClient, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await root.post("/v1/projects", json={"name": "vision"})
+    assert (await put(root, "default", order="arrival", max_gpus=8))["rules"]["order"] == "arrival"  # type: ignore[index]
+    assert (await put(root, "project:vision", order="area"))["rules"]["order"] == "area"  # type: ignore[index]
+    assert (await root.get("/v1/policy/project:vision")).json()["rules"]["order"] == "area"
+    events = (await execute(runtime, "SELECT data FROM events WHERE kind = 'policy_changed' ORDER BY id")).all()
+    assert [event.data["after"] for event in events] == [{"max_gpus": 8, "order": "arrival"}, {"order": "area"}]
+    asked = {"gpus": 1, "duration": "PT1H"}
+    job = (await alice.post("/v1/policy/explain", json=asked)).json()
+    assert {"rule": "order", "value": "arrival", "used": None, "scope": "default"} in job["limits"]
+    booking = (await alice.post("/v1/policy/explain", json={**asked, "start": said(at(1))})).json()
+    assert "order" not in [limit["rule"] for limit in booking["limits"]]
+    refused = await root.put("/v1/policy/user:alice", json={"order": "area"})
+    assert refused.json()["type"].endswith("misplaced_rule")
+    assert refused.json()["detail"] == (
+        "order: set it for default or for a project; a user or a GPU type has no order of its own."
+    )
+    # A scope that has an order may lose it again.
+    assert (await put(root, "project:vision", max_gpus=1))["rules"]["order"] is None  # type: ignore[index]
 
 
 async def test_users_see_what_bears_on_them(

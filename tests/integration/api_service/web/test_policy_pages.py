@@ -58,6 +58,25 @@ async def test_a_rule_is_tried_said_changed_and_dropped(
     assert (await root.client.get("/admin/policy/default/drop")).status_code == 303
 
 
+async def test_the_order_of_waiting_jobs_is_chosen_for_everybody_and_for_projects(
+    browsing: SignedIn, root: httpx.AsyncClient
+) -> None:
+    await root.post("/v1/projects", json={"name": "vision"})
+    browser = await browsing("root")
+    chosen = {"order": "arrival", "etag": ""}
+    tried = words((await browser.send("/admin/policy/project:vision/preview", **chosen)).text)
+    assert "Order of waiting jobs not set first come, first served" in tried
+    assert (await browser.send("/admin/policy/project:vision", **chosen)).status_code == 303
+    assert "Order of waiting jobs: first come, first served" in words(await browser.get("/admin/policy"))
+    drawn = await browser.get("/admin/policy/project:vision")
+    assert '<option value="arrival" selected>' in drawn
+    for scope in ("user:alice", "gpu_type:h100", "project:vision,gpu_type:h100"):
+        assert 'name="order"' not in await browser.get(f"/admin/policy/{scope}")
+    refused = await browser.send("/admin/policy/user:alice", **chosen)
+    assert refused.status_code == 422
+    assert "a user or a GPU type has no order of its own" in words(refused.text)
+
+
 async def test_what_somebody_else_has_changed_is_looked_at_anew(browsing: SignedIn, root: httpx.AsyncClient) -> None:
     admin = await browsing("root")
     await admin.get("/admin/policy/default")

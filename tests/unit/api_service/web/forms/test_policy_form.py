@@ -22,7 +22,7 @@ from api_service.web.forms.policy_form import (
     typed_rules,
 )
 from reservation_core.contracts.policy import RelaxationIn, RulesIn
-from reservation_core.domain.policy.limits import LIFTABLE, RuleName
+from reservation_core.domain.policy.limits import LIFTABLE, QueueOrder, RuleName
 from reservation_core.domain.policy.prices import PRICE_PATTERN
 
 
@@ -59,6 +59,7 @@ RULES_SAID = st.builds(
     ),
     booking_required=st.one_of(st.none(), st.booleans()),
     cost_per_gpu_hour=st.one_of(st.none(), st.from_regex(PRICE_PATTERN, fullmatch=True)),
+    order=st.one_of(st.none(), st.sampled_from(QueueOrder)),
 )
 
 
@@ -115,6 +116,8 @@ def test_every_rule_has_its_words() -> None:
         ("cost_per_gpu_hour", "unlimited", "Cost of a GPU-hour: write an amount and its unit, such as 2.50 EUR."),
         ("cost_per_gpu_hour", "2,50 EUR", "an amount and its unit"),
         ("cost_per_gpu_hour", "1000000 EUR", "an amount and its unit"),
+        ("order", "size", "Order of waiting jobs: choose an order."),
+        ("order", "unlimited", "Order of waiting jobs: choose an order."),
     ],
 )
 def test_what_cannot_be_sent_is_said_of_its_field(field: str, value: str, told: str) -> None:
