@@ -12,6 +12,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import QueueEntry, QueuePage
 
 _COLUMNS: tuple[Column[QueueEntry], ...] = (
+    Column("place", "Place in the queue", lambda job: job.queue_position),
     Column("name", "Name", lambda job: (job.name or job.id).casefold()),
     Column("user", "User", lambda job: job.user),
     Column("gpus", "Most GPUs", lambda job: job.gpus * job.nodes, largest_first=True),
@@ -21,7 +22,7 @@ _COLUMNS: tuple[Column[QueueEntry], ...] = (
 
 
 async def queue_page(visit: Visit) -> Response:
-    """Show the visitor's waiting jobs (administrators: all), in the order of the queue unless `?sort=` says otherwise,
+    """Show the visitor's waiting jobs (administrators: all), by priority and arrival unless `?sort=` says otherwise,
     and totals."""
     columns = [column for column in _COLUMNS if visit.principal.is_admin or column.name != "user"]
     choice = read_choice("/queue", visit.request.query_params.multi_items(), (), columns)
@@ -30,7 +31,11 @@ async def queue_page(visit: Visit) -> Response:
     context: dict[str, Any] = {
         "listing": listing,
         "totals": totals,
-        "first": next((job for job in listing.items if job.user == visit.principal.user), None),
+        "first": min(
+            (job for job in listing.items if job.user == visit.principal.user),
+            key=lambda job: (job.queue_position is None, job.queue_position),
+            default=None,
+        ),
     }
     if visit.partial:
         return visit.part("_queue.html", **context)

@@ -87,6 +87,28 @@ async def test_jobs_of_others_are_only_counted(browsing: SignedIn, bob: httpx.As
     assert "his work" not in page
 
 
+async def test_a_smaller_job_that_came_later_has_the_place_before(
+    runtime: Runtime, browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    places = {"large work": 2, "small work": 1}
+    for name, place in places.items():
+        job = await submitted(alice, name=name)
+        await execute(
+            runtime,
+            "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, planned_at) "
+            "VALUES (:id, :place, 'waiting_for_gpus', 'It waits.', now()) RETURNING position",
+            id=job["id"],
+            place=place,
+        )
+    browser = await browsing("alice")
+    told = words(await browser.get("/queue"))
+    assert "small work is number 1 in the queue." in told
+    assert "Your waiting jobs, by priority and arrival" in told
+    by_place = await browser.get("/queue?sort=place")
+    assert by_place.index(">small work<") < by_place.index(">large work<")
+    assert 'aria-sort="ascending"' in by_place
+
+
 async def test_a_long_line_comes_in_pages(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     for _ in range(51):
         await submitted(alice)
