@@ -59,6 +59,14 @@ FLOWS = (
         ),
     ),
     Mutant(
+        "arrival whatever the policy says",
+        "Waiting jobs are in the order that the policy sets, for everybody and by project",
+        CODE + "planning/quota_gate.py",
+        "            picture.set_orders(orders_of(self._policy))\n",
+        "",
+        (USECASES + "planning/test_order.py::test_a_changed_order_holds_for_what_waits_already",),
+    ),
+    Mutant(
         "anybody's job",
         "What a user sends can't reach another user's job, nor tell anything of it",
         CODE + "jobs/visible_jobs.py",

@@ -92,6 +92,14 @@ RULES = (
         (DOMAIN + "planning/test_planning_against_oracle.py::test_backfill_never_delays_the_head_of_the_line",),
     ),
     Mutant(
+        "nobody ages",
+        "What waits long goes before what came later",
+        CODE + "planning/standings.py",
+        "return int(area / (1 + waited / AGEING) ** 2)",
+        "return area",
+        (DOMAIN + "planning/test_standings.py::test_nobody_is_put_off_for_longer_than_the_ageing_says",),
+    ),
+    Mutant(
         "starts before those unknown",
         "Nobody starts before those who may come first and are not in memory",
         CODE + "planning/start_decisions.py",

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.plan import Waiting
+from reservation_core.domain.policy.limits import Policy, QueueOrder
 
 AGEING = length_micros(timedelta(days=2))
 LONGEST = length_micros(timedelta(days=60))
@@ -31,6 +32,14 @@ class Orders:
 
 BY_AREA = Orders(by_area=True)
 BY_ARRIVAL = Orders(by_area=False)
+
+
+def orders_of(policy: Policy) -> Orders:
+    """The orders that a policy sets; without a rule, jobs are ordered by area."""
+    set_by = {rule.scope.project: rule.rules.order for rule in policy.rules if rule.rules.order is not None}
+    usual = set_by.get(None, QueueOrder.AREA)
+    others = frozenset(name for name, order in set_by.items() if name is not None and order is not usual)
+    return Orders(usual is QueueOrder.AREA, others)
 
 
 def standing(job: Waiting, orders: Orders, now: int) -> int:

@@ -1,4 +1,4 @@
-"""Start decisions: first come, first served in each pool, with backfill that delays no job with a promised start.
+"""Start decisions: in queue order in each pool, with backfill that delays no job with a promised start.
 
 A pool is all GPUs of one type. Jobs are looked at in queue order, all requested types merged. A job starts where its
 whole length fits beside everything in the calendar: what runs, what is booked, and the slots of all others (see

@@ -309,7 +309,7 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     slot_batches: Annotated[int, Field(ge=1, le=10_000)] = 60
     slot_s: Annotated[float, Field(ge=0.0001, le=1)] = 0.002  # longest time for these jobs
     estimate_s: Seconds = 1
-    # The half-life of usage, which orders jobs of equal priority in the queue; 0: first come, first served.
+    # The half-life of usage, which orders jobs of equal priority in the queue; 0: it does not.
     fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7
     fair_share_every_s: Seconds = 60
     pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8

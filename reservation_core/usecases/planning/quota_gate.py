@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.plan import Asker, PlannedSlot, Start
 from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.standings import orders_of
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_rulings import QuotaRuling, counts_hours, limits_starts
@@ -23,7 +24,10 @@ _SPENT_EVERY = 60
 
 
 class QuotaGate:
-    """Keeps the quotas in a planner's picture up to date, and has the last word. A new picture needs a new `begin`."""
+    """Keeps the quotas in a planner's picture up to date, and has the last word. A new picture needs a new `begin`.
+
+    The order of jobs by project, which is part of the policy, goes into the picture with them.
+    """
 
     def __init__(self, uow_factory: UnitOfWorkFactory, every: timedelta) -> None:
         self._uow = uow_factory
@@ -137,6 +141,7 @@ class QuotaGate:
             if self._binds:
                 await self._learn_names(picture.queue.owners)
             picture.set_quotas(QuotaBook(self._policy, self._names) if self._binds else QuotaBook(NO_POLICY, {}))
+            picture.set_orders(orders_of(self._policy))
             self._in_picture = self._revision
         return picture.note_held(holdings) or anew
 

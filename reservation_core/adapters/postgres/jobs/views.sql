@@ -122,7 +122,7 @@ ORDER BY r.line_priority, r.seq LIMIT :limit;
 
 -- name: places_behind_the_told
 -- For jobs that the planner has told no place: how many stand in their line up to and including each, how many that were
--- told a place come after it by key (shares order equals), and whether it has a place by now: the planner has given it a
+-- told a place come after it by key (shares and sizes order equals), and whether it has a place by now: the planner has given it a
 -- slot, or has told others something since it came. The keys of one line come in order: each part is walked once.
 WITH told AS MATERIALIZED (
     SELECT r.line_type, r.line_priority, r.seq, e.planned_at

@@ -16,6 +16,7 @@ from reservation_core.adapters.postgres.connection.silent_sessions import row_un
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.lifecycle import ALLOCATION
@@ -292,6 +293,7 @@ def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         owner=row["user_id"],
         booking_id=row["booking_id"],
         project=row["project"],
+        submitted_at=to_micros(row["created_at"]),
     )
 
 

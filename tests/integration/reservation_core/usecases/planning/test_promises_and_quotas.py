@@ -30,9 +30,10 @@ async def promised(bookings: BookingWorld, gpus: int, nodes: int) -> tuple[Plann
     world = bookings.world
     world.who, alice = await bookings.person("bob"), world.who
     his = await world.submitted(gpus=2, nodes=2)
+    planner = await world.planner()
+    await planner.cycle()
     world.who = alice
     hers = await world.submitted(gpus=gpus, nodes=nodes)
-    planner = await world.planner()
     await planner.cycle()
     await planner.give_slots()
     assert (await world.row(his)).status is JobStatus.STARTING

@@ -8,7 +8,7 @@ import pytest
 from reservation_core.contracts.bookings import BookingChange, BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
-from reservation_core.domain.policy.limits import NO_POLICY, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.policy.limits import NO_POLICY, QueueOrder, Relaxation, RuleName, Rules, Scope
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.cancel import cancel
@@ -87,6 +87,7 @@ async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: Booking
 
 async def test_who_is_held_back_is_promised_the_first_time_that_the_quota_allows(bookings: BookingWorld) -> None:
     world = bookings.world
+    await rule(world, order=QueueOrder.ARRIVAL)
     await rule(world, Scope(user="alice"), max_gpus=2)
     first = await world.submitted(gpus=2)
     held_back = await world.submitted(gpus=2)
@@ -106,6 +107,7 @@ async def test_who_is_held_back_is_promised_the_first_time_that_the_quota_allows
 
 async def test_the_most_that_may_run_is_never_passed_however_many_wait(bookings: BookingWorld) -> None:
     world = bookings.world
+    await rule(world, order=QueueOrder.ARRIVAL)
     await rule(world, Scope(user="alice", gpu_type="h100"), max_gpus=3)
     jobs = [await world.submitted(gpus=2), *[await world.submitted() for _ in range(5)]]
     planner = await world.planner()

@@ -14,12 +14,14 @@ from reservation_core.domain.errors import (
     UnknownBookingError,
 )
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.policy.limits import QueueOrder
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
+from tests.integration.reservation_core.usecases.planning.test_quotas import rule
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World
 
 HOUR = timedelta(hours=1)
@@ -54,6 +56,7 @@ async def slot(world: World, job_id: str) -> tuple[datetime, datetime, int] | No
 
 
 async def test_who_waits_has_cards_in_the_ledger_and_is_told_since_when(world: World) -> None:
+    await rule(world, order=QueueOrder.ARRIVAL)
     runs = await world.ran(**WHOLE)
     first, second = await world.submitted(**WHOLE), await world.submitted()
     await plan(world)
@@ -139,6 +142,7 @@ async def test_an_extension_into_a_slot_names_who_was_promised_what_and_when(wor
 
 
 async def test_who_asks_for_more_while_waiting_is_promised_anew(world: World) -> None:
+    await rule(world, order=QueueOrder.ARRIVAL)
     await world.ran(**WHOLE)
     first, second = await world.submitted(**WHOLE), await world.submitted(**WHOLE)
     planner = await plan(world)

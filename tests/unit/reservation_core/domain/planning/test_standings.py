@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.plan import PlanningSnapshot, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
-from reservation_core.domain.planning.standings import AGEING, BY_AREA, BY_ARRIVAL, LONGEST, Orders, standing
+from reservation_core.domain.planning.standings import (
+    AGEING,
+    BY_AREA,
+    BY_ARRIVAL,
+    LONGEST,
+    Orders,
+    orders_of,
+    standing,
+)
+from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, QueueOrder, Rules, Scope
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import T0
 
@@ -68,3 +77,20 @@ def test_the_order_is_another_as_time_passes_and_jobs_are_found_in_it() -> None:
     for waiting in jobs:
         picture.set_reservation(waiting.id, None, ())
     assert not picture.queue.jobs
+
+
+def policy(**orders: QueueOrder | None) -> Policy:
+    """Rules of projects; `default` are those of everybody."""
+    scopes = {name: Scope() if name == "default" else Scope(project=name) for name in orders}
+    return Policy(PolicyRule(scopes[name], Rules(max_gpus=8, order=order)) for name, order in orders.items())
+
+
+def test_the_orders_of_a_policy_are_by_area_until_a_rule_says_otherwise() -> None:
+    area, arrival = QueueOrder
+    assert orders_of(NO_POLICY) == BY_AREA
+    assert orders_of(policy(default=None, vision=None)) == BY_AREA
+    assert orders_of(policy(default=arrival, vision=arrival)) == BY_ARRIVAL
+    assert orders_of(policy(default=arrival, vision=area, tides=None)) == Orders(False, frozenset({"vision"}))
+    assert orders_of(policy(vision=area, tides=arrival)) == Orders(True, frozenset({"tides"}))
+    assert not orders_of(policy(tides=arrival)).is_by_area("tides")
+    assert orders_of(policy(tides=arrival)).is_by_area(None)
