@@ -180,7 +180,7 @@ class GpuDevClient(Calls):
         return self._items(Page[NodeOut], "/v1/nodes")
 
     def queue(self, limit: int = PAGE) -> QueuePage:
-        """The first `limit` waiting jobs, in the order of the queue, with totals over all users' jobs."""
+        """The first `limit` waiting jobs, by priority and arrival, with totals over all users' jobs."""
         first: QueuePage | None = None
         cursor: str | None = None
         while True:

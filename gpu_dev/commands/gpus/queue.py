@@ -16,6 +16,7 @@ from gpu_dev.watching import watch
 
 app = typer.Typer(add_completion=False)
 _DEAD_SUFFIX = "_dlq"
+_NO_PLACE = 2**63
 
 
 class DeadLetterQueueName(StrEnum):
@@ -30,7 +31,7 @@ class DeadLetterQueueName(StrEnum):
 def queue(
     ctx: typer.Context,
     limit: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Show at most this many, the first in the queue.")
+        int, typer.Option(min=1, max=100_000, help="Show at most this many, the first by priority and arrival.")
     ] = 200,
     output: Output = Format.TABLE,
     again: Watch = False,
@@ -42,6 +43,8 @@ def queue(
 
         def render() -> tuple[str, bool]:
             page = client.queue(limit)
+            if output in (Format.TABLE, Format.WIDE):
+                page.items.sort(key=lambda entry: entry.queue_position or _NO_PLACE)
             totals = as_data(page.totals)
             text = show_list(page.items, QUEUE, output, next_cursor=page.next_cursor, totals=totals)
             if output in (Format.TABLE, Format.WIDE) and page.totals:

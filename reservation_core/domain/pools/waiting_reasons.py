@@ -113,8 +113,8 @@ def behind_in_line(gpu_type: str | None) -> Reason:
     pool = "GPUs" if gpu_type is None else f"{gpu_type} GPUs"
     return Reason(
         ReasonCode.BEHIND_IN_LINE,
-        f"Jobs ahead of it in the queue for {pool} go first. "
-        "A shorter job or one with fewer GPUs may start sooner in a gap.",
+        f"Jobs ahead of it in the queue get {pool} first when some come free. "
+        "A shorter job or one with fewer GPUs may start sooner.",
     )
 
 

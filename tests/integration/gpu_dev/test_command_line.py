@@ -75,7 +75,7 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
         assert re.match(accepted, ahead.stdout)
     refused = system.cli("submit", "-g", "1", "-d", "60d", "--dry-run", "-o", "json", "--", "true")
     assert (refused.returncode, json.loads(refused.stdout)["verdict"]) == (4, "refused")
-    timed = system.cli("submit", "-g", "1", "-d", "1h", "--wait", "--timeout", "1s", "--", "true")
+    timed = system.cli("submit", "-g", "1", "-d", "4h", "--wait", "--timeout", "1s", "--", "true")
     assert timed.returncode == 124
     assert f"try: gpu-dev show {timed.stdout.strip()}" in timed.stderr
 
@@ -87,6 +87,11 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     text = system.cli("explain", waiting).stdout
     assert "Place in the queue: 1." in text
     assert "What would help:" in text
+    # A smaller one goes before both, and the table is by place.
+    smaller = system.cli("submit", "-g", "1", "-d", "30m", "--", "true").stdout.strip()
+    places = [("1", smaller), ("2", waiting), ("3", timed.stdout.strip())]
+    eventually_sync(lambda: re.findall(r"^ *(\d+)  (job-\w+)", system.cli("queue").stdout, re.MULTILINE) == places)
+    assert system.cli("cancel", smaller).returncode == 0
     queue = json.loads(system.cli("queue", "-o", "json").stdout)
     assert [one["id"] for one in queue["items"]] == [waiting, timed.stdout.strip()]
     assert queue["totals"] == [{"gpu_type": None, "jobs": 2, "gpus": 4}]

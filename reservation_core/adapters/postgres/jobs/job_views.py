@@ -91,7 +91,7 @@ class JobViews:
         return user_id
 
     async def waiting_views(self, user_id: int | None, *, limit: int, after: tuple[int, int] | None) -> list[JobView]:
-        """Waiting jobs, in the order of the queue; `after` is the last seen (-priority, seq)."""
+        """Waiting jobs, by priority and arrival; `after` is the last seen (-priority, seq)."""
         after_priority, after_seq = (_FIRST_PRIORITY, 0) if after is None else after
         found = await self._connection.execute(
             statement("view_waiting"),
