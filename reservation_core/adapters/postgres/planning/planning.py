@@ -294,6 +294,7 @@ def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         booking_id=row["booking_id"],
         project=row["project"],
         submitted_at=to_micros(row["created_at"]),
+        promised_at=None if row["promised_at"] is None else to_micros(row["promised_at"]),
     )
 
 

@@ -51,7 +51,8 @@ FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS
 -- name: waiting_of
 -- The waiting ones of these jobs.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at
+       avoid_nodes, user_id, booking_id, project, created_at,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
 
 -- name: waiting_windows
@@ -65,7 +66,8 @@ WITH RECURSIVE types AS (
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
     SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at
+       avoid_nodes, user_id, booking_id, project, created_at,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
     FROM reservations r WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job' AND r.line_type = t.line_type
     ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
 ) w
@@ -74,20 +76,23 @@ WHERE t.line_type IS NOT NULL;
 -- name: waiting_apart
 -- Waiting jobs with a slot, anywhere in the queue, or within a booking: they are planned whatever the windows are.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at
+       avoid_nodes, user_id, booking_id, project, created_at,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 UNION ALL
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at
+       avoid_nodes, user_id, booking_id, project, created_at,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NOT NULL;
 
 -- name: more_waiting
 -- The next jobs of one queue.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at
+       avoid_nodes, user_id, booking_id, project, created_at,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type
   AND (line_priority, seq) > (:after_priority, :after_seq)

@@ -147,7 +147,7 @@ async def test_what_has_waited_for_long_goes_before_what_is_smaller(world: World
     assert await go_by(world, planner, [large, small]) == [large, small]
 
 
-async def test_every_way_to_read_what_waits_has_the_time_of_submission(world: World) -> None:
+async def test_every_way_to_read_what_waits_has_the_times_of_submission_and_promise(world: World) -> None:
     await world.ran(**FULL)
     slotted = await world.submitted(**SMALL)
     await plan(world)
@@ -155,6 +155,8 @@ async def test_every_way_to_read_what_waits_has_the_time_of_submission(world: Wo
     ids = [slotted, *[await world.submitted(**SMALL) for _ in range(3)]]
     submitted_at = {job_id: to_micros((await world.row(job_id)).created_at) for job_id in ids}
     assert submitted_at[slotted] < submitted_at[ids[1]]
+    promised = (await world.view(slotted)).promised_start_at
+    assert promised is not None
     found: dict[str, list[Waiting]] = {}
     async with world.uow() as uow:
         found["first"] = list((await uow.planning.snapshot(1000, ALLOWANCE)).waiting)
@@ -162,6 +164,7 @@ async def test_every_way_to_read_what_waits_has_the_time_of_submission(world: Wo
         found["changed"], _ = await uow.planning.changed(ids, ALLOWANCE)
         found["more"] = await uow.planning.more_waiting(None, None, 100, ALLOWANCE)
     assert {job.id for job in found["apart"]} == {slotted}
-    for jobs in found.values():
-        assert {job.id: job.submitted_at for job in jobs} == {job.id: submitted_at[job.id] for job in jobs}
     assert all(len(found[way]) == len(ids) for way in ("first", "changed", "more"))
+    for job in (job for jobs in found.values() for job in jobs):
+        assert job.submitted_at == submitted_at[job.id]
+        assert job.promised_at == (to_micros(promised) if job.id == slotted else None)
