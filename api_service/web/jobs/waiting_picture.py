@@ -10,7 +10,7 @@ from api_service.web.calendar.timeline_entries import see_entries
 from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_window import TimelineScale, window_of
 from api_service.web.jobs.job_prospects import prospects_of
-from api_service.web.jobs.smaller_requests import Size, SmallerRequest, chosen_among, lengths_up_to, sizes_up_to
+from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest, chosen_among, lengths_up_to, sizes_up_to
 from api_service.web.jobs.waiting_axis import Tick, end_of_axis, ticks
 from api_service.web.jobs.waiting_rows import WaitingRow, choose_rows, draw_row
 from api_service.web.rest_calls import RestProblemError

@@ -97,6 +97,15 @@ def lacks_slots(picture: Picture, limit: int) -> bool:
     return any(job.id not in queue.slotted and picture.pools.for_job(job) for job in islice(queue.in_order(), limit))
 
 
+def earliest_slot(picture: Picture, job: Waiting, now: datetime) -> int | None:
+    """The start of the slot that a job would get that is not in the queue, if all others kept theirs."""
+    at = picture.catch_up(now)
+    for profile in picture.pools.profiles.values():
+        profile.refresh()
+    best = _SlotSearch(picture, at)._best_fit(job, FOREVER, None)  # noqa: SLF001 - of this module
+    return None if best is None else best[1].start
+
+
 def _give_up_slots(picture: Picture, at: int) -> list[tuple[Waiting, str]]:
     """Waiting jobs whose slot can't be had any more; it is taken out of the calendar."""
     queue, pools, ledger = picture.queue, picture.pools, picture.ledger

@@ -68,8 +68,8 @@ class Simulation:
         self.limit = limit
         self.policy = policy
         self.oracle = oracle
-        placement = chance.choice(list(PlacementPolicy))
-        self.planner = CalendarPicture(snapshot(nodes, (), ()), placement)
+        self.placement = chance.choice(list(PlacementPolicy))
+        self.planner = CalendarPicture(snapshot(nodes, (), ()), self.placement)
         self.now = EVE
         self.cards = {gpu.id: gpu for node in nodes for gpu in node.gpus}
         self.waiting: dict[str, Waiting] = {}
@@ -78,6 +78,7 @@ class Simulation:
         self.slots: dict[str, PlannedSlot] = {}
         self.owned: dict[str, Owned] = {}
         self.spent: list[Holding] = []
+        self.shares: dict[int, int] = {}
         self.promises: dict[str, datetime] = {}
         self.started: dict[str, datetime] = {}
         self.next_seq = 1
@@ -278,11 +279,9 @@ class Simulation:
         chance = self.chance
         match operation:
             case "arrive":
-                self._arrive(self._drawn())
+                self.arrive(self.drawn())
             case "within" if self.booked:
-                booking_id = chance.choice(list(self.booked))
-                owner = self.owned[booking_id].owner
-                self._arrive(replace(self._drawn(), booking_id=booking_id, avoid_nodes=frozenset(), owner=owner))
+                self.arrive(self.drawn_within(chance.choice(list(self.booked))))
             case "cancel" if self.waiting:
                 self._leave(chance.choice(list(self.waiting)))
             case "finish" if self.running:
@@ -294,7 +293,8 @@ class Simulation:
             case "unbook" if self.booked:
                 self._unbook(chance.choice(list(self.booked)))
             case "shares":
-                self.planner.common.set_shares({owner: chance.randint(0, 2) for owner in NAMES})
+                self.shares = {owner: chance.randint(0, 2) for owner in NAMES}
+                self.planner.common.set_shares(self.shares)
             case "pass_time":
                 until = self.now + chance.randint(1, 3) * MINUTE
                 while self.now < until:
@@ -302,7 +302,13 @@ class Simulation:
             case _:
                 pass
 
-    def _drawn(self) -> Waiting:
+    def drawn_within(self, booking_id: str) -> Waiting:
+        """A job that its booking's owner submits."""
+        owner = self.owned[booking_id].owner
+        return replace(self.drawn(), booking_id=booking_id, avoid_nodes=frozenset(), owner=owner)
+
+    def drawn(self) -> Waiting:
+        """The next job, which has not arrived."""
         chance = self.chance
         return Waiting(
             f"job-{self.next_seq}",
@@ -317,7 +323,8 @@ class Simulation:
             project=chance.choice(PROJECTS),
         )
 
-    def _arrive(self, wanted: Waiting) -> None:
+    def arrive(self, wanted: Waiting) -> None:
+        """A job comes in, unless the policy never allows it."""
         self.next_seq += 1
         if wanted.booking_id is None and never_possible(self.asked(wanted, wanted.gpu_type), self.policy, self.now):
             self.refused += 1

@@ -6,11 +6,10 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.bookings.card_choice import LedgerGpu
 from reservation_core.domain.bookings.nouns import Span
-from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.model import GpuCondition, Node, RequestVerdict, ReservationKind
+from reservation_core.domain.model import Node, RequestVerdict, ReservationKind
 from reservation_core.domain.plan import Commitment, Waiting
+from reservation_core.domain.planning.dry_runs import PlanView
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.request_verdicts import (
     Outlook,
@@ -38,27 +37,18 @@ from tests.unit.reservation_core.domain.planning.worlds import (
 )
 
 OWNER = 0
+NO_RULES = Rules()
 
 
-def ledger(nodes: tuple[Node, ...], rows: tuple[Commitment, ...]) -> list[LedgerGpu]:
-    """The inventory with its calendar, as bookings read it."""
-    return [
-        LedgerGpu(
-            gpu.id,
-            machine.name,
-            gpu.index,
-            gpu.gpu_type,
-            bookable=machine.available and gpu.condition in (GpuCondition.USABLE, GpuCondition.FOREIGN),
-            usable_now=gpu.condition is GpuCondition.USABLE,
-            overrun=any(row.held and row.end <= T0 for row in rows if row.gpu_id == gpu.id),
-            rows=[(to_micros(row.start), to_micros(row.end)) for row in rows if row.gpu_id == gpu.id and row.end > T0],
-        )
-        for machine in nodes
-        for gpu in machine.gpus
-    ]
+def view(
+    nodes: tuple[Node, ...], rows: tuple[Commitment, ...], limits: Rules = NO_RULES, *others: Waiting, promises: int = 100
+) -> PlanView:
+    """A calendar with jobs that wait for a slot."""
+    policy, holdings = quotas(limits, nodes, rows)
+    return PlanView(snapshot(nodes, rows, others), policy, {OWNER: "ann"}, holdings, {}, promises)
 
 
-def quotas(limits: Rules, nodes: tuple[Node, ...], rows: tuple[Commitment, ...]) -> tuple[QuotaBook, list[Holding]]:
+def quotas(limits: Rules, nodes: tuple[Node, ...], rows: tuple[Commitment, ...]) -> tuple[Policy, list[Holding]]:
     """What ann may have, and that she has what is on GPUs of an even number."""
     types = {gpu.id: gpu.gpu_type for machine in nodes for gpu in machine.gpus}
     holdings = [
@@ -68,14 +58,14 @@ def quotas(limits: Rules, nodes: tuple[Node, ...], rows: tuple[Commitment, ...])
         for row in rows
         if row.gpu_id % 2 == 0
     ]
-    return QuotaBook(Policy([PolicyRule(Scope(), limits)]), {OWNER: "ann"}), holdings
+    return Policy([PolicyRule(Scope(), limits)]), holdings
 
 
 def planned(wish: Waiting, nodes: tuple[Node, ...], rows: tuple[Commitment, ...], limits: Rules) -> datetime | None:
     """When the planner starts a job, or gives it a slot; None if it does neither."""
     picture = Picture(snapshot(nodes, rows, [wish]))
-    book, holdings = quotas(limits, nodes, rows)
-    picture.set_quotas(book)
+    policy, holdings = quotas(limits, nodes, rows)
+    picture.set_quotas(QuotaBook(policy, {OWNER: "ann"}))
     picture.note_held(holdings)
     while True:
         starts = plan_starts(picture, T0, 10)
@@ -104,9 +94,7 @@ def test_a_job_starts_when_the_planner_would_start_it(
     world: tuple[tuple[Node, ...], tuple[Commitment, ...], Waiting, Rules],
 ) -> None:
     nodes, rows, wish, limits = world
-    book, holdings = quotas(limits, nodes, rows)
-    book.note_held(holdings)
-    outlook = job_outlook(wish, ledger(nodes, rows), book, T0)
+    outlook = job_outlook(view(nodes, rows, limits), wish, wish.length, (), T0)
     start = planned(wish, nodes, rows, limits)
     assert outlook.starts_at == start
     assert (outlook.verdict is RequestVerdict.STARTS_NOW) is (start == T0)
@@ -119,9 +107,8 @@ def test_all_that_a_job_waits_for_is_named() -> None:
     def outlook(gpus: int, *ends: int) -> tuple[datetime | None, list[str]]:
         """Of a job where the first cards are taken until then; ann has the second, and may have two."""
         rows = tuple(held(f"r{gpu}", gpu, 0, end) for gpu, end in enumerate(ends, 1))
-        book, holdings = quotas(Rules(max_gpus=2), nodes, rows)
-        book.note_held(holdings)
-        found = job_outlook(job(1, gpus), ledger(nodes, rows), book, T0)
+        wish = job(1, gpus)
+        found = job_outlook(view(nodes, rows, Rules(max_gpus=2)), wish, wish.length, (), T0)
         return found.starts_at, [reason.code for reason in found.reasons]
 
     assert outlook(1, 60, 60) == (T0, [])
@@ -132,12 +119,23 @@ def test_all_that_a_job_waits_for_is_named() -> None:
     assert outlook(5) == (None, ["larger_than_any_node"])
 
 
+def test_beyond_the_jobs_that_get_slots_no_start_is_known() -> None:
+    nodes, rows = (node("n", 1, first_id=1),), (held("r", 1, 0, 60),)
+    first, wish = job(1), job(2)
+    found = job_outlook(view(nodes, rows, NO_RULES, first, promises=1), wish, wish.length, (), T0)
+    assert (found.starts_at, [reason.code for reason in found.reasons]) == (None, ["behind_in_line"])
+    found = job_outlook(view(nodes, rows, NO_RULES, first, promises=2), wish, wish.length, (), T0)
+    assert (found.starts_at, [reason.code for reason in found.reasons]) == (at(70), ["waiting_for_gpus"])
+
+
 def test_a_job_in_a_booking_starts_within_it_or_never() -> None:
-    gpus = ledger((node("n", 2, first_id=1),), (held("other", 1, 0, 30),))
     wish = replace(job(1, minutes=40), booking_id="bkg-1")
 
     def outlook(gpus_each: int, start: int, end: int) -> tuple[datetime | None, int]:
-        found = booked_job_outlook(replace(wish, gpus=gpus_each), gpus, Span(at(start), at(end)), T0)
+        booked = tuple(held("bkg-1", gpu, start, end, is_held=False) for gpu in (1, 2))
+        other = replace(held("other", 1, 0, 30), booking_id="bkg-1")
+        seen = view((node("n", 2, first_id=1),), (*booked, other))
+        found = booked_job_outlook(seen, replace(wish, gpus=gpus_each), wish.length, Span(at(start), at(end)), T0)
         assert found.verdict is (RequestVerdict.STARTS_NOW if found.starts_at == T0 else RequestVerdict.ACCEPTED)
         return found.starts_at, len(found.reasons)
 

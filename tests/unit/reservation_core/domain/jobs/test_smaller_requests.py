@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from api_service.web.forms.form import Form
 from api_service.web.forms.job_form import typed_job
-from api_service.web.jobs.smaller_requests import Size, SmallerRequest, lengths_up_to, sizes_up_to
+from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest, lengths_up_to, sizes_up_to
 
 
 @given(st.integers(1, 1000), st.integers(1, 64))

@@ -1,0 +1,151 @@
+"""A dry run: the planner's own decision on one more job, on a picture that is made for it and then dropped.
+
+The picture has the whole calendar and the jobs that still need a slot; of the jobs with one only as many as can be
+looked at quickly, the last of the queue. The slots of the others stay as they are.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+from reservation_core.domain.calendar import to_moment
+from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
+from reservation_core.domain.jobs.smaller_requests import Size, lengths_up_to, sizes_up_to
+from reservation_core.domain.plan import PlacedGpu, PlanningSnapshot, Waiting
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.slot_decisions import earliest_slot
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.rules import Holding
+
+T = TypeVar("T")
+
+_ALL = 2**31
+_ROUNDS = 20
+"""The planner decides about a job at its first turn; more rounds only settle what it moves meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """What the planner decides on, at one time. `promises`: how many jobs of the snapshot may have a slot.
+
+    `names` are those of owners whom quotas bind, `holdings` all that quotas count, `shares` the ranks of owners.
+    """
+
+    snapshot: PlanningSnapshot
+    rules: Policy
+    names: Mapping[int, str]
+    holdings: Sequence[Holding]
+    shares: Mapping[int, int]
+    promises: int
+    placement: PlacementPolicy = DEFAULT_POLICY
+
+    def picture(self) -> CalendarPicture:
+        """A new picture of it."""
+        picture = CalendarPicture(self.snapshot, self.placement)
+        picture.common.set_shares(self.shares)
+        picture.common.set_quotas(QuotaBook(self.rules, self.names))
+        picture.common.note_held(self.holdings)
+        return picture
+
+
+class Change(StrEnum):
+    """What a request that would start sooner has less of, or another of."""
+
+    SHORTER = "shorter"
+    FEWER = "fewer"
+    TYPE = "type"
+
+
+@dataclass(frozen=True, slots=True)
+class SoonerRequest:
+    """A request that would start sooner, at `start`, and differs in one thing: `duration` is the job's own."""
+
+    change: Change
+    size: Size
+    gpu_type: str | None
+    duration: timedelta
+    start: datetime
+
+
+class DryRun:
+    """The planner's decision on a job: `start` is when it starts or is promised to; None if it gets no time.
+
+    `gpu_type` is that of its GPUs then.
+    """
+
+    def __init__(self, view: PlanView, job: Waiting, now: datetime) -> None:
+        self._view = view
+        self._job = job
+        self._now = now
+        self._picture = view.picture()
+        self._picture.set_reservation(job.id, job, ())
+        self.start, gpus = self._decide()
+        self.gpu_type = self._picture.common.pools.type_of(gpus[0].gpu_id) if gpus else None
+        # It leaves a free place behind: what is asked next is asked in its place.
+        self._picture.set_reservation(job.id, None, ())
+
+    @property
+    def picture(self) -> CalendarPicture:
+        """Everything but the job."""
+        return self._picture
+
+    def _decide(self) -> tuple[datetime | None, Sequence[PlacedGpu]]:
+        for _ in range(_ROUNDS):
+            for start in self._picture.plan_starts(self._now, _ALL):
+                if start.id == self._job.id:
+                    return self._now, start.gpus
+            plan = self._picture.plan_slots(self._now, self._view.promises, _ALL)
+            for slot in plan.slots:
+                if slot.id == self._job.id and slot.gpus:
+                    return slot.start, slot.gpus
+            if not plan.more:
+                break
+        return None, ()
+
+    def start_of(self, changed: Waiting) -> datetime | None:
+        """When another request would start in the job's place."""
+        if changed.booking_id is not None:
+            return DryRun(self._view, changed, self._now).start
+        start = earliest_slot(self._picture.common, changed, self._now)
+        return None if start is None else to_moment(start)
+
+    def sooner(self, duration: timedelta, types: Collection[str]) -> list[SoonerRequest]:
+        """The nearest changes that start sooner: the longest shorter time, the most of fewer GPUs, the first of `types`.
+
+        Less never starts later than more, so a few questions find the nearest. `duration` is the job's; how much longer
+        it has its GPUs stays.
+        """
+        job = self._job
+        beside = job.length - duration
+        size = Size(job.nodes, job.gpus)
+
+        def shortened(length: timedelta) -> Waiting:
+            return replace(job, length=length + beside)
+
+        def reduced(smaller: Size) -> Waiting:
+            return replace(job, gpus=smaller.gpus, nodes=smaller.nodes)
+
+        found: list[SoonerRequest] = []
+        for length, start in self._nearest(lengths_up_to(duration)[:-1], shortened):
+            found.append(SoonerRequest(Change.SHORTER, size, job.gpu_type, length, start))
+        for smaller, start in self._nearest(sizes_up_to(size)[:-1], reduced):
+            found.append(SoonerRequest(Change.FEWER, smaller, job.gpu_type, duration, start))
+        starts = [(self.start_of(replace(job, gpu_type=gpu_type)), gpu_type) for gpu_type in sorted(types)]
+        able = [(start, gpu_type) for start, gpu_type in starts if self._is_sooner(start) and start is not None]
+        if able:
+            start, gpu_type = min(able)
+            found.append(SoonerRequest(Change.TYPE, size, gpu_type, duration, start))
+        return found
+
+    def _nearest(self, options: Sequence[T], changed: Callable[[T], Waiting]) -> list[tuple[T, datetime]]:
+        """The last of these, given from least to most, that starts sooner; none or one."""
+        number = bisect_left(options, True, key=lambda option: not self._is_sooner(self.start_of(changed(option))))
+        start = self.start_of(changed(options[number - 1])) if number else None
+        return [] if start is None else [(options[number - 1], start)]
+
+    def _is_sooner(self, start: datetime | None) -> bool:
+        return start is not None and (self.start is None or start < self.start)

@@ -1,0 +1,133 @@
+"""A dry run says of a job what the planner does with it once it is submitted, in simulated worlds."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from reservation_core.domain.jobs.smaller_requests import lengths_up_to
+from reservation_core.domain.plan import Commitment, Waiting
+from reservation_core.domain.planning.dry_runs import Change, DryRun, PlanView
+from reservation_core.domain.policy.limits import NO_POLICY
+from tests.examples import examples
+from tests.unit.reservation_core.domain.jobs.test_promises import CHANCES, OPERATIONS, nodes_by, policy_by
+from tests.unit.reservation_core.domain.planning.simulation import MANY, NAMES, Simulation
+from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, TYPES, held, job, node, snapshot
+
+FAR = datetime.max.replace(tzinfo=UTC)
+STEPS = st.integers(5, 40)
+often = examples(100, suppress_health_check=list(HealthCheck))
+
+
+def played(steps: int, chance: Random) -> Simulation:
+    """A world in which things have happened, with quotas or without; the planner has done all that it wants to."""
+    policy = chance.choice((NO_POLICY, policy_by(chance)))
+    simulation = Simulation(nodes_by(chance), MANY, chance, policy)
+    for _ in range(steps):
+        simulation.do(chance.choice(OPERATIONS))
+        simulation.plan()
+    return simulation
+
+
+def seen(simulation: Simulation, *, slotted: bool = True) -> PlanView:
+    """What is true, as read from a ledger; without jobs with a slot, their slots are all that is known of them."""
+    rows = [row for within in (None, *simulation.booked) for row in simulation.rows(within=within)]
+    waiting = [
+        waiting_job
+        for waiting_job in simulation.waiting.values()
+        if slotted or waiting_job.booking_id is not None or waiting_job.id not in simulation.slots
+    ]
+    holdings = [*simulation.holdings()]
+    return PlanView(
+        snapshot(simulation.nodes, rows, waiting),
+        simulation.policy,
+        NAMES,
+        holdings,
+        simulation.shares,
+        MANY,
+        simulation.placement,
+    )
+
+
+def comes_true(simulation: Simulation, wanted: Waiting) -> datetime | None:
+    """When a job starts or is promised to start that is submitted now."""
+    simulation.arrive(wanted)
+    simulation.plan()
+    return simulation.started.get(wanted.id, simulation.promises.get(wanted.id))
+
+
+def asked(simulation: Simulation) -> Waiting:
+    """A job of the queue, or within a booking."""
+    if simulation.booked and simulation.chance.random() < 0.2:
+        return simulation.drawn_within(simulation.chance.choice(list(simulation.booked)))
+    return replace(simulation.drawn(), avoid_nodes=frozenset())
+
+
+@often
+@given(STEPS, st.integers(0, 4), CHANCES)
+def test_a_job_gets_what_its_dry_run_says(steps: int, unseen: int, chance: Random) -> None:
+    """Also where the planner has not yet seen what came last."""
+    simulation = played(steps, chance)
+    for _ in range(unseen):
+        simulation.do(chance.choice(("arrive", "arrive", "cancel", "finish", "book", "unbook")))
+    wanted = asked(simulation)
+    said = DryRun(seen(simulation), wanted, simulation.now).start
+    refused = simulation.refused
+    came = comes_true(simulation, wanted)
+    assert simulation.refused > refused or came == said
+
+
+@often
+@given(STEPS, CHANCES)
+def test_so_it_does_where_only_the_slots_of_the_others_are_known(steps: int, chance: Random) -> None:
+    simulation = played(steps, chance)
+    wanted = asked(simulation)
+    said = DryRun(seen(simulation, slotted=False), wanted, simulation.now).start
+    refused = simulation.refused
+    came = comes_true(simulation, wanted)
+    assert simulation.refused > refused or came == said
+
+
+@often
+@given(STEPS, st.integers(0, 2**32))
+def test_what_would_start_sooner_does(steps: int, seed: int) -> None:
+    simulation = played(steps, Random(seed))
+    wanted = asked(simulation)
+    run = DryRun(seen(simulation), wanted, simulation.now)
+    types = [gpu_type for gpu_type in TYPES if wanted.gpu_type not in (None, gpu_type)]
+    found = run.sooner(wanted.length, types)
+    shorter = [nearest.duration for nearest in found if nearest.change is Change.SHORTER]
+    for length in lengths_up_to(wanted.length):
+        start = run.start_of(replace(wanted, length=length))
+        assert (length <= max(shorter, default=timedelta(0))) is (start is not None and start < (run.start or FAR))
+    for nearest in found:
+        assert run.start is None or nearest.start < run.start
+        other = replace(
+            wanted, gpus=nearest.size.gpus, nodes=nearest.size.nodes, gpu_type=nearest.gpu_type, length=nearest.duration
+        )
+        world = played(steps, Random(seed))
+        came = comes_true(world, other)
+        assert came == nearest.start or world.refused > simulation.refused
+
+
+def nearest_to(wanted: Waiting, beside: int, *rows: Commitment) -> dict[Change, tuple[int, str | None, timedelta]]:
+    """What would start sooner, on four h100 on one node and two a100 on another; `beside` in minutes."""
+    nodes = (node("n", 4, first_id=1), node("m", 2, "a100", first_id=11))
+    view = PlanView(snapshot(nodes, rows, ()), NO_POLICY, {}, (), {}, MANY)
+    found = DryRun(view, wanted, T0).sooner(wanted.length - beside * MINUTE, ["a100"])
+    return {nearest.change: (nearest.size.gpus, nearest.gpu_type, nearest.duration) for nearest in found}
+
+
+def test_the_nearest_change_of_each_kind_is_found() -> None:
+    """Three cards are taken for an hour, and the fourth is booked in half an hour."""
+    rows = [held(f"r{gpu}", gpu, 0, 60) for gpu in (1, 2, 3)] + [held("b", 4, 30, 240, is_held=False)]
+    wanted = job(1, 1, minutes=62)
+    assert nearest_to(wanted, 2, *rows) == {
+        Change.SHORTER: (1, "h100", timedelta(minutes=25)),
+        Change.TYPE: (1, "a100", timedelta(minutes=60)),
+    }
+    assert nearest_to(job(1, 4, minutes=62), 2, *rows) == {Change.FEWER: (3, "h100", timedelta(minutes=60))}
+    assert nearest_to(job(1, 9, minutes=62), 2, *rows) == {Change.FEWER: (4, "h100", timedelta(minutes=60))}
+    assert nearest_to(job(1, 2, minutes=10), 2) == {}
