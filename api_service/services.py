@@ -31,6 +31,7 @@ from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.jobs.submit import submit
+from reservation_core.usecases.policy.read_plan import JobTerms
 
 LAST_USED_EVERY_S = 30.0
 _STREAM_READERS = 4
@@ -64,6 +65,7 @@ class Services:
     access_log: AccessLog
     connections: Connections
     ssh: SshDoor
+    job_terms: JobTerms
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -104,6 +106,13 @@ class Services:
             access_log=AccessLog(settings, runtime.clock),
             connections=connections,
             ssh=SshDoor(runtime, settings.ssh, connections),
+            job_terms=JobTerms(
+                longest=settings.max_duration,
+                beside=settings.slot_beside,
+                promises=settings.promises,
+                fair_share=bool(settings.fair_share_half_life_s),
+                placement=settings.placement.policy,
+            ),
         )
 
     @asynccontextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
+from api_service.presenting.verdicts import estimated_start, sooner_requests
 from reservation_core.contracts.base import BrokenRule, CostOut
 from reservation_core.contracts.policy import (
     MOST_NAMED,
@@ -66,6 +67,9 @@ def explanation(found: Explained, outlook: Outlook, kind: ReservationKind) -> Ex
         verdict=outlook.verdict,
         starts_at=outlook.starts_at,
         reasons=[BrokenRule(code=reason.code, detail=reason.detail) for reason in outlook.reasons],
+        estimated_start=estimated_start(outlook),
+        queue_position=outlook.position,
+        instead=sooner_requests(outlook),
         allowed=not found.broken,
         kind="booking" if kind is ReservationKind.BOOKING else "job",
         broken_rules=[

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0041_queue_order"
-down_revision = "0039_app_passes"
+down_revision = "0040_start_predictions"
 branch_labels = None
 depends_on = None
 

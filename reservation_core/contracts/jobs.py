@@ -22,7 +22,7 @@ from reservation_core.contracts.base import (
     with_example,
 )
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
 
@@ -135,6 +135,34 @@ class Job(Wire):
     shared_with: Annotated[
         list[str] | None, Field(description="Users who may enter the job and look at it. Null for these users.")
     ] = None
+
+
+class SoonerRequest(Wire):
+    """A request that would start sooner. It differs in one thing: it is shorter, or for fewer GPUs, or another type."""
+
+    change: RequestChange
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    duration: timedelta
+    promised_start_at: Time
+
+
+class JobVerdict(Wire):
+    """What the planner would do with a job if it were submitted now; the job has no id and is not stored.
+
+    `promised_start_at` is when it would start at the latest, null where it would be promised nothing yet. `reasons` are
+    all that it would wait for. `instead` has the nearest change of each kind that would start sooner: the longest
+    shorter duration, the most of fewer GPUs, and the other type that starts first."""
+
+    verdict: Annotated[
+        RequestVerdict, Field(description="Whether it starts at once, or is accepted and waits. A refusal is an error.")
+    ]
+    promised_start_at: Time | None
+    estimated_start: EstimatedStart | None
+    queue_position: Place | None
+    reasons: list[ReasonOut]
+    instead: list[SoonerRequest]
 
 
 class QueueEntry(Wire):

@@ -14,6 +14,7 @@ from reservation_core.contracts.base import (
     Duration,
     GpuTypeName,
     Line,
+    Place,
     ProjectName,
     Text,
     Time,
@@ -29,7 +30,7 @@ from reservation_core.contracts.bookings import (
     Title,
     WallTime,
 )
-from reservation_core.contracts.jobs import JobSubmit, Workload
+from reservation_core.contracts.jobs import EstimatedStart, JobSubmit, SoonerRequest, Workload
 from reservation_core.domain.bookings.asked_slots import length_faults, time_faults
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, QueueOrder, Relaxation, RuleName, Rules
@@ -261,11 +262,15 @@ class Explanation(Wire):
     `allowed` says whether it breaks no rule now: a job over a quota is accepted and waits. `possible_from` is the
     earliest start at which every rule holds, or null. `GET /v1/bookings/slots` says whether GPUs are free then.
     `cost` is that of its whole duration; null without a price, within a booking, and where types that it may get differ
-    in price."""
+    in price. `estimated_start`, `queue_position` and `instead` are of a job that waits, as `POST /v1/jobs?dry_run=true`
+    has them."""
 
     verdict: RequestVerdict
     starts_at: Time | None
     reasons: list[BrokenRule]
+    estimated_start: EstimatedStart | None = None
+    queue_position: Place | None = None
+    instead: list[SoonerRequest] = Field(default_factory=list)
 
     allowed: bool
     kind: Literal["job", "booking"]

@@ -73,6 +73,14 @@ class RequestVerdict(StrEnum):
     REFUSED = "refused"
 
 
+class RequestChange(StrEnum):
+    """In what a request differs that would start sooner: it lasts less long, has fewer GPUs, or another type."""
+
+    SHORTER = "shorter"
+    FEWER = "fewer"
+    TYPE = "type"
+
+
 class GpuCondition(StrEnum):
     """The condition of a GPU apart from its holders. Only `usable` GPUs get new allocations."""
 

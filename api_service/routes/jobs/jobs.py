@@ -5,13 +5,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
+import pydantic
 from fastapi import APIRouter, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.responses import Response
 
 from api_service.access.sight import may_see_owner
 from api_service.documents import answers, problems, reads
-from api_service.presenting import jobs_and_nodes
+from api_service.presenting import jobs_and_nodes, verdicts
 from api_service.problems import ProblemError
 from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
@@ -21,7 +23,7 @@ from api_service.requests.workloads import refusals_of
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
-from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit
+from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit, JobVerdict
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.errors import CalendarConflictError, DomainError
 from reservation_core.domain.model import JobStatus, Reservation
@@ -31,12 +33,14 @@ from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
+from reservation_core.usecases.policy.outlook import decided, dry_run
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 JobId = Annotated[str, Path(pattern="^job-[0-9a-z]{1,32}$", description="A job's id.", examples=["job-7f3k9q2m"])]
 _LIST = "jobs"
 _SHARED_LIST = "shared jobs"
+_YES_OR_NO = pydantic.TypeAdapter(bool)
 
 
 class JobsQuery(PageQuery):
@@ -51,13 +55,27 @@ class JobsQuery(PageQuery):
     ] = False
 
 
+_SUBMITS = reads(JobSubmit)
+_SUBMITS["parameters"].append(
+    {
+        "name": "dry_run",
+        "in": "query",
+        "required": False,
+        "description": "Only return the verdict that the request would get; nothing is changed or stored.",
+        "schema": {"type": "boolean", "default": False},
+    }
+)
+
+
 @router.post(
     "",
     status_code=202,
     response_model=Job,
     summary="Submit a job",
-    responses=answers(202, "Accepted and durable: it waits for GPUs.", etag=True) | problems(400, 403, 409, 413, 415),
-    openapi_extra=reads(JobSubmit),
+    responses=answers(202, "Accepted and durable: it waits for GPUs.", etag=True)
+    | {200: {"model": JobVerdict, "description": "With `dry_run`: when it would start."}}
+    | problems(400, 403, 409, 413, 415),
+    openapi_extra=_SUBMITS,
 )
 async def submit_job(request: Request) -> Response:
     """Request GPUs. The job waits in the queue, runs when it gets GPUs, and ends after `duration` at the latest."""
@@ -67,6 +85,8 @@ async def submit_job(request: Request) -> Response:
     runtime = services.runtime
     key = key_of(request)
     body = await bodies.read(request, JobSubmit, limit=services.settings.max_body_bytes)
+    if request.scope["query_string"] and _is_dry_run(request):
+        return await _say_verdict(body, caller, services)
     hashed = b"" if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
     now = runtime.clock.now()
     try:
@@ -208,6 +228,27 @@ def recheck_of(
                 raise ProblemError(404, "not_found", no_such_job(job.id).detail)
 
     return recheck
+
+
+def _is_dry_run(request: Request) -> bool:
+    """Whether nothing is to be stored. Raises RequestValidationError for what is neither yes nor no."""
+    try:
+        return _YES_OR_NO.validate_python(request.query_params.get("dry_run", False))
+    except pydantic.ValidationError as error:
+        raise RequestValidationError(
+            [{**found, "loc": ("query", "dry_run")} for found in error.errors(include_url=False)]
+        ) from error
+
+
+async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -> Response:
+    """What would become of a job. Refusals are those of submitting it."""
+    now = services.runtime.clock.now()
+    new = await _prepared(body, caller, services, now)
+    policy = services.policy.known or await services.policy.current()
+    async with services.runtime.uow() as uow:
+        pending = await dry_run(uow, caller, new, policy, services.job_terms, now)
+    verdict = verdicts.job_verdict(await decided(pending))
+    return Response(verdict.model_dump_json(), media_type="application/json")
 
 
 async def _prepared(body: JobSubmit, caller: Principal, services: Services, now: datetime) -> NewReservation:

@@ -25,7 +25,7 @@ from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.policy import change_policy
 from reservation_core.usecases.policy import explain as explaining
-from reservation_core.usecases.policy.outlook import JobTerms, outlook
+from reservation_core.usecases.policy.outlook import decided, outlook
 from reservation_core.usecases.policy.policy_preview import preview
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
@@ -57,8 +57,6 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
     break, what holds for it and what counts against it already. Nothing is asked for by it."""
     body = await bodies.read(request, ExplainRequest, limit=services.settings.max_body_bytes)
     now = services.runtime.clock.now()
-    settings = services.settings
-    terms = JobTerms(settings.max_duration, settings.start_allowance + settings.turnaround)
     wanted = RuleRequest(
         kind=ReservationKind.JOB if body.start is None else ReservationKind.BOOKING,
         user=body.user or caller.user,
@@ -70,20 +68,22 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
         priority=body.priority,
         replaces=body.instead_of,
     )
-
     unfit = await _unfit(body, services)
-
-    async def act(uow: UnitOfWork) -> Answer:
+    in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
+    async with services.runtime.uow() as uow:
         who, disabled = await explaining.asked_for(uow, caller, body.user)
-        in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
         if body.instead_of is not None:
             await explaining.check_replaced(uow, who, body.instead_of)
         found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
-        verdict = await outlook(uow, who, body, terms, services.runtime.ids, now, disabled=disabled)
-        if unfit:
-            others = verdict.reasons if verdict.verdict is RequestVerdict.REFUSED else ()
-            verdict = Outlook(RequestVerdict.REFUSED, reasons=(*unfit, *others))
-        return Answer(200, policy.explanation(found, verdict, wanted.kind).model_dump_json().encode())
+        pending = await outlook(uow, who, body, services.job_terms, services.runtime.ids, now, disabled=disabled)
+    verdict = await decided(pending)
+    if unfit:
+        others = verdict.reasons if verdict.verdict is RequestVerdict.REFUSED else ()
+        verdict = Outlook(RequestVerdict.REFUSED, reasons=(*unfit, *others))
+    answer = Answer(200, policy.explanation(found, verdict, wanted.kind).model_dump_json().encode())
+
+    async def act(_: UnitOfWork) -> Answer:
+        return answer
 
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 

@@ -10,7 +10,6 @@ from api_service.web.calendar.timeline_entries import see_entries
 from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_window import TimelineScale, window_of
 from api_service.web.jobs.job_prospects import prospects_of
-from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest, chosen_among, lengths_up_to, sizes_up_to
 from api_service.web.jobs.waiting_axis import Tick, end_of_axis, ticks
 from api_service.web.jobs.waiting_rows import WaitingRow, choose_rows, draw_row
 from api_service.web.rest_calls import RestProblemError
@@ -21,6 +20,7 @@ from reservation_core.contracts.policy import ExplainRequest, Explanation
 from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, choose
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.calendar import Range, length_micros, to_micros, to_moment
+from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest, chosen_among, lengths_up_to, sizes_up_to
 from reservation_core.domain.model import JobStatus, RequestVerdict
 
 _MOST_ENTRIES = 400

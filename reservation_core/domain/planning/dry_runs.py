@@ -8,12 +8,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import TypeVar
 
 from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.jobs.smaller_requests import Size, lengths_up_to, sizes_up_to
+from reservation_core.domain.model import RequestChange
 from reservation_core.domain.plan import PlacedGpu, PlanningSnapshot, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.slot_decisions import earliest_slot
@@ -43,6 +43,11 @@ class PlanView:
     promises: int
     placement: PlacementPolicy = DEFAULT_POLICY
 
+    @property
+    def gpu_types(self) -> list[str]:
+        """The types of all GPUs."""
+        return sorted({gpu.gpu_type for node in self.snapshot.nodes for gpu in node.gpus})
+
     def picture(self) -> CalendarPicture:
         """A new picture of it."""
         picture = CalendarPicture(self.snapshot, self.placement)
@@ -52,19 +57,11 @@ class PlanView:
         return picture
 
 
-class Change(StrEnum):
-    """What a request that would start sooner has less of, or another of."""
-
-    SHORTER = "shorter"
-    FEWER = "fewer"
-    TYPE = "type"
-
-
 @dataclass(frozen=True, slots=True)
-class SoonerRequest:
+class SoonerJob:
     """A request that would start sooner, at `start`, and differs in one thing: `duration` is the job's own."""
 
-    change: Change
+    change: RequestChange
     size: Size
     gpu_type: str | None
     duration: timedelta
@@ -113,11 +110,11 @@ class DryRun:
         start = earliest_slot(self._picture.common, changed, self._now)
         return None if start is None else to_moment(start)
 
-    def sooner(self, duration: timedelta, types: Collection[str]) -> list[SoonerRequest]:
-        """The nearest changes that start sooner: the longest shorter time, the most of fewer GPUs, the first of `types`.
+    def sooner(self, duration: timedelta, types: Collection[str]) -> list[SoonerJob]:
+        """The nearest changes that start sooner: the longest shorter time, the most of fewer GPUs, the best of `types`.
 
-        Less never starts later than more, so a few questions find the nearest. `duration` is the job's; how much longer
-        it has its GPUs stays.
+        A smaller request never starts later, so a few questions find the nearest. `duration` is the job's; how much
+        longer it has its GPUs stays.
         """
         job = self._job
         beside = job.length - duration
@@ -129,16 +126,16 @@ class DryRun:
         def reduced(smaller: Size) -> Waiting:
             return replace(job, gpus=smaller.gpus, nodes=smaller.nodes)
 
-        found: list[SoonerRequest] = []
+        found: list[SoonerJob] = []
         for length, start in self._nearest(lengths_up_to(duration)[:-1], shortened):
-            found.append(SoonerRequest(Change.SHORTER, size, job.gpu_type, length, start))
+            found.append(SoonerJob(RequestChange.SHORTER, size, job.gpu_type, length, start))
         for smaller, start in self._nearest(sizes_up_to(size)[:-1], reduced):
-            found.append(SoonerRequest(Change.FEWER, smaller, job.gpu_type, duration, start))
+            found.append(SoonerJob(RequestChange.FEWER, smaller, job.gpu_type, duration, start))
         starts = [(self.start_of(replace(job, gpu_type=gpu_type)), gpu_type) for gpu_type in sorted(types)]
         able = [(start, gpu_type) for start, gpu_type in starts if self._is_sooner(start) and start is not None]
         if able:
             start, gpu_type = min(able)
-            found.append(SoonerRequest(Change.TYPE, size, gpu_type, duration, start))
+            found.append(SoonerJob(RequestChange.TYPE, size, gpu_type, duration, start))
         return found
 
     def _nearest(self, options: Sequence[T], changed: Callable[[T], Waiting]) -> list[tuple[T, datetime]]:

@@ -13,7 +13,7 @@ from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.model import Reason, RequestVerdict
 from reservation_core.domain.plan import Waiting
-from reservation_core.domain.planning.dry_runs import DryRun, PlanView, SoonerRequest
+from reservation_core.domain.planning.dry_runs import DryRun, PlanView, SoonerJob
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.pools.waiting_reasons import (
     behind_in_line,
@@ -34,14 +34,17 @@ class VerdictReason(NamedTuple):
 class Outlook:
     """A verdict with its reasons: what refuses the request, or all that it waits for.
 
-    `starts_at` is when it starts at the latest; None where it is refused, or is promised nothing. `sooner` are smaller or
-    other requests that would start earlier.
+    `starts_at` is when it starts at the latest; None where it is refused, or is promised nothing. `sooner` are
+    requests that would start earlier, `position` is its place in the queue. `estimated_start` is when it is likely to
+    start, as (by then in half of all cases, by then in nine of ten).
     """
 
     verdict: RequestVerdict
     starts_at: datetime | None = None
     reasons: tuple[VerdictReason, ...] = ()
-    sooner: tuple[SoonerRequest, ...] = ()
+    sooner: tuple[SoonerJob, ...] = ()
+    position: int | None = None
+    estimated_start: tuple[datetime, datetime] | None = None
 
 
 def refused(broken: Iterable[RuleBreach]) -> Outlook:
@@ -105,6 +108,6 @@ def booked_job_outlook(view: PlanView, job: Waiting, duration: timedelta, bookin
     return _waits(run.start, [reason], run.sooner(duration, ()))
 
 
-def _waits(start: datetime | None, reasons: Iterable[Reason], sooner: Iterable[SoonerRequest]) -> Outlook:
+def _waits(start: datetime | None, reasons: Iterable[Reason], sooner: Iterable[SoonerJob]) -> Outlook:
     named = tuple(VerdictReason(reason.code.value, reason.detail) for reason in reasons)
     return Outlook(RequestVerdict.ACCEPTED, start, named, tuple(sooner))

@@ -193,6 +193,27 @@ class GraceSettings(StartSettings):
                 assert_never(self.cluster)
 
 
+class QueueSettings(GraceSettings):
+    """How the planner plans the queue. The API needs the same settings to say what it would do."""
+
+    promises: Annotated[int, Field(ge=0, le=100_000)] = (
+        10_000  # the number of waiting jobs that get a slot in the calendar
+    )
+    # How much later than its first slot a job is promised its start: so much time short work may pass before it.
+    promise_slack_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 0
+    # The half-life of usage, which orders jobs of equal priority in the queue; 0: it does not.
+    fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7
+    placement: PlacementSettings = Field(default_factory=PlacementSettings)
+
+    @property
+    def slot_beside(self) -> timedelta:
+        """How much longer than a job its slot lasts.
+
+        A job that starts as late as that still ends, and is gone, before what comes next.
+        """
+        return self.start_allowance + self.turnaround
+
+
 class WaitlistSettings(CommonSettings):
     """Settings of processes that serve the waitlist."""
 
@@ -239,7 +260,7 @@ class SshGatewaySettings(SessionSettings):
     health_listen: HealthListen = None
 
 
-class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
+class ApiSettings(QueueSettings, WaitlistSettings, SessionSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
@@ -282,7 +303,7 @@ class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
         return timedelta(seconds=self.max_duration_s)
 
 
-class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
+class ProcessorSettings(QueueSettings, EndSettings, KeepingSettings):
     """The reservation processor."""
 
     # The API's address for programs in jobs, which extend their job there; in jobs it is GPU_DEV_JOB_SERVER.
@@ -298,24 +319,16 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
     plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000
     estimates: Annotated[int, Field(ge=0, le=100_000)] = 500
-    promises: Annotated[int, Field(ge=0, le=100_000)] = (
-        10_000  # the number of waiting jobs that get a slot in the calendar
-    )
-    # How much later than its first slot a job is promised its start: so much time short work may pass before it.
-    promise_slack_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 0
     slot_batch: Annotated[int, Field(ge=1, le=10_000)] = (
         100  # jobs that get slots between two searches for jobs that can start
     )
     slot_batches: Annotated[int, Field(ge=1, le=10_000)] = 60
     slot_s: Annotated[float, Field(ge=0.0001, le=1)] = 0.002  # longest time for these jobs
     estimate_s: Seconds = 1
-    # The half-life of usage, which orders jobs of equal priority in the queue; 0: it does not.
-    fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7
     fair_share_every_s: Seconds = 60
     pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8
     pod_operations_per_s: Annotated[float, Field(gt=0, le=100_000)] = 200
     max_reads: Annotated[int, Field(ge=1, le=100)] = 5
-    placement: PlacementSettings = Field(default_factory=PlacementSettings)
     visibility_s: Seconds = 10
     notices: NoticeSettings = Field(default_factory=NoticeSettings)
     smtp: SmtpSettings = Field(default_factory=SmtpSettings)

@@ -1,7 +1,9 @@
 """The verdict on a request of a user, by the same checks that submitting and booking make; nothing is asked for."""
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pydantic
@@ -9,14 +11,14 @@ import pydantic
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.policy import ExplainRequest
-from reservation_core.domain.bookings.nouns import FARTHEST_START
 from reservation_core.domain.bookings.refusals import Booker, no_free_gpus, rule_on
-from reservation_core.domain.calendar import Range, length_micros, to_micros
+from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.complaints import complaint
-from reservation_core.domain.errors import DomainError
-from reservation_core.domain.model import Reservation
+from reservation_core.domain.errors import DomainError, NotPermittedError
+from reservation_core.domain.model import RequestVerdict, Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
 from reservation_core.domain.plan import Waiting
+from reservation_core.domain.planning.dry_runs import PlanView
 from reservation_core.domain.planning.request_verdicts import (
     Outlook,
     booked_job_outlook,
@@ -24,25 +26,22 @@ from reservation_core.domain.planning.request_verdicts import (
     job_outlook,
     refused,
 )
-from reservation_core.domain.policy.quota_book import QuotaBook
-from reservation_core.domain.policy.quota_windows import week_start
+from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.ids import IdSource
+from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import cards_around, wanted_by_request
 from reservation_core.usecases.bookings.read_booking_rules import judge_for
+from reservation_core.usecases.jobs.permit import never_permitted
 from reservation_core.usecases.jobs.submit import prepare
+from reservation_core.usecases.policy.read_plan import JobTerms, read_booking_plan, read_plan
 
-_CALENDAR = 2 * FARTHEST_START
-"""How far ahead the calendar is read."""
+Pending = Callable[[], Outlook]
+"""Finds an outlook from what was read, which may take long; no transaction is needed for that."""
 
-
-@dataclass(frozen=True, slots=True)
-class JobTerms:
-    """The operators' terms of jobs: how long one may ask for at most, and how much longer each has its GPUs."""
-
-    longest: timedelta
-    beside: timedelta
+_LAST_OF_QUEUE = 2**53
+_WORKER = ThreadPoolExecutor(1, thread_name_prefix="dry_run")
 
 
 async def outlook(
@@ -54,16 +53,23 @@ async def outlook(
     now: datetime,
     *,
     disabled: bool = False,
-) -> Outlook:
+) -> Pending:
     """What becomes of a request if this user makes it. Of a series, the first date is looked at."""
     if disabled:
-        return refused([RuleBreach("user_disabled", f"{who.user} is disabled: no new jobs or bookings.")])
+        return lambda: refused([RuleBreach("user_disabled", f"{who.user} is disabled: no new jobs or bookings.")])
     try:
         if request.start is not None:
-            return await _booking(uow, who, request, now)
+            found = await _booking(uow, who, request, now)
+            return lambda: found
         return await _job(uow, who, request, terms, ids, now)
     except DomainError as error:
-        return refused(error.breaches)
+        breaches = error.breaches
+        return lambda: refused(breaches)
+
+
+async def decided(pending: Pending) -> Outlook:
+    """The outlook, found beside the event loop: one at a time in this process, however many ask."""
+    return await asyncio.get_running_loop().run_in_executor(_WORKER, pending)
 
 
 async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now: datetime) -> Outlook:
@@ -88,24 +94,62 @@ async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now
 
 async def _job(
     uow: UnitOfWork, who: Principal, request: ExplainRequest, terms: JobTerms, ids: IdSource, now: datetime
-) -> Outlook:
+) -> Pending:
     policy = (await uow.policies.current()).policy
     submission, foreign = await _for_project(uow, who, request.job)
     new = prepare(submission, who, ids=ids, longest=terms.longest, now=now, policy=policy, foreign=foreign)
+    return await dry_run(uow, who, new, policy, terms, now, instead_of=request.instead_of)
+
+
+async def dry_run(
+    uow: UnitOfWork,
+    who: Principal,
+    new: NewReservation,
+    policy: Policy,
+    terms: JobTerms,
+    now: datetime,
+    *,
+    instead_of: str | None = None,
+) -> Pending:
+    """What becomes of a job that is not stored. Raises what storing it would raise; nothing is written or locked.
+
+    `instead_of`: a waiting job that counts as gone.
+    """
     refusal = await uow.reservations.refusal_of(new)
     if refusal is not None:
         raise refusal
     job = _waiting(new.reservation, terms)
     if job.booking_id is not None:
-        return await _in_booking(uow, job, job.booking_id, request.instead_of, now)
-    broken = await beyond_budget(uow, who, job.all_gpus, new.reservation.duration, now, request.instead_of)
+        return await _in_booking(uow, job, new.reservation.duration, job.booking_id, terms, instead_of, now)
+    broken = await beyond_budget(uow, who, job.all_gpus, new.reservation.duration, now, instead_of)
     if broken:
-        return refused(broken)
-    usage = await uow.policies.usage(who.user_id, job.project, week_start(now), now)
-    quotas = QuotaBook(policy, {who.user_id: who.user})
-    quotas.note_held(held for held in usage.holdings if held.reservation_id != request.instead_of)
-    replaced = () if request.instead_of is None else (request.instead_of,)
-    return job_outlook(job, await uow.bookings.cards(now, now + _CALENDAR, without=replaced), quotas, now)
+        raise NotPermittedError(broken[0].detail, broken)
+    view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
+    position = await _position(uow, job, view, instead_of)
+    types = [
+        gpu_type
+        for gpu_type in view.gpu_types
+        if job.gpu_type not in (None, gpu_type)
+        and not never_permitted(replace(new.reservation, gpu_type=gpu_type), policy, now)
+    ]
+
+    def decide() -> Outlook:
+        return _placed(job_outlook(view, job, new.reservation.duration, types, now), position)
+
+    return decide
+
+
+async def _position(uow: UnitOfWork, job: Waiting, view: PlanView, instead_of: str | None) -> int:
+    """The place in the queue of its type: behind all of its priority whose owners have not had more."""
+    share = view.shares.get(job.owner, 0)
+    waiting = await uow.planning.waiting_by_owner(job.gpu_type, without=instead_of)
+    return 1 + sum(
+        jobs for user, priority, jobs in waiting if (-priority, view.shares.get(user, 0)) <= (-job.priority, share)
+    )
+
+
+def _placed(outlook: Outlook, position: int) -> Outlook:
+    return replace(outlook, position=position) if outlook.verdict is RequestVerdict.ACCEPTED else outlook
 
 
 async def _for_project(uow: UnitOfWork, who: Principal, request: JobSubmit) -> tuple[JobSubmit, bool]:
@@ -126,24 +170,32 @@ def _waiting(job: Reservation, terms: JobTerms) -> Waiting:
         job.gpu_type,
         job.duration + terms.beside,
         job.priority,
-        job.seq,
+        _LAST_OF_QUEUE,
         owner=job.user_id,
         booking_id=job.booking_id,
         project=job.project,
     )
 
 
-async def _in_booking(uow: UnitOfWork, job: Waiting, booking_id: str, instead_of: str | None, now: datetime) -> Outlook:
+async def _in_booking(
+    uow: UnitOfWork,
+    job: Waiting,
+    duration: timedelta,
+    booking_id: str,
+    terms: JobTerms,
+    instead_of: str | None,
+    now: datetime,
+) -> Pending:
     booking = await uow.bookings.view(booking_id)
     if booking is None:
         raise LookupError(f"{booking_id} can be used and is not there")
-    within = [other for other in await uow.bookings.jobs_within([booking_id]) if other != instead_of]
-    _, rows = await uow.planning.changed([booking_id, *within], timedelta(0), within)
-    taken = defaultdict[int, list[Range]](list)
-    for row in rows:
-        taken[row.gpu_id] += [] if row.booking_id is None else [(to_micros(row.start), to_micros(row.end))]
-    gpus = [replace(gpu, rows=taken[gpu.gpu_id]) for gpu in await uow.bookings.cards(now, now) if gpu.gpu_id in taken]
-    return booked_job_outlook(job, gpus, booking.span, now)
+    view = await read_booking_plan(uow, booking_id, terms, without=instead_of)
+    position = 1 + sum(other.key < job.key for other in view.snapshot.waiting)
+
+    def decide() -> Outlook:
+        return _placed(booked_job_outlook(view, job, duration, booking.span, now), position)
+
+    return decide
 
 
 async def beyond_budget(

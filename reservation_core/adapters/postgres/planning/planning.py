@@ -137,6 +137,40 @@ class Planning(StatementRunner):
         held = await direct.fetch(self._connection, "open_allocations_of", {"ids": others})
         return waiting, [_commitment(row) for row in held]
 
+    async def undecided(
+        self, start_allowance: timedelta, *, unpromised: int, slotted: int
+    ) -> tuple[PlanningSnapshot, int]:
+        """A snapshot with the first `unpromised` jobs without a slot, and the last `slotted` with one.
+
+        Also answers how many other jobs have a slot. Jobs within bookings are left out.
+        """
+        first = (await self._run("waiting_without_slot", limit=unpromised)).mappings()
+        waiting = [_waiting(row, start_allowance) for row in first]
+        # In this order, see `snapshot`: a job that has got its slot meanwhile has its rows.
+        nodes = await self.nodes()
+        rows = [_commitment(row) for row in (await self._run("open_allocations")).mappings()]
+        slots = {row.reservation_id for row in rows if row.planned and row.booking_id is None}
+        known = {job.id for job in waiting}
+        last = (await self._run("last_with_slot", limit=slotted)).mappings() if slots else ()
+        waiting += [_waiting(row, start_allowance) for row in last if row["id"] not in known]
+        types = frozenset(job.gpu_type for job in waiting)
+        others = len(slots - {job.id for job in waiting})
+        return PlanningSnapshot(nodes, tuple(rows), tuple(waiting), types), others
+
+    async def within(self, booking_id: str, start_allowance: timedelta, jobs: Sequence[str]) -> PlanningSnapshot:
+        """The nodes of a booking's GPUs with all open rows on them, and those of these jobs that wait in it."""
+        waiting, _ = await self.changed(jobs, start_allowance)
+        nodes = await self.nodes()
+        rows = [_commitment(row) for row in (await self._run("open_allocations_beside", id=booking_id)).mappings()]
+        gpus = {row.gpu_id for row in rows}
+        own = tuple(node for node in nodes if any(gpu.id in gpus for gpu in node.gpus))
+        return PlanningSnapshot(own, tuple(rows), tuple(waiting), frozenset())
+
+    async def waiting_by_owner(self, gpu_type: str | None, *, without: str | None = None) -> list[tuple[int, int, int]]:
+        """How many waiting jobs of one requested type each user has: (user id, priority, jobs); one may be left out."""
+        rows = await self._run("waiting_by_owner", line_type=gpu_type or "", without=without or "")
+        return [(row.user_id, row.priority, row.jobs) for row in rows]
+
     async def more_waiting(
         self, gpu_type: str | None, after: tuple[int, int] | None, limit: int, start_allowance: timedelta
     ) -> list[Waiting]:

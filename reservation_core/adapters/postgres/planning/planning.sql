@@ -88,6 +88,37 @@ SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) A
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NOT NULL;
 
+-- name: waiting_without_slot
+-- The first waiting jobs without a slot, over all types.
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+       avoid_nodes, user_id, booking_id, project
+FROM reservations r
+WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+  AND NOT EXISTS (SELECT FROM allocations a WHERE a.planned AND a.reservation_id = r.id)
+ORDER BY line_priority, seq LIMIT :limit;
+
+-- name: last_with_slot
+-- The last waiting jobs with a slot, over all types.
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+       avoid_nodes, user_id, booking_id, project
+FROM reservations
+WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+  AND id IN (SELECT reservation_id FROM allocations WHERE planned)
+ORDER BY line_priority DESC, seq DESC LIMIT :limit;
+
+-- name: open_allocations_beside
+-- The open ledger rows on the GPUs of a booking.
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
+FROM allocations
+WHERE released_at IS NULL
+  AND gpu_id IN (SELECT gpu_id FROM allocations WHERE reservation_id = :id AND released_at IS NULL);
+
+-- name: waiting_by_owner
+-- How many waiting jobs of one requested type each user has, by priority.
+SELECT user_id, priority, count(*) AS jobs FROM reservations
+WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type AND id <> :without
+GROUP BY user_id, priority;
+
 -- name: more_waiting
 -- The next jobs of one queue.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,

@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.jobs.smaller_requests import lengths_up_to
+from reservation_core.domain.model import RequestChange
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.dry_runs import Change, DryRun, PlanView
+from reservation_core.domain.planning.dry_runs import DryRun, PlanView
 from reservation_core.domain.policy.limits import NO_POLICY
 from tests.examples import examples
 from tests.unit.reservation_core.domain.jobs.test_promises import CHANCES, OPERATIONS, nodes_by, policy_by
@@ -98,7 +99,7 @@ def test_what_would_start_sooner_does(steps: int, seed: int) -> None:
     run = DryRun(seen(simulation), wanted, simulation.now)
     types = [gpu_type for gpu_type in TYPES if wanted.gpu_type not in (None, gpu_type)]
     found = run.sooner(wanted.length, types)
-    shorter = [nearest.duration for nearest in found if nearest.change is Change.SHORTER]
+    shorter = [nearest.duration for nearest in found if nearest.change is RequestChange.SHORTER]
     for length in lengths_up_to(wanted.length):
         start = run.start_of(replace(wanted, length=length))
         assert (length <= max(shorter, default=timedelta(0))) is (start is not None and start < (run.start or FAR))
@@ -112,7 +113,9 @@ def test_what_would_start_sooner_does(steps: int, seed: int) -> None:
         assert came == nearest.start or world.refused > simulation.refused
 
 
-def nearest_to(wanted: Waiting, beside: int, *rows: Commitment) -> dict[Change, tuple[int, str | None, timedelta]]:
+def nearest_to(
+    wanted: Waiting, beside: int, *rows: Commitment
+) -> dict[RequestChange, tuple[int, str | None, timedelta]]:
     """What would start sooner, on four h100 on one node and two a100 on another; `beside` in minutes."""
     nodes = (node("n", 4, first_id=1), node("m", 2, "a100", first_id=11))
     view = PlanView(snapshot(nodes, rows, ()), NO_POLICY, {}, (), {}, MANY)
@@ -125,9 +128,9 @@ def test_the_nearest_change_of_each_kind_is_found() -> None:
     rows = [held(f"r{gpu}", gpu, 0, 60) for gpu in (1, 2, 3)] + [held("b", 4, 30, 240, is_held=False)]
     wanted = job(1, 1, minutes=62)
     assert nearest_to(wanted, 2, *rows) == {
-        Change.SHORTER: (1, "h100", timedelta(minutes=25)),
-        Change.TYPE: (1, "a100", timedelta(minutes=60)),
+        RequestChange.SHORTER: (1, "h100", timedelta(minutes=25)),
+        RequestChange.TYPE: (1, "a100", timedelta(minutes=60)),
     }
-    assert nearest_to(job(1, 4, minutes=62), 2, *rows) == {Change.FEWER: (3, "h100", timedelta(minutes=60))}
-    assert nearest_to(job(1, 9, minutes=62), 2, *rows) == {Change.FEWER: (4, "h100", timedelta(minutes=60))}
+    assert nearest_to(job(1, 4, minutes=62), 2, *rows) == {RequestChange.FEWER: (3, "h100", timedelta(minutes=60))}
+    assert nearest_to(job(1, 9, minutes=62), 2, *rows) == {RequestChange.FEWER: (4, "h100", timedelta(minutes=60))}
     assert nearest_to(job(1, 2, minutes=10), 2) == {}

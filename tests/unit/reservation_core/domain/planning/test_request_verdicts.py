@@ -41,7 +41,11 @@ NO_RULES = Rules()
 
 
 def view(
-    nodes: tuple[Node, ...], rows: tuple[Commitment, ...], limits: Rules = NO_RULES, *others: Waiting, promises: int = 100
+    nodes: tuple[Node, ...],
+    rows: tuple[Commitment, ...],
+    limits: Rules = NO_RULES,
+    *others: Waiting,
+    promises: int = 100,
 ) -> PlanView:
     """A calendar with jobs that wait for a slot."""
     policy, holdings = quotas(limits, nodes, rows)

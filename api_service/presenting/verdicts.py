@@ -1,0 +1,40 @@
+"""What becomes of a job that is not submitted, as a body of REST."""
+
+from reservation_core.contracts.jobs import EstimatedStart, JobVerdict, ReasonOut, SoonerRequest
+from reservation_core.domain.model import ReasonCode
+from reservation_core.domain.planning.request_verdicts import Outlook
+
+
+def job_verdict(outlook: Outlook) -> JobVerdict:
+    """The answer to a dry run; a refused job has none, it is an error."""
+    return JobVerdict(
+        verdict=outlook.verdict,
+        promised_start_at=outlook.starts_at,
+        estimated_start=estimated_start(outlook),
+        queue_position=outlook.position,
+        reasons=[ReasonOut(code=ReasonCode(reason.code), detail=reason.detail) for reason in outlook.reasons],
+        instead=sooner_requests(outlook),
+    )
+
+
+def estimated_start(outlook: Outlook) -> EstimatedStart | None:
+    """When it is likely to start, if that can be told."""
+    if outlook.estimated_start is None:
+        return None
+    by_half, by_nine_tenths = outlook.estimated_start
+    return EstimatedStart(p50=by_half, p90=by_nine_tenths)
+
+
+def sooner_requests(outlook: Outlook) -> list[SoonerRequest]:
+    """The nearest changes that would start sooner."""
+    return [
+        SoonerRequest(
+            change=job.change,
+            gpus=job.size.gpus,
+            gpu_type=job.gpu_type,
+            nodes=job.size.nodes,
+            duration=job.duration,
+            promised_start_at=job.start,
+        )
+        for job in outlook.sooner
+    ]
