@@ -32,7 +32,7 @@ ANSWERS = {
     "base": "Page Problem",
     "bookings": "BookingOut BookingSeries BookingVerdict SeriesVerdict FreeSlotOut Availability FeedCreated",
     "dead_letters": "DeadLetterOut Redriven",
-    "jobs": "Job QueuePage JobEvent JobSpec",
+    "jobs": "Job JobVerdict QueuePage JobEvent JobSpec",
     "maintenance": "MaintenanceOut",
     "nodes": "UnknownPodOut GpuOut NodeOut",
     "notices": "NoticeTargetOut NoticeTargetCreated NoticePreferences NoticeQueued",

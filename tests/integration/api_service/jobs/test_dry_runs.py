@@ -1,0 +1,207 @@
+"""`POST /v1/jobs?dry_run=true` says what submitting would do, and does nothing."""
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from reservation_core.domain.short_durations import iso8601
+from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked_now, execute
+from tests.integration.api_service.callers import JOB, submitted
+from tests.integration.api_service.policy.test_verdicts import Lab
+
+DRY = {"dry_run": "true"}
+SOON = timedelta(seconds=20)
+
+
+@pytest.fixture
+async def lab(alice: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime, settings: ApiSettings) -> Lab:
+    """Two nodes of eight h100 and four t4."""
+    await add_nodes(runtime, a=("h100", 8), b=("t4", 4))
+    return Lab(alice, root, runtime, settings)
+
+
+async def said(lab: Lab, body: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a dry run."""
+    answer = await lab.alice.post("/v1/jobs", params=DRY, json=body)
+    assert answer.status_code == 200, answer.text
+    verdict: dict[str, Any] = answer.json()
+    return verdict
+
+
+async def came(lab: Lab, body: dict[str, Any]) -> tuple[str, str | None]:
+    """The verdict and the promise that a job then gets."""
+    job = await submitted(lab.alice, **body)
+    await lab.plan()
+    job = (await lab.alice.get(f"/v1/jobs/{job['id']}")).json()
+    if job["status"] != "queued":
+        return "starts_now", None
+    return "accepted", job["promised_start_at"]
+
+
+def problem(answer: httpx.Response) -> tuple[int, str, dict[str, Any]]:
+    """A refusal, but for the id of its request."""
+    return answer.status_code, answer.headers["content-type"], {**answer.json(), "instance": None}
+
+
+def as_said(verdict: dict[str, Any], came_true: tuple[str, str | None]) -> bool:
+    """Whether that is what came true; what starts meanwhile starts, and ends, as much later as the test asks again."""
+    status, promise = came_true
+    if status != verdict["verdict"] or status == "starts_now":
+        return status == verdict["verdict"]
+    said_then = verdict["promised_start_at"]
+    if promise is None or said_then is None:
+        return promise == said_then
+    return abs(datetime.fromisoformat(promise) - datetime.fromisoformat(said_then)) < SOON
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_job_gets_what_its_dry_run_said(lab: Lab, seed: int) -> None:
+    """Whether the planner has seen what came before or not, and with quotas that hold jobs back."""
+    chance = random.Random(seed)
+    await lab.rules(max_gpus=9, max_gpu_hours_per_week=90)
+    verdicts = set()
+    for _ in range(20):
+        body = {
+            **JOB,
+            "gpus": chance.choice([1, 1, 2, 3, 4, 8]),
+            "gpu_type": chance.choice([None, "h100", "t4"]),
+            "duration": chance.choice([600, 3600, 7200, 20_000]),
+            "priority": chance.choice([0, 0, 0, -1]),
+        }
+        answer = await lab.alice.post("/v1/jobs", params=DRY, json=body)
+        if answer.status_code != 200:
+            assert problem(await lab.alice.post("/v1/jobs", json=body)) == problem(answer)
+            continue
+        assert as_said(answer.json(), await came(lab, body)), body
+        verdicts.add(answer.json()["verdict"])
+        if chance.random() < 0.4:
+            await submitted(lab.root, gpus=chance.choice([1, 2, 4]), duration="PT3H", priority=chance.choice([0, -2]))
+        if chance.random() < 0.3:
+            [job, *_] = (await lab.alice.get("/v1/jobs", params={"limit": 50})).json()["items"]
+            await lab.alice.post(f"/v1/jobs/{job['id']}/cancel")
+    assert verdicts == {"starts_now", "accepted"}
+
+
+async def test_what_would_start_sooner_does(lab: Lab) -> None:
+    await lab.jobs(gpus=6, gpu_type="h100", duration="PT2H")
+    await lab.jobs(gpus=8, gpu_type="h100", duration="PT2H")
+    body = {**JOB, "gpus": 4, "gpu_type": "h100", "duration": "PT5H"}
+    verdict = await said(lab, body)
+    assert (verdict["verdict"], verdict["queue_position"], verdict["estimated_start"]) == ("accepted", 2, None)
+    assert [reason["code"] for reason in verdict["reasons"]] == ["waiting_for_gpus"]
+    changes = {nearest["change"]: nearest for nearest in verdict["instead"]}
+    assert {
+        change: (nearest["gpus"], nearest["gpu_type"], nearest["duration"]) for change, nearest in changes.items()
+    } == {"type": (4, "t4", "PT5H")}
+    body = {**body, "gpus": 2}
+    verdict = await said(lab, body)
+    changes = {nearest["change"]: nearest for nearest in verdict["instead"]}
+    shorter = changes["shorter"]
+    # Two are free until the eight begin, two hours and what beside them counts from now.
+    assert (shorter["gpus"], shorter["duration"]) == (2, iso8601(timedelta(hours=1, minutes=45)))
+    assert "fewer" not in changes
+    assert await came(lab, {**body, "duration": shorter["duration"]}) == ("starts_now", None)
+
+
+async def test_a_job_that_fits_nowhere_hears_what_would_fit(lab: Lab) -> None:
+    verdict = await said(lab, {**JOB, "gpus": 9})
+    assert (verdict["verdict"], verdict["promised_start_at"]) == ("accepted", None)
+    assert [(nearest["change"], nearest["gpus"]) for nearest in verdict["instead"]] == [("fewer", 8)]
+    assert [reason["code"] for reason in verdict["reasons"]] == ["larger_than_any_node"]
+
+
+async def test_within_a_booking_the_dry_run_holds_too(lab: Lab) -> None:
+    made = await booked_now(lab.alice, gpus=2, gpu_type="h100", duration="PT3H")
+    body = {**JOB, "booking_id": made["id"], "duration": "PT1H"}
+    assert (await said(lab, {**body, "gpus": 2}))["verdict"] == "starts_now"
+    await submitted(lab.alice, **{**body, "gpus": 2})  # the planner has not seen it
+    verdict = await said(lab, body)
+    assert (verdict["verdict"], verdict["queue_position"]) == ("accepted", 2)
+    await lab.plan()
+    assert as_said(verdict, await came(lab, body))
+
+
+async def test_a_dry_run_stores_nothing(lab: Lab) -> None:
+    await lab.jobs(gpus=8, gpu_type="h100")
+    counts = (
+        "SELECT (SELECT count(*) FROM reservations), (SELECT count(*) FROM events), "
+        "(SELECT count(*) FROM allocations), (SELECT count(*) FROM idempotency_keys), "
+        "(SELECT count(*) FROM pgmq.q_gpu_jobs), "
+        "pg_sequence_last_value(CAST(pg_get_serial_sequence('reservations', 'seq') AS regclass))"
+    )
+    before = (await execute(lab.runtime, counts)).one()
+    key = {"Idempotency-Key": "one"}
+    for body in ({**JOB, "gpus": 8}, JOB, {**JOB, "gpus": 9}):
+        answer = await lab.alice.post("/v1/jobs", params=DRY, json=body, headers=key)
+        assert answer.status_code == 200
+        assert "idempotency-replayed" not in answer.headers
+    assert (await execute(lab.runtime, counts)).one() == before
+    # The key is still free.
+    assert (await lab.alice.post("/v1/jobs", json=JOB, headers=key)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"gpus": 0},
+        {"gpus": "one"},
+        {"duration": "P40D"},
+        {"priority": 5},
+        {"gpu_type": "b200"},
+        {"project": "vision"},
+        {"booking_id": "bkg-never"},
+        {"gpus": 5},
+        {"workload": {"command": ["true"], "image": "train:1"}},
+        {"inactivity": "PT30M"},
+        {"gpus": 8, "gpu_type": "b200", "duration": "P40D", "priority": 5},
+    ],
+)
+async def test_it_refuses_as_submitting_does(lab: Lab, body: dict[str, Any]) -> None:
+    await lab.rules(max_gpus=4)
+    wanted = {**JOB, **body}
+    dry = await lab.alice.post("/v1/jobs", params=DRY, json=wanted)
+    real = await lab.alice.post("/v1/jobs", json=wanted)
+    assert dry.is_client_error
+    assert problem(dry) == problem(real)
+
+
+async def test_a_budget_refuses_it_too(lab: Lab) -> None:
+    made = await lab.alice.post("/v1/tokens", json={"name": "agent", "budget": {"gpu_hours": 2}})
+    headers = {"Authorization": f"Bearer {made.json()['token']}"}
+    body = {**JOB, "gpus": 3}
+    dry = await lab.alice.post("/v1/jobs", params=DRY, json=body, headers=headers)
+    real = await lab.alice.post("/v1/jobs", json=body, headers=headers)
+    assert problem(dry) == problem(real)
+    assert dry.status_code == 409
+    for _ in range(2):  # it costs nothing
+        dry = await lab.alice.post("/v1/jobs", params=DRY, json={**JOB, "gpus": 2}, headers=headers)
+        assert dry.status_code == 200
+
+
+async def test_it_needs_what_submitting_needs(lab: Lab) -> None:
+    made = await lab.alice.post("/v1/tokens", json={"name": "reader", "scopes": ["read"]})
+    headers = {"Authorization": f"Bearer {made.json()['token']}"}
+    assert (await lab.alice.post("/v1/jobs", params=DRY, json=JOB, headers=headers)).status_code == 403
+
+
+async def test_yes_and_no_are_understood_and_nothing_else(lab: Lab) -> None:
+    for word, status in (("true", 200), ("1", 200), ("false", 202), ("0", 202), ("maybe", 422), ("", 422)):
+        answer = await lab.alice.post("/v1/jobs", params={"dry_run": word}, json=JOB)
+        assert answer.status_code == status, word
+
+
+async def test_the_explanation_says_the_same(lab: Lab) -> None:
+    await lab.jobs(gpus=8, gpu_type="h100", duration="PT2H")
+    await lab.jobs(gpus=4, gpu_type="h100", duration="PT2H")
+    body = {**JOB, "gpus": 6, "gpu_type": "h100", "duration": "PT5H"}
+    dry, explained = await said(lab, body), await lab.verdict(body)
+    for name in ("verdict", "reasons", "estimated_start", "queue_position", "instead"):
+        assert explained[name] == dry[name]
+    assert explained["starts_at"] == dry["promised_start_at"]
+    booking = await lab.verdict(asked(at(1), gpus=2, gpu_type="h100"))
+    assert (booking["instead"], booking["queue_position"]) == ([], None)
