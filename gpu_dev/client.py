@@ -16,7 +16,7 @@ from gpu_dev.server.exchange import read_answer
 from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
 from gpu_dev.wire.base import Page
 from gpu_dev.wire.dead_letters import DeadLetterOut, Redrive, Redriven
-from gpu_dev.wire.jobs import Job, JobEvent, JobExtend, JobSpec, JobSubmit, QueuePage
+from gpu_dev.wire.jobs import Job, JobEvent, JobExtend, JobSpec, JobSubmit, JobVerdict, QueuePage
 from gpu_dev.wire.nodes import GpuOut, NodeCordon, NodeFence, NodeOut, UnknownPodOut
 from gpu_dev.wire.users import UserCreate, UserDisabled, UserOut
 from reservation_core.domain.model import JobStatus
@@ -111,6 +111,11 @@ class GpuDevClient(Calls):
     def submit(self, request: JobSubmit, *, idempotency_key: str | None = None) -> Job:
         """Request GPUs. All attempts of this call send the same key, which is made here unless given."""
         return self._post(Job, "/v1/jobs", request, idempotency_key=idempotency_key)
+
+    def would_submit(self, request: JobSubmit) -> JobVerdict:
+        """The answer that `submit` would lead to now; nothing is submitted. A refusal is that of `submit`."""
+        answer = self._exchange.send("POST", "/v1/jobs", body=request, params={"dry_run": "true"})
+        return read_answer(JobVerdict, answer.content)
 
     def job(self, job_id: str) -> Job:
         return self.job_with_etag(job_id)[0]

@@ -1,22 +1,27 @@
 """The verdict on a request before it is made, for people: it starts now, is accepted, or is refused, and why."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import assert_never
+
+from msgspec import UNSET
 
 from gpu_dev.display.calendar_views import LIMIT
 from gpu_dev.display.local_times import local_sentence, minute
 from gpu_dev.display.output import Format, View, coloured, show_list, show_one
 from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
-from gpu_dev.wire.jobs import Job
+from gpu_dev.wire.jobs import Job, JobSubmit, JobVerdict, SoonerRequest
 from gpu_dev.wire.policy import Explanation
-from reservation_core.domain.model import ReasonCode, RequestVerdict
+from reservation_core.domain.model import ReasonCode, RequestChange, RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
+from reservation_core.domain.short_durations import written
 
 _SOON = timedelta(minutes=1)
 """A shorter wait is not worth a line: GPUs of a job that has just ended are being given back."""
 
 _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
+_START_DATA = View[JobVerdict](name=lambda one: one.verdict.value, columns=())
 
 
 def show_verdict(answer: Explanation, output: Format) -> Rendered:
@@ -26,6 +31,49 @@ def show_verdict(answer: Explanation, output: Format) -> Rendered:
     words = f"{coloured(_name(answer))}{harmless(_rest(answer) + _cost(answer))}"
     limits = "\n" + show_list(answer.limits, LIMIT, Format.TABLE) if answer.limits else ""
     return Rendered(words + limits)
+
+
+def show_start(request: JobSubmit, answer: JobVerdict, output: Format) -> Rendered:
+    """When a job would start if it were submitted now, and which request would start sooner; or the data of that."""
+    if output not in (Format.TABLE, Format.WIDE):
+        return show_one(answer, _START_DATA, output)
+    return Rendered(harmless("".join(f"{line}\n" for line in _start_lines(request, answer))))
+
+
+def _start_lines(request: JobSubmit, answer: JobVerdict) -> Iterator[str]:
+    promise = answer.promised_start_at
+    if answer.verdict is RequestVerdict.STARTS_NOW:
+        yield "Would start now."
+        return
+    if promise is None:
+        yield "Would wait. No start can be promised yet."
+    else:
+        yield f"Would start about {minute(promise)} at the latest."
+    if answer.estimated_start is not None:
+        likely = answer.estimated_start
+        yield f"Likely start: {minute(likely.p50)}; in nine of ten cases by {minute(likely.p90)}."
+    if answer.queue_position is not None:
+        yield f"Place in the queue: {answer.queue_position}."
+    for reason in answer.reasons:
+        yield f"Reason: {local_sentence(reason.detail)}"
+    if answer.instead:
+        yield "Would start sooner:"
+        for sooner in answer.instead:
+            yield f"  - {_changed(request, sooner)}: {minute(sooner.promised_start_at)}"
+
+
+def _changed(request: JobSubmit, sooner: SoonerRequest) -> str:
+    """The change, as options of the command."""
+    match sooner.change:
+        case RequestChange.SHORTER:
+            return f"--for {written(sooner.duration)}"
+        case RequestChange.FEWER:
+            nodes = f" --nodes {sooner.nodes}" if request.nodes not in (UNSET, sooner.nodes) else ""
+            return f"--gpus {sooner.gpus}{nodes}"
+        case RequestChange.TYPE:
+            return f"--type {sooner.gpu_type}"
+        case _:
+            assert_never(sooner.change)
 
 
 def exit_code_of_verdict(answer: Explanation) -> ExitCode:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpu_dev.wire.base import Page
-from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
 
 
 class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -75,6 +75,24 @@ class Job(Struct, kw_only=True):
     project: str | None = None
     inactivity: timedelta | None = None
     shared_with: list[str] | None = None
+
+
+class SoonerRequest(Struct, kw_only=True):
+    change: RequestChange
+    gpus: int
+    gpu_type: str | None
+    nodes: int
+    duration: timedelta
+    promised_start_at: datetime
+
+
+class JobVerdict(Struct, kw_only=True):
+    verdict: RequestVerdict
+    promised_start_at: datetime | None
+    estimated_start: EstimatedStart | None
+    queue_position: int | None
+    reasons: list[ReasonOut]
+    instead: list[SoonerRequest]
 
 
 class QueueEntry(Struct, kw_only=True):

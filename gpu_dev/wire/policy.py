@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpu_dev.wire.base import BrokenRule, CostOut
 from gpu_dev.wire.bookings import Recurrence
-from gpu_dev.wire.jobs import Workload
+from gpu_dev.wire.jobs import EstimatedStart, SoonerRequest, Workload
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import QueueOrder, RuleName
 from reservation_core.domain.policy.usage import UsageBy
@@ -113,6 +113,9 @@ class Explanation(Struct, kw_only=True):
     verdict: RequestVerdict
     starts_at: datetime | None
     reasons: list[BrokenRule]
+    estimated_start: EstimatedStart | None = None
+    queue_position: int | None = None
+    instead: list[SoonerRequest] = []
     allowed: bool
     kind: Literal["job", "booking"]
     broken_rules: list[RuleBroken]

@@ -13,7 +13,7 @@ from msgspec import UNSET, to_builtins
 from gpu_dev.again import asked_again
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, show_one
-from gpu_dev.display.verdicts import exit_code_of_verdict, show_verdict, wait_words
+from gpu_dev.display.verdicts import exit_code_of_verdict, show_start, show_verdict, wait_words
 from gpu_dev.display.views import JOB_DETAILS
 from gpu_dev.errors import ClientError, ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
@@ -71,6 +71,9 @@ Again = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the verdict: starts now, accepted, or refused.")]
+TestOnly = Annotated[
+    bool, typer.Option("--test-only", help="Only show when it would start, and what would start sooner.")
+]
 
 
 @submit_app.command(context_settings=_COMMAND_LAST)
@@ -98,6 +101,7 @@ def submit(
         str | None, typer.Option(help="Wait no longer than this (exit code 124); the job goes on.")
     ] = None,
     dry_run: DryRun = False,
+    test_only: TestOnly = False,
     output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.NAME,
 ) -> None:
     """Submit a job and print its id. Without a command the job is a session: enter it with `gpu-dev shell`."""
@@ -107,6 +111,8 @@ def submit(
     fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
+        if test_only:
+            _test(client, request, Format.TABLE if output is Format.NAME else output)
         if dry_run:
             _rehearse(client, request, Format.TABLE if output is Format.NAME else output)
         job = client.submit(request)
@@ -149,6 +155,7 @@ def run(
         bool, typer.Option("--tty", help="Run the command in a terminal; its output is not kept for `logs`.")
     ] = False,
     dry_run: DryRun = False,
+    test_only: TestOnly = False,
 ) -> None:
     """Submit a job, follow its output, and end with its exit code.
 
@@ -168,6 +175,8 @@ def run(
             next_command=_RUN_EXAMPLE,
         )
     with client_for(ctx) as client, _terminable():
+        if test_only:
+            _test(client, request, Format.TABLE)
         if dry_run:
             _rehearse(client, request, Format.TABLE)
         if tty:
@@ -184,6 +193,12 @@ def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoRet
     answer = client.policy.explain(_question(request))
     put(show_verdict(answer, output))
     raise typer.Exit(exit_code_of_verdict(answer))
+
+
+def _test(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
+    """Say when a job would start. A refusal is an error, as of submitting it."""
+    put(show_start(request, client.would_submit(request), output))
+    raise typer.Exit(ExitCode.OK)
 
 
 def _say_wait(client: GpuDevClient, request: JobSubmit, job: Job) -> None:

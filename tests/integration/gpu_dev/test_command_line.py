@@ -73,6 +73,17 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
         assert ahead.returncode == 0, ahead.stderr
         accepted = r"Accepted, starts about \w+ \d+ \w+ 20[\d :]+ UTC, because:\n  - waiting_for_gpus: "
         assert re.match(accepted, ahead.stdout)
+    for words in (["submit", "-g", "1", "-d", "1h"], ["run", "-g", "1", "-d", "1h"]):
+        tested = system.cli(*words, "--test-only", "--", "true")
+        assert tested.returncode == 0, tested.stderr
+        promised = r"Would start about \w+ \d+ \w+ 20[\d :]+ UTC at the latest\.\nPlace in the queue: 2\.\nReason: "
+        assert re.match(promised, tested.stdout)
+    tested = system.cli("submit", "-g", "1", "-d", "1h", "--test-only", "-o", "json", "--", "true")
+    assert json.loads(tested.stdout)["verdict"] == "accepted"
+    for flag in ((), ("--test-only",)):
+        beyond = system.cli("submit", "-g", "1", "-d", "60d", *flag, "--", "true")
+        assert (beyond.returncode, beyond.stdout) == (4, "")
+        assert "at most" in beyond.stderr
     refused = system.cli("submit", "-g", "1", "-d", "60d", "--dry-run", "-o", "json", "--", "true")
     assert (refused.returncode, json.loads(refused.stdout)["verdict"]) == (4, "refused")
     timed = system.cli("submit", "-g", "1", "-d", "4h", "--wait", "--timeout", "1s", "--", "true")

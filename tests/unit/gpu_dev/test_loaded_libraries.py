@@ -75,6 +75,10 @@ _VERDICT = policy.Explanation(
     verdict="accepted", starts_at=NOON, reasons=[{"code": "waiting_for_gpus", "detail": "Later."}], allowed=True,
     kind="job", broken_rules=[], possible_from=None, limits=[_LIMIT], exceptions=[],
 )  # fmt: skip
+_START = jobs.JobVerdict(
+    verdict="accepted", promised_start_at=NOON, estimated_start=None, queue_position=1, reasons=[],
+    instead=[{"change": "fewer", "gpus": 1, "gpu_type": None, "nodes": 1, "duration": 60, "promised_start_at": NOON}],
+)  # fmt: skip
 
 
 def _page(*items: Any) -> dict[str, Any]:
@@ -119,6 +123,7 @@ class _Server(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         answer = _ANSWERS.get(path, _JOB if path.startswith("/v1/jobs/") else _NONE)
         answer = _MADE.get(path, answer) if self.command == "POST" else answer
+        answer = _START.model_dump(mode="json") if self.path.endswith("?dry_run=true") else answer
         answer = _SERIES.model_dump(mode="json") if b'"recurrence"' in sent else answer
         content = json.dumps(answer).encode()
         self.send_response(200)
@@ -146,6 +151,7 @@ def server() -> Iterator[str]:
         "--help", "--version", "list", "list --limit 7 --status running -o json", "list -o yaml", "list -o wide",
         "status", "show {job}", "explain {job}", "explain --gpus 2 --for 1h", "gpus", "nodes", "queue", "book list",
         "submit --gpus 4 --for 1h --name x -e A=1 -- sleep 1", "submit --gpus 4 --for 1h --dry-run -- sleep 1",
+        "submit --gpus 4 --for 1h --test-only -- sleep 1", "run --gpus 4 --for 1h --test-only -- sleep 1",
         "extend {job} --by 1h", "cancel {job}", "users me", "tokens list", "projects list", "policy list",
         "book create --gpus 1 --start 2030-01-31T09:00 --for 4h --title x", "users add bob", "notify targets",
         "explain --gpus 2 --start 2030-01-31T09:00 --for 4h", "maintenance list", "audit",

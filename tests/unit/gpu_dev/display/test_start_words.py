@@ -1,0 +1,66 @@
+"""What `gpu-dev submit --test-only` says."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpu_dev.display.output import Format
+from gpu_dev.display.verdicts import show_start
+from gpu_dev.server.exchange import read_answer
+from gpu_dev.wire.jobs import JobSubmit, JobVerdict, Workload
+from tests.unit.gpu_dev.display.test_wait_words import FULL, UNTIL, in_berlin
+
+__all__ = ["in_berlin"]
+REQUEST = JobSubmit(gpus=4, gpu_type="h100", nodes=2, duration="PT4H", workload=Workload(command=["true"], env={}))
+
+
+def answered(**fields: Any) -> JobVerdict:
+    answer = {
+        "verdict": "accepted", "promised_start_at": UNTIL, "estimated_start": None, "queue_position": 3,
+        "reasons": [FULL], "instead": [], **fields,
+    }  # fmt: skip
+    return read_answer(JobVerdict, json.dumps(answer).encode())
+
+
+def sooner(change: str, **fields: Any) -> dict[str, Any]:
+    request = {"change": change, "gpus": 4, "gpu_type": "h100", "nodes": 2, "duration": "PT4H"}
+    return {**request, "promised_start_at": "2026-11-26T12:00:00Z", **fields}
+
+
+def test_all_of_it() -> None:
+    answer = answered(
+        estimated_start={"p50": "2026-11-26T12:10:00Z", "p90": "2026-11-26T12:45:00Z"},
+        instead=[
+            sooner("shorter", duration="PT1H30M"),
+            sooner("fewer", gpus=2, nodes=1),
+            sooner("type", gpu_type="a100"),
+        ],
+    )
+    assert show_start(REQUEST, answer, Format.TABLE).splitlines() == [
+        "Would start about Thu 26 Nov 2026 14:20 CET at the latest.",
+        "Likely start: Thu 26 Nov 2026 13:10 CET; in nine of ten cases by Thu 26 Nov 2026 13:45 CET.",
+        "Place in the queue: 3.",
+        f"Reason: {FULL['detail']}",
+        "Would start sooner:",
+        "  - --for 1h30m: Thu 26 Nov 2026 13:00 CET",
+        "  - --gpus 2 --nodes 1: Thu 26 Nov 2026 13:00 CET",
+        "  - --type a100: Thu 26 Nov 2026 13:00 CET",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "first"),
+    [
+        ({"verdict": "starts_now", "queue_position": None, "reasons": []}, "Would start now."),
+        ({"promised_start_at": None}, "Would wait. No start can be promised yet."),
+    ],
+)
+def test_the_first_line(fields: dict[str, Any], first: str) -> None:
+    assert show_start(REQUEST, answered(**fields), Format.TABLE).splitlines()[0] == first
+
+
+def test_programs_get_the_data() -> None:
+    shown = json.loads(show_start(REQUEST, answered(instead=[sooner("shorter")]), Format.JSON))
+    assert (shown["promised_start_at"], shown["estimated_start"]) == ("2026-11-26T13:20:00.000Z", None)
+    assert shown["instead"][0]["change"] == "shorter"
