@@ -1,7 +1,7 @@
 """The verdict on a request before it is made, for people: it starts now, is accepted, or is refused, and why."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec import UNSET
@@ -20,6 +20,9 @@ from reservation_core.domain.short_durations import written
 _SOON = timedelta(minutes=1)
 """A shorter wait is not worth a line: GPUs of a job that has just ended are being given back."""
 
+_AT_ONCE = timedelta(minutes=2)
+"""A start before this is now; `now` is in whole minutes."""
+
 _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
 _START_DATA = View[JobVerdict](name=lambda one: one.verdict.value, columns=())
 
@@ -33,14 +36,14 @@ def show_verdict(answer: Explanation, output: Format) -> Rendered:
     return Rendered(words + limits)
 
 
-def show_start(request: JobSubmit, answer: JobVerdict, output: Format) -> Rendered:
+def show_start(request: JobSubmit, answer: JobVerdict, output: Format, now: datetime) -> Rendered:
     """When a job would start if it were submitted now, and which request would start sooner; or the data of that."""
     if output not in (Format.TABLE, Format.WIDE):
         return show_one(answer, _START_DATA, output)
-    return Rendered(harmless("".join(f"{line}\n" for line in _start_lines(request, answer))))
+    return Rendered(harmless("".join(f"{line}\n" for line in _start_lines(request, answer, now))))
 
 
-def _start_lines(request: JobSubmit, answer: JobVerdict) -> Iterator[str]:
+def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Iterator[str]:
     promise = answer.promised_start_at
     if answer.verdict is RequestVerdict.STARTS_NOW:
         yield "Would start now."
@@ -59,7 +62,8 @@ def _start_lines(request: JobSubmit, answer: JobVerdict) -> Iterator[str]:
     if answer.instead:
         yield "Would start sooner:"
         for sooner in answer.instead:
-            yield f"  - {_changed(request, sooner)}: {minute(sooner.promised_start_at)}"
+            start = sooner.promised_start_at
+            yield f"  - {_changed(request, sooner)}: {'now' if start - now < _AT_ONCE else minute(start)}"
 
 
 def _changed(request: JobSubmit, sooner: SoonerRequest) -> str:

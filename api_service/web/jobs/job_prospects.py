@@ -6,7 +6,9 @@ from typing import Any
 
 from api_service.web.rest_calls import RestCalls, RestProblemError
 from api_service.web.words import amount
+from reservation_core.contracts.jobs import SoonerRequest
 from reservation_core.contracts.policy import Explanation, LimitOut
+from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest
 from reservation_core.domain.policy.limits import RuleName
 
 _TOLD_BY_SERVER = (400, 403, 404, 409, 422)
@@ -59,6 +61,15 @@ class JobProspects:
     problem: RestProblemError | None = None
     answer: Explanation | None = None
     shares: Sequence[QuotaShare] = ()
+
+    @property
+    def sooner(self) -> Sequence[tuple[SoonerRequest, SmallerRequest]]:
+        """What would start sooner, and its size and length as the form has them."""
+        found = () if self.answer is None else self.answer.instead
+        return [
+            (sooner, SmallerRequest(Size(sooner.nodes, sooner.gpus), sooner.duration, sooner.gpu_type))
+            for sooner in found
+        ]
 
 
 async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> JobProspects:

@@ -20,6 +20,7 @@ from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, 
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import job_fields, make_request, read_submit
+from gpu_dev.inputs.times import local_now
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import booking_id_of, client_for, complete_job_id, whole_id
 from gpu_dev.sessions.run_input import has_input, reading_input
@@ -197,7 +198,7 @@ def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoRet
 
 def _test(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
     """Say when a job would start. A refusal is an error, as of submitting it."""
-    put(show_start(request, client.would_submit(request), output))
+    put(show_start(request, client.would_submit(request), output, local_now()))
     raise typer.Exit(ExitCode.OK)
 
 

@@ -29,15 +29,17 @@ class Size(NamedTuple):
 
 
 class SmallerRequest(NamedTuple):
-    """A request of this size for so long."""
+    """A request of this size for so long; `gpu_type` where it is for another type."""
 
     size: Size
     length: timedelta
+    gpu_type: str | None = None
 
     @property
     def fields(self) -> dict[str, str]:
         """As the fields of the form that submits a job."""
-        return {"gpus": str(self.size.gpus), "nodes": str(self.size.nodes), "duration": written(self.length)}
+        size = {"gpus": str(self.size.gpus), "nodes": str(self.size.nodes), "duration": written(self.length)}
+        return size if self.gpu_type is None else {**size, "gpu_type": self.gpu_type}
 
 
 def sizes_up_to(size: Size) -> list[Size]:

@@ -1,0 +1,44 @@
+"""What would start sooner, on the form of a job, as a browser without scripts has it."""
+
+import html
+import re
+
+import httpx
+
+from tests.integration.api_service.policy.test_verdicts import Lab
+from tests.integration.api_service.web.browsing import words
+from tests.integration.api_service.web.conftest import SignedIn
+from tests.integration.api_service.web.test_why_waiting import lab, submitted
+
+__all__ = ["lab"]
+FORM = {"gpus": "3", "nodes": "1", "gpu_type": "h100", "duration": "4h", "command": "true", "name": "next"}
+
+
+def choices(part: str) -> dict[str, str]:
+    """What each button would put into the form, by its words."""
+    found = re.findall(r'name="use" value="([^"]*)">([^<]*)</button>', part)
+    return {text: html.unescape(fields) for fields, text in found}
+
+
+async def test_each_change_is_a_button_that_puts_it_into_the_form(
+    lab: Lab, bob: httpx.AsyncClient, browsing: SignedIn
+) -> None:
+    await submitted(bob, gpus=2, duration="PT1H")
+    await submitted(bob, gpus=4, duration="PT2H")
+    await lab.plan()
+    browser = await browsing("alice")
+    part = (await browser.send("/submit/verdict", **FORM)).text
+    assert "Place in the queue: 2." in words(part)
+    assert "Would start sooner" not in words(part), "two are free for an hour, which is no use to three"
+    two = (await browser.send("/submit/verdict", **FORM | {"gpus": "2"})).text
+    # The slot of the four begins in an hour.
+    less = "gpus=2&nodes=1&duration=50m&gpu_type=h100"
+    assert choices(two) == {"For 50 min": less}
+    assert "For 50 min</button> <strong>now</strong>" in two
+    page = (await browser.send("/submit/check", **FORM | {"gpus": "2"}, use=less)).text
+    assert "Starts now" in words(page)
+    assert 'name="duration" type="text" value="50m"' in page
+    assert "Would start sooner" not in words(page)
+    larger = (await browser.send("/submit/verdict", **FORM | {"gpus": "5"})).text
+    [(text, fields)] = choices(larger).items()
+    assert (text, fields) == ("With 4 GPUs", "gpus=4&nodes=1&duration=4h&gpu_type=h100")
