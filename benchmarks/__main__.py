@@ -12,6 +12,7 @@ NAMES = (
     "allocation_latency",
     "backlog_drain",
     "planning_pass",
+    "dry_runs",
     "calendar_reads",
     "booking_insert",
     "start_up",

@@ -86,6 +86,10 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "waiting_of": [{"ids": ["job-w00000001", "job-h000000004"]}],
         "waiting_windows": [{"limit": 100}],
         "waiting_apart": [{}],
+        "waiting_without_slot": [{"limit": 100}],
+        "last_with_slot": [{"limit": 100}],
+        "waiting_by_owner": [{"line_type": "h100", "without": "job-w00000001"}],
+        "open_allocations_beside": [{"id": "bkg-l00000001"}],
         "more_waiting": [{"line_type": "h100", "after_priority": -4, "after_seq": 0, "limit": 100}],
         "forget_messages": [{"epoch": 0, "limit": 1000}],
         "publish_estimates": [

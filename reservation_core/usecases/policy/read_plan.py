@@ -14,7 +14,7 @@ from reservation_core.domain.policy.quota_rulings import counts_hours, limits_st
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
 
-_SLOTTED = 200
+_SLOTTED = 100
 """Of the jobs with a slot, the last so many are looked at as the planner does; the slots of the others count as taken.
 
 To look at 10,000 costs a second and more, and changes something only while the planner is moving them.
