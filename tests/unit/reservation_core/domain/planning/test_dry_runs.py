@@ -33,7 +33,7 @@ def played(steps: int, chance: Random) -> Simulation:
 
 
 def seen(simulation: Simulation, *, slotted: bool = True) -> PlanView:
-    """What is true, as read from a ledger; without jobs with a slot, their slots are all that is known of them."""
+    """The true state, as a ledger has it; of jobs with a slot perhaps nothing but their slots."""
     rows = [row for within in (None, *simulation.booked) for row in simulation.rows(within=within)]
     waiting = [
         waiting_job
