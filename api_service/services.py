@@ -108,7 +108,7 @@ class Services:
             ssh=SshDoor(runtime, settings.ssh, connections),
             job_terms=JobTerms(
                 longest=settings.max_duration,
-                beside=settings.slot_beside,
+                beside=settings.start_allowance + settings.turnaround,
                 promises=settings.promises,
                 fair_share=bool(settings.fair_share_half_life_s),
                 placement=settings.placement.policy,

@@ -109,7 +109,8 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
         runtime.clock,
         epoch,
         PlannerRules(
-            start_allowance=settings.slot_beside,
+            # A job that starts as late as that still ends, and is gone, before what comes next.
+            start_allowance=settings.start_allowance + settings.turnaround,
             window=settings.plan_window,
             batch=settings.plan_batch,
             messages=_MESSAGES,

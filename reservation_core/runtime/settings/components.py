@@ -169,10 +169,18 @@ class KeepingSettings(CommonSettings):
 
 
 class GraceSettings(StartSettings):
-    """Settings of processes that also need the time that pods take to end."""
+    """Settings of the planner, and of the API, which says what the planner would do: they must be alike."""
 
     end_grace_s: Seconds = 10
     release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # after the grace, until pods are seen to be gone
+    promises: Annotated[int, Field(ge=0, le=100_000)] = (
+        10_000  # the number of waiting jobs that get a slot in the calendar
+    )
+    # How much later than its first slot a job is promised its start: so much time short work may pass before it.
+    promise_slack_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 0
+    # The half-life of usage, which orders jobs of equal priority in the queue; 0: it does not.
+    fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7
+    placement: PlacementSettings = Field(default_factory=PlacementSettings)
 
     @property
     def end_grace(self) -> timedelta:
@@ -191,27 +199,6 @@ class GraceSettings(StartSettings):
                 return self.end_grace + timedelta(seconds=2)
             case _:
                 assert_never(self.cluster)
-
-
-class QueueSettings(GraceSettings):
-    """How the planner plans the queue. The API needs the same settings to say what it would do."""
-
-    promises: Annotated[int, Field(ge=0, le=100_000)] = (
-        10_000  # the number of waiting jobs that get a slot in the calendar
-    )
-    # How much later than its first slot a job is promised its start: so much time short work may pass before it.
-    promise_slack_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 0
-    # The half-life of usage, which orders jobs of equal priority in the queue; 0: it does not.
-    fair_share_half_life_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 7
-    placement: PlacementSettings = Field(default_factory=PlacementSettings)
-
-    @property
-    def slot_beside(self) -> timedelta:
-        """How much longer than a job its slot lasts.
-
-        A job that starts as late as that still ends, and is gone, before what comes next.
-        """
-        return self.start_allowance + self.turnaround
 
 
 class WaitlistSettings(CommonSettings):
@@ -260,7 +247,7 @@ class SshGatewaySettings(SessionSettings):
     health_listen: HealthListen = None
 
 
-class ApiSettings(QueueSettings, WaitlistSettings, SessionSettings):
+class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
     """The API service."""
 
     listen: str = "127.0.0.1:8080"
@@ -303,7 +290,7 @@ class ApiSettings(QueueSettings, WaitlistSettings, SessionSettings):
         return timedelta(seconds=self.max_duration_s)
 
 
-class ProcessorSettings(QueueSettings, EndSettings, KeepingSettings):
+class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     """The reservation processor."""
 
     # The API's address for programs in jobs, which extend their job there; in jobs it is GPU_DEV_JOB_SERVER.

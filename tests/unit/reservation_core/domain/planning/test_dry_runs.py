@@ -67,12 +67,12 @@ def asked(simulation: Simulation) -> Waiting:
 
 
 @often
-@given(STEPS, st.integers(0, 4), CHANCES)
+@given(STEPS, st.integers(0, 8), CHANCES)
 def test_a_job_gets_what_its_dry_run_says(steps: int, unseen: int, chance: Random) -> None:
     """Also where the planner has not yet seen what came last."""
     simulation = played(steps, chance)
     for _ in range(unseen):
-        simulation.do(chance.choice(("arrive", "arrive", "cancel", "finish", "book", "unbook")))
+        simulation.do(chance.choice(("arrive", "arrive", "arrive", "cancel", "finish", "shares", "book", "unbook")))
     wanted = asked(simulation)
     said = DryRun(seen(simulation), wanted, simulation.now).start
     refused = simulation.refused
