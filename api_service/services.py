@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Annotated
 
 import structlog
@@ -112,6 +113,7 @@ class Services:
                 promises=settings.promises,
                 fair_share=bool(settings.fair_share_half_life_s),
                 placement=settings.placement.policy,
+                slack=timedelta(seconds=settings.promise_slack_s),
             ),
         )
 

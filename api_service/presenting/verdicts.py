@@ -9,7 +9,7 @@ def job_verdict(outlook: Outlook) -> JobVerdict:
     """The answer to a dry run; a refused job has none, it is an error."""
     return JobVerdict(
         verdict=outlook.verdict,
-        promised_start_at=outlook.starts_at,
+        promised_start_at=outlook.promised_at,
         estimated_start=estimated_start(outlook),
         queue_position=outlook.position,
         reasons=[ReasonOut(code=ReasonCode(reason.code), detail=reason.detail) for reason in outlook.reasons],
@@ -34,7 +34,7 @@ def sooner_requests(outlook: Outlook) -> list[SoonerRequest]:
             gpu_type=job.gpu_type,
             nodes=job.size.nodes,
             duration=job.duration,
-            promised_start_at=job.start,
+            promised_start_at=job.promised_at,
         )
         for job in outlook.sooner
     ]

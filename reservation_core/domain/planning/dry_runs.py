@@ -30,7 +30,8 @@ _ROUNDS = 20
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """What the planner decides on, at one time. `promises`: how many jobs of the snapshot may have a slot.
+    """What the planner decides on, at one time. `promises`: how many jobs of the snapshot may have a slot; `slack`: how
+    much later than their first slot they are promised their start.
 
     `names` are those of owners whom quotas bind, `holdings` all that quotas count, `shares` the ranks of owners.
     """
@@ -42,6 +43,7 @@ class PlanView:
     shares: Mapping[int, int]
     promises: int
     placement: PlacementPolicy = DEFAULT_POLICY
+    slack: timedelta = timedelta(0)
 
     @property
     def gpu_types(self) -> list[str]:
@@ -50,7 +52,7 @@ class PlanView:
 
     def picture(self) -> CalendarPicture:
         """A new picture of it."""
-        picture = CalendarPicture(self.snapshot, self.placement)
+        picture = CalendarPicture(self.snapshot, self.placement, self.slack)
         picture.common.set_shares(self.shares)
         picture.common.set_quotas(QuotaBook(self.rules, self.names))
         picture.common.note_held(self.holdings)
@@ -59,19 +61,19 @@ class PlanView:
 
 @dataclass(frozen=True, slots=True)
 class SoonerJob:
-    """A request that would start sooner, at `start`, and differs in one thing: `duration` is the job's own."""
+    """A request that would start sooner, at `promised_at` at the latest; `duration` is without what starting takes."""
 
     change: RequestChange
     size: Size
     gpu_type: str | None
     duration: timedelta
-    start: datetime
+    promised_at: datetime
 
 
 class DryRun:
-    """The planner's decision on a job: `start` is when it starts or is promised to; None if it gets no time.
+    """The planner's decision on a job: it starts now, or its slot is at `start`; None if it gets no time.
 
-    `gpu_type` is that of its GPUs then.
+    `promised_at` is when it starts at the latest, `gpu_type` that of its GPUs.
     """
 
     def __init__(self, view: PlanView, job: Waiting, now: datetime) -> None:
@@ -80,7 +82,7 @@ class DryRun:
         self._now = now
         self._picture = view.picture()
         self._picture.set_reservation(job.id, job, ())
-        self.start, gpus = self._decide()
+        self.start, self.promised_at, gpus = self._decide()
         self.gpu_type = self._picture.common.pools.type_of(gpus[0].gpu_id) if gpus else None
         # It leaves a free place behind: what is asked next is asked in its place.
         self._picture.set_reservation(job.id, None, ())
@@ -90,18 +92,18 @@ class DryRun:
         """Everything but the job."""
         return self._picture
 
-    def _decide(self) -> tuple[datetime | None, Sequence[PlacedGpu]]:
+    def _decide(self) -> tuple[datetime | None, datetime | None, Sequence[PlacedGpu]]:
         for _ in range(_ROUNDS):
             for start in self._picture.plan_starts(self._now, _ALL):
                 if start.id == self._job.id:
-                    return self._now, start.gpus
+                    return self._now, self._now, start.gpus
             plan = self._picture.plan_slots(self._now, self._view.promises, _ALL)
             for slot in plan.slots:
                 if slot.id == self._job.id and slot.gpus:
-                    return slot.start, slot.gpus
+                    return slot.start, self._now if slot.start == self._now else slot.promised_at, slot.gpus
             if not plan.more:
                 break
-        return None, ()
+        return None, None, ()
 
     def start_of(self, changed: Waiting) -> datetime | None:
         """When another request would start in the job's place."""
@@ -128,15 +130,19 @@ class DryRun:
 
         found: list[SoonerJob] = []
         for length, start in self._nearest(lengths_up_to(duration)[:-1], shortened):
-            found.append(SoonerJob(RequestChange.SHORTER, size, job.gpu_type, length, start))
+            found.append(SoonerJob(RequestChange.SHORTER, size, job.gpu_type, length, self._promise(start)))
         for smaller, start in self._nearest(sizes_up_to(size)[:-1], reduced):
-            found.append(SoonerJob(RequestChange.FEWER, smaller, job.gpu_type, duration, start))
+            found.append(SoonerJob(RequestChange.FEWER, smaller, job.gpu_type, duration, self._promise(start)))
         starts = [(self.start_of(replace(job, gpu_type=gpu_type)), gpu_type) for gpu_type in sorted(types)]
         able = [(start, gpu_type) for start, gpu_type in starts if self._is_sooner(start) and start is not None]
         if able:
             start, gpu_type = min(able)
-            found.append(SoonerJob(RequestChange.TYPE, size, gpu_type, duration, start))
+            found.append(SoonerJob(RequestChange.TYPE, size, gpu_type, duration, self._promise(start)))
         return found
+
+    def _promise(self, start: datetime) -> datetime:
+        """The promise that comes with a slot; within bookings there is no slack."""
+        return start if start == self._now or self._job.booking_id is not None else start + self._view.slack
 
     def _nearest(self, options: Sequence[T], changed: Callable[[T], Waiting]) -> list[tuple[T, datetime]]:
         """The last of these, given from least to most, that starts sooner; none or one."""

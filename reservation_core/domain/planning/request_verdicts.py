@@ -34,7 +34,8 @@ class VerdictReason(NamedTuple):
 class Outlook:
     """A verdict with its reasons: what refuses the request, or all that it waits for.
 
-    `starts_at` is when it starts at the latest; None where it is refused, or is promised nothing. `sooner` are
+    `starts_at` is about when it starts, `promised_at` when at the latest; None where it is refused, or is promised
+    nothing. `sooner` are
     requests that would start earlier, `position` is its place in the queue. `estimated_start` is when it is likely to
     start, as (by then in half of all cases, by then in nine of ten).
     """
@@ -43,6 +44,7 @@ class Outlook:
     starts_at: datetime | None = None
     reasons: tuple[VerdictReason, ...] = ()
     sooner: tuple[SoonerJob, ...] = ()
+    promised_at: datetime | None = None
     position: int | None = None
     estimated_start: tuple[datetime, datetime] | None = None
 
@@ -66,9 +68,9 @@ def job_outlook(view: PlanView, job: Waiting, duration: timedelta, types: Collec
     """The outlook of a job that submitting would accept. `types`: others that its owner may ask for instead."""
     run = DryRun(view, job, now)
     if run.start == now:
-        return Outlook(RequestVerdict.STARTS_NOW, now)
+        return Outlook(RequestVerdict.STARTS_NOW, now, promised_at=now)
     reasons = _reasons(run, job, now)
-    return _waits(run.start, reasons, run.sooner(duration, types))
+    return _waits(run, reasons, run.sooner(duration, types))
 
 
 def _reasons(run: DryRun, job: Waiting, now: datetime) -> list[Reason]:
@@ -98,16 +100,16 @@ def booked_job_outlook(view: PlanView, job: Waiting, duration: timedelta, bookin
     run = DryRun(view, job, now)
     booking_id = job.booking_id or ""
     if run.start == now:
-        return Outlook(RequestVerdict.STARTS_NOW, now)
+        return Outlook(RequestVerdict.STARTS_NOW, now, promised_at=now)
     if run.start is None:
         reason = booking_too_full(booking_id)
     elif run.start == booking.start:
         reason = booking_begins_then(booking_id)
     else:
         reason = taken_until_then(job.gpus, job.nodes, job.gpu_type)
-    return _waits(run.start, [reason], run.sooner(duration, ()))
+    return _waits(run, [reason], run.sooner(duration, ()))
 
 
-def _waits(start: datetime | None, reasons: Iterable[Reason], sooner: Iterable[SoonerJob]) -> Outlook:
+def _waits(run: DryRun, reasons: Iterable[Reason], sooner: Iterable[SoonerJob]) -> Outlook:
     named = tuple(VerdictReason(reason.code.value, reason.detail) for reason in reasons)
-    return Outlook(RequestVerdict.ACCEPTED, start, named, tuple(sooner))
+    return Outlook(RequestVerdict.ACCEPTED, run.start, named, tuple(sooner), run.promised_at)

@@ -12,7 +12,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.policy import ExplainRequest
 from reservation_core.domain.bookings.refusals import Booker, no_free_gpus, rule_on
-from reservation_core.domain.calendar import length_micros
+from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.complaints import complaint
 from reservation_core.domain.errors import DomainError, NotPermittedError
 from reservation_core.domain.model import RequestVerdict, Reservation
@@ -174,6 +174,7 @@ def _waiting(job: Reservation, terms: JobTerms) -> Waiting:
         owner=job.user_id,
         booking_id=job.booking_id,
         project=job.project,
+        submitted_at=to_micros(job.created_at),
     )
 
 

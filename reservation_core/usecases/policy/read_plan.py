@@ -27,7 +27,8 @@ _UNPROMISED = 1000
 class JobTerms:
     """The operators' terms of jobs: how long one may ask for at most, and how much longer each has its GPUs.
 
-    How many get a slot, whether fair shares order them, and the choice among nodes, are as the planner has them.
+    How many get a slot, whether fair shares order them, the choice among nodes, and the slack of promises are as the
+    planner has them.
     """
 
     longest: timedelta
@@ -35,6 +36,7 @@ class JobTerms:
     promises: int
     fair_share: bool
     placement: PlacementPolicy
+    slack: timedelta
 
 
 async def read_plan(
@@ -56,7 +58,7 @@ async def read_plan(
             holdings += await uow.policies.spent_by_all(week_start(now), now)
         holdings = tuple(holding for holding in holdings if without is None or holding.reservation_id != without)
     shares = ranks(await uow.usage.shares()) if terms.fair_share else {}
-    return PlanView(snapshot, rules, names, holdings, shares, promises, terms.placement)
+    return PlanView(snapshot, rules, names, holdings, shares, promises, terms.placement, terms.slack)
 
 
 async def read_booking_plan(uow: UnitOfWork, booking_id: str, terms: JobTerms, *, without: str | None) -> PlanView:

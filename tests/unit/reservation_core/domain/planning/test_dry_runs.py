@@ -104,13 +104,13 @@ def test_what_would_start_sooner_does(steps: int, seed: int) -> None:
         start = run.start_of(replace(wanted, length=length))
         assert (length <= max(shorter, default=timedelta(0))) is (start is not None and start < (run.start or FAR))
     for nearest in found:
-        assert run.start is None or nearest.start < run.start
+        assert run.start is None or nearest.promised_at < run.start
         other = replace(
             wanted, gpus=nearest.size.gpus, nodes=nearest.size.nodes, gpu_type=nearest.gpu_type, length=nearest.duration
         )
         world = played(steps, Random(seed))
         came = comes_true(world, other)
-        assert came == nearest.start or world.refused > simulation.refused
+        assert came == nearest.promised_at or world.refused > simulation.refused
 
 
 def nearest_to(
@@ -134,3 +134,12 @@ def test_the_nearest_change_of_each_kind_is_found() -> None:
     assert nearest_to(job(1, 4, minutes=62), 2, *rows) == {RequestChange.FEWER: (3, "h100", timedelta(minutes=60))}
     assert nearest_to(job(1, 9, minutes=62), 2, *rows) == {RequestChange.FEWER: (4, "h100", timedelta(minutes=60))}
     assert nearest_to(job(1, 2, minutes=10), 2) == {}
+
+
+def test_with_a_slack_the_promise_is_later_than_the_slot() -> None:
+    nodes, rows = (node("n", 1, first_id=1),), (held("r", 1, 0, 60),)
+    slack = 30 * MINUTE
+    run = DryRun(PlanView(snapshot(nodes, rows, ()), NO_POLICY, {}, (), {}, MANY, slack=slack), job(1), T0)
+    assert (run.start, run.promised_at) == (T0 + 60 * MINUTE, T0 + 90 * MINUTE)
+    view = PlanView(snapshot(nodes, (), ()), NO_POLICY, {}, (), {}, MANY, slack=slack)
+    assert DryRun(view, job(1), T0).promised_at == T0
