@@ -61,6 +61,17 @@ BY_THE_ROW = {
 """Reads of the past, and why a history makes them longer: times are compared for as many rows."""
 
 
+_ORDER = {
+    "by_area": True,
+    "others": ["lab"],
+    "standing_s": 7200.0,
+    "alike_s": 28_800.0,
+    "ageing_s": 172_800.0,
+    "longest_s": 5_184_000.0,
+    "beside_s": 150.0,
+}
+
+
 def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
     """Statements by name, each with the values that it is tried with: one set for each filter and each page.
 
@@ -88,7 +99,7 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "waiting_apart": [{}],
         "waiting_without_slot": [{"limit": 100}],
         "last_with_slot": [{"limit": 100}],
-        "waiting_by_owner": [{"line_type": "h100", "without": "job-w00000001"}],
+        "waiting_by_owner": [{"line_type": "h100", "without": "job-w00000001", "now": now, **_ORDER}],
         "open_allocations_beside": [{"id": "bkg-l00000001"}],
         "more_waiting": [{"line_type": "h100", "after_priority": -4, "after_seq": 0, "limit": 100}],
         "forget_messages": [{"epoch": 0, "limit": 1000}],

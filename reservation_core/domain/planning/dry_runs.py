@@ -17,6 +17,7 @@ from reservation_core.domain.model import RequestChange
 from reservation_core.domain.plan import PlacedGpu, PlanningSnapshot, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.slot_decisions import earliest_slot
+from reservation_core.domain.planning.standings import BY_ARRIVAL, Orders
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
@@ -44,6 +45,7 @@ class PlanView:
     promises: int
     placement: PlacementPolicy = DEFAULT_POLICY
     slack: timedelta = timedelta(0)
+    orders: Orders = BY_ARRIVAL
 
     @property
     def gpu_types(self) -> list[str]:
@@ -54,6 +56,7 @@ class PlanView:
         """A new picture of it."""
         picture = CalendarPicture(self.snapshot, self.placement, self.slack)
         picture.common.set_shares(self.shares)
+        picture.common.set_orders(self.orders)
         picture.common.set_quotas(QuotaBook(self.rules, self.names))
         picture.common.note_held(self.holdings)
         return picture

@@ -11,10 +11,11 @@ from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.policy.limits import Policy, QueueOrder
 
+SECOND = 1_000_000
 AGEING = length_micros(timedelta(days=2))
 LONGEST = length_micros(timedelta(days=60))
 
-_ALIKE = 8 * length_micros(timedelta(hours=1))
+ALIKE = 8 * length_micros(timedelta(hours=1))
 """What each job of a project in the order of arrival counts as asking for: 8 GPU-hours."""
 
 
@@ -52,5 +53,5 @@ def standing(job: Waiting, orders: Orders, now: int) -> int:
     waited = max(0, now - job.submitted_at)
     if waited >= LONGEST:
         return -waited
-    area = job.all_gpus * length_micros(job.length) if orders.is_by_area(job.project) else _ALIKE
+    area = job.all_gpus * length_micros(job.length) if orders.is_by_area(job.project) else ALIKE
     return int(area / (1 + waited / AGEING) ** 2)

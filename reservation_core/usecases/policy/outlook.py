@@ -125,7 +125,7 @@ async def dry_run(
     if broken:
         raise NotPermittedError(broken[0].detail, broken)
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
-    position = await _position(uow, job, view, instead_of)
+    position = await _position(uow, job, view, terms.beside, now, instead_of)
     types = [
         gpu_type
         for gpu_type in view.gpu_types
@@ -139,13 +139,18 @@ async def dry_run(
     return decide
 
 
-async def _position(uow: UnitOfWork, job: Waiting, view: PlanView, instead_of: str | None) -> int:
-    """The place in the queue of its type: behind all of its priority whose owners have not had more."""
-    share = view.shares.get(job.owner, 0)
-    waiting = await uow.planning.waiting_by_owner(job.gpu_type, without=instead_of)
-    return 1 + sum(
-        jobs for user, priority, jobs in waiting if (-priority, view.shares.get(user, 0)) <= (-job.priority, share)
-    )
+async def _position(
+    uow: UnitOfWork, job: Waiting, view: PlanView, beside: timedelta, now: datetime, instead_of: str | None
+) -> int:
+    """The place in the queue of its type, in the planner's order."""
+    place = (-job.priority, view.shares.get(job.owner, 0))
+    position = 1
+    for user, priority, jobs, ahead in await uow.planning.waiting_by_owner(
+        job, view.orders, beside, now, without=instead_of
+    ):
+        theirs = (-priority, view.shares.get(user, 0))
+        position += jobs if theirs < place else ahead if theirs == place else 0
+    return position
 
 
 def _placed(outlook: Outlook, position: int) -> Outlook:

@@ -8,6 +8,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.plan import PlanningSnapshot
 from reservation_core.domain.planning.dry_runs import PlanView
+from reservation_core.domain.planning.standings import orders_of
 from reservation_core.domain.policy.fair_share import ranks
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.policy.quota_rulings import counts_hours, limits_starts
@@ -58,7 +59,7 @@ async def read_plan(
             holdings += await uow.policies.spent_by_all(week_start(now), now)
         holdings = tuple(holding for holding in holdings if without is None or holding.reservation_id != without)
     shares = ranks(await uow.usage.shares()) if terms.fair_share else {}
-    return PlanView(snapshot, rules, names, holdings, shares, promises, terms.placement, terms.slack)
+    return PlanView(snapshot, rules, names, holdings, shares, promises, terms.placement, terms.slack, orders_of(policy))
 
 
 async def read_booking_plan(uow: UnitOfWork, booking_id: str, terms: JobTerms, *, without: str | None) -> PlanView:

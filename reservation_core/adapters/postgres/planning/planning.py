@@ -32,6 +32,7 @@ from reservation_core.domain.plan import (
     Waiting,
 )
 from reservation_core.domain.planning.run_times import OWN_ENDS, RunTime
+from reservation_core.domain.planning.standings import AGEING, ALIKE, LONGEST, SECOND, Orders, standing
 from reservation_core.ports.planning.planning import LostLeadershipError, PlanOutcome
 
 _FIRST = (-(2**31), 0)
@@ -164,10 +165,27 @@ class Planning(StatementRunner):
         own = tuple(node for node in nodes if any(gpu.id in gpus for gpu in node.gpus))
         return PlanningSnapshot(own, tuple(rows), tuple(waiting), frozenset())
 
-    async def waiting_by_owner(self, gpu_type: str | None, *, without: str | None = None) -> list[tuple[int, int, int]]:
-        """How many waiting jobs of one requested type each user has: (user id, priority, jobs); one may be left out."""
-        rows = await self._run("waiting_by_owner", line_type=gpu_type or "", without=without or "")
-        return [(row.user_id, row.priority, row.jobs) for row in rows]
+    async def waiting_by_owner(
+        self, job: Waiting, orders: Orders, beside: timedelta, now: datetime, *, without: str | None = None
+    ) -> list[tuple[int, int, int, int]]:
+        """The waiting jobs of each user that ask for the type of a job that comes now; one may be left out.
+
+        (user id, priority, jobs, how many of these go before it). `beside` is how much longer each has its GPUs.
+        """
+        rows = await self._run(
+            "waiting_by_owner",
+            line_type=job.gpu_type or "",
+            without=without or "",
+            by_area=orders.by_area,
+            others=sorted(orders.others),
+            standing_s=standing(job, orders, to_micros(now)) / SECOND,
+            alike_s=ALIKE / SECOND,
+            ageing_s=AGEING / SECOND,
+            longest_s=LONGEST / SECOND,
+            beside_s=beside.total_seconds(),
+            now=now,
+        )
+        return [(row.user_id, row.priority, row.jobs, row.ahead) for row in rows]
 
     async def more_waiting(
         self, gpu_type: str | None, after: tuple[int, int] | None, limit: int, start_allowance: timedelta

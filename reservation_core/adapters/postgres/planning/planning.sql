@@ -91,7 +91,8 @@ WHERE status = 'queued' AND kind = 'job' AND booking_id IS NOT NULL;
 -- name: waiting_without_slot
 -- The first waiting jobs without a slot, over all types.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project
+       avoid_nodes, user_id, booking_id, project, created_at,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
 FROM reservations r
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
   AND NOT EXISTS (SELECT FROM allocations a WHERE a.planned AND a.reservation_id = r.id)
@@ -100,7 +101,8 @@ ORDER BY line_priority, seq LIMIT :limit;
 -- name: last_with_slot
 -- The last waiting jobs with a slot, over all types.
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project
+       avoid_nodes, user_id, booking_id, project, created_at,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
@@ -114,9 +116,19 @@ WHERE released_at IS NULL
   AND gpu_id IN (SELECT gpu_id FROM allocations WHERE reservation_id = :id AND released_at IS NULL);
 
 -- name: waiting_by_owner
--- How many waiting jobs of one requested type each user has, by priority.
-SELECT user_id, priority, count(*) AS jobs FROM reservations
-WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type AND id <> :without
+-- How many waiting jobs of one requested type each user has, by priority, and how many of these go before a job that
+-- comes now (see `standings.standing`, which this follows).
+SELECT user_id, priority, count(*) AS jobs, count(*) FILTER (
+    WHERE waited_s >= CAST(:longest_s AS float8)
+       OR CASE WHEN CAST(:by_area AS boolean) <> coalesce(project = ANY(CAST(:others AS text[])), false)
+               THEN gpus * nodes * (CAST(extract(epoch FROM duration) AS float8) + CAST(:beside_s AS float8))
+               ELSE CAST(:alike_s AS float8) END
+          <= CAST(:standing_s AS float8) * (1 + waited_s / CAST(:ageing_s AS float8)) ^ 2) AS ahead
+FROM (
+    SELECT *, greatest(0, CAST(extract(epoch FROM CAST(:now AS timestamptz) - created_at) AS float8)) AS waited_s
+    FROM reservations
+    WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type AND id <> :without
+) AS waiting
 GROUP BY user_id, priority;
 
 -- name: more_waiting
