@@ -54,7 +54,7 @@ def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Itera
         yield f"Would start about {minute(promise)} at the latest."
     if answer.estimated_start is not None:
         likely = answer.estimated_start
-        yield f"Likely start: {minute(likely.p50)}; in nine of ten cases by {minute(likely.p90)}."
+        yield f"Likely start: {minute(likely.p50)}; nine times in ten by {minute(likely.p90)}."
     if answer.queue_position is not None:
         yield f"Place in the queue: {answer.queue_position}."
     for reason in answer.reasons:
