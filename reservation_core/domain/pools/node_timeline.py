@@ -103,6 +103,14 @@ class Timeline:
                     return start, end - length
         return None
 
+    def free_during(self, start: int, end: int) -> int:
+        """The GPUs that are free during all of [start, end), as a mask."""
+        first = bisect_right(self.times, start) - 1
+        free = self.masks[max(0, first)]
+        for mask in self.masks[first + 1 : bisect_left(self.times, end)]:
+            free &= mask
+        return free
+
     def cut(self, mask: int, start: int, end: int) -> None:
         """Mark these GPUs as taken for [start, end)."""
         masks = self.masks
@@ -132,8 +140,8 @@ class Timeline:
         first = max(0, bisect_right(times, start) - 1)
         last = bisect_left(times, end)
         able = masks[first]
-        for index in range(first + 1, last):
-            able &= masks[index]
+        for mask in masks[first + 1 : last]:
+            able &= mask
         free = able
         picked = 0
         for mask in (*masks[last:], *reversed(masks[:first])):

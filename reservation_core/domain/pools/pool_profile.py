@@ -6,8 +6,8 @@ checked exactly. When GPUs are freed, nothing is known of their node until it is
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,28 +20,28 @@ from reservation_core.domain.pools.pool import NodeGpus, Pool
 _KEPT = 3
 """How many windows of a node the arrays hold; the last one stands for all after it, too."""
 
-_NONE: list[Range] = [(FOREVER, FOREVER)] * _KEPT
-
 _LEARNED = 64
 """How many nodes are checked for the first time at once."""
 
 _TIED = 8
 """How many extra nodes are checked when several could start at the same time."""
 
-Times = NDArray[np.int64]
+Times = NDArray[np.uint64]
 
 
 class _Firsts:
     """The first windows of all nodes for one number of GPUs; row r of the arrays holds each node's r-th window.
 
-    `windows` has all windows of a node; None if its calendars have changed since. Nodes from `unseen` on were never
-    checked.
+    Nodes from `unseen` on were never checked.
     """
 
-    __slots__ = ("_lengths", "_rows", "_starts", "unseen", "windows")
+    __slots__ = ("_bounds", "_flat", "_lengths", "_rows", "_starts", "unseen")
 
-    def __init__(self, able: Sequence[bool]) -> None:
+    def __init__(self, able: Sequence[bool], scratch: NDArray[np.int64]) -> None:
         self._starts, self._lengths = np.empty((2, _KEPT, len(able)), dtype=np.int64)
+        # Flat arrays are the fastest, and without a sign -1 is later than any time.
+        self._flat = self._starts.ravel(), self._lengths.ravel(), scratch.ravel()
+        self._bounds = scratch.view(np.uint64)
         # A single number is written through these three times as fast as through an array.
         self._rows = [
             (memoryview(starts), memoryview(lengths))
@@ -50,34 +50,37 @@ class _Firsts:
         self._starts.fill(FOREVER)
         self._lengths.fill(0)
         self.unseen = 0
-        self.windows: list[list[Range] | None] = [None if is_able else [] for is_able in able]
         for position, is_able in enumerate(able):
             if is_able:
                 self.forget(position)
 
     def forget(self, position: int) -> None:
         """Forget the windows of a node that has enough GPUs."""
-        self.windows[position] = None
         self._starts[0, position] = 0
         self._lengths[0, position] = FOREVER
 
     def note(self, position: int, windows: list[Range]) -> None:
         """Store the windows of a node."""
-        self.windows[position] = windows
-        for (starts, lengths), (start, end) in zip(self._rows, windows + _NONE, strict=False):
+        for (starts, lengths), (start, end) in zip(self._rows, windows, strict=False):
             starts[position] = start
             lengths[position] = end - start
+        for starts, _ in self._rows[len(windows) :]:
+            starts[position] = FOREVER
         if len(windows) > _KEPT:
             self._lengths[-1, position] = FOREVER
 
     def bounds(self, length: int) -> Times:
         """For each node a time before which nothing of this length fits."""
-        answer: Times = np.minimum.reduce(np.where(self._lengths >= length, self._starts, FOREVER))
+        # Where a window is too short, all bits of the shifted difference are set; elsewhere none are.
+        starts, lengths, differences = self._flat
+        np.subtract(lengths, length, differences)
+        np.right_shift(differences, 63, differences)
+        np.bitwise_or(differences, starts, differences)
+        answer: Times = np.minimum.reduce(self._bounds)
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """A place: the GPUs of each node, from `start` on."""
 
     start: int
@@ -91,17 +94,18 @@ class PoolProfile:
         self._pool = pool
         self.nodes = pool.nodes
         self._timelines: list[Timeline | None] = [None] * len(pool.nodes)
+        # All windows of each node by the number of GPUs, as long as its calendars stay as they are.
+        self._windows: list[dict[int, list[Range]]] = [{} for _ in pool.nodes]
         self._firsts: dict[int, _Firsts] = {}
+        self._scratch = np.empty((_KEPT, len(pool.nodes)), dtype=np.int64)
 
     def forget(self, position: int, *, freed: bool) -> None:
         """Note changed calendars of a node; `freed`: a GPU may be free sooner than before."""
         self._timelines[position] = None
-        for gpus, firsts in self._firsts.items():
+        self._windows[position].clear()
+        for gpus, firsts in self._firsts.items() if freed else ():
             if gpus <= len(self.nodes[position].cards):
-                if freed:
-                    firsts.forget(position)
-                else:
-                    firsts.windows[position] = None
+                firsts.forget(position)
 
     def refresh(self) -> None:
         """Forget nodes with overrunning pods, whose expected end moves with time."""
@@ -122,9 +126,7 @@ class PoolProfile:
         """Note that these GPUs are taken for [start, end), which their calendars say already."""
         for node, mask in spots:
             position = node.position
-            for gpus, firsts in self._firsts.items():
-                if gpus <= len(node.cards):
-                    firsts.windows[position] = None
+            self._windows[position].clear()
             timeline = self._timelines[position]
             if timeline is not None:
                 timeline.cut(mask, start, end)
@@ -133,7 +135,7 @@ class PoolProfile:
         """The first windows for this number of GPUs."""
         known = self._firsts.get(gpus)
         if known is None:
-            known = self._firsts[gpus] = _Firsts([len(node.cards) >= gpus for node in self.nodes])
+            known = self._firsts[gpus] = _Firsts([len(node.cards) >= gpus for node in self.nodes], self._scratch)
         return known
 
     def learn(self, gpus: int, now: int) -> bool:
@@ -142,11 +144,27 @@ class PoolProfile:
         Otherwise the first search would have to check all at once.
         """
         firsts = self.firsts(gpus)
-        first, firsts.unseen = firsts.unseen, min(firsts.unseen + _LEARNED, len(self.nodes))
-        for position in range(first, firsts.unseen):
-            if firsts.windows[position] is None:
-                firsts.note(position, self.timeline(position, now).windows(gpus))
-        return firsts.unseen == len(self.nodes)
+        count = len(self.nodes)
+        if firsts.unseen < count:
+            first, firsts.unseen = firsts.unseen, min(firsts.unseen + _LEARNED, count)
+            for position in range(first, firsts.unseen):
+                if len(self.nodes[position].cards) >= gpus:
+                    self.windows(position, gpus, now)
+        return firsts.unseen == count
+
+    def windows(self, position: int, gpus: int, now: int) -> list[Range]:
+        """All windows of a node that has enough GPUs."""
+        known = self._windows[position].get(gpus)
+        if known is None:
+            known = self._windows[position][gpus] = self.timeline(position, now).windows(gpus)
+            self._firsts[gpus].note(position, known)
+        return known
+
+    def fits_at(self, position: int, gpus: int, start: int, end: int, now: int) -> bool:
+        """Whether a node whose windows are not known has enough GPUs for [start, end)."""
+        if gpus in self._windows[position]:
+            return False
+        return self.timeline(position, now).free_during(start, end).bit_count() >= gpus
 
     def earliest(
         self,
@@ -176,7 +194,7 @@ class PoolProfile:
 class _Search:
     """One search for the earliest fit, which checks nodes in the order of their bounds."""
 
-    __slots__ = ("_after", "_bounds", "_firsts", "_gpus", "_instead", "_length", "_now", "_pending", "_profile")
+    __slots__ = ("_after", "_bounds", "_gpus", "_instead", "_length", "_now", "_pending", "_profile")
 
     def __init__(
         self,
@@ -193,8 +211,7 @@ class _Search:
         self._length = length
         self._now = now
         self._after = after
-        self._firsts = profile.firsts(gpus)
-        self._bounds = self._firsts.bounds(length)
+        self._bounds = profile.firsts(gpus).bounds(length)
         self._instead = instead
         self._pending: list[tuple[int, int, int]] = []  # (start, node, last start)
         if never:
@@ -219,6 +236,9 @@ class _Search:
             bound = max(bounds.item(position), self._after)
             if bound >= before:
                 return before, nodes
+            # The node is about to change: its windows are not worth knowing.
+            if self._profile.fits_at(position, self._gpus, bound, bound + self._length, self._now):
+                return bound, [position]
             start = self._first(position)[0]
             if start <= bound:
                 return start, [position]
@@ -256,11 +276,7 @@ class _Search:
 
     def _first(self, position: int) -> Range:
         """The first window from `after` on, of a node with enough GPUs, that is long enough."""
-        windows = self._firsts.windows[position]
-        if windows is None:
-            windows = self._profile.timeline(position, self._now).windows(self._gpus)
-            self._firsts.note(position, windows)
-        for start, end in windows:
+        for start, end in self._profile.windows(position, self._gpus, self._now):
             first = start if start > self._now else self._now  # noqa: FURB136 - a call costs more, and this is hot
             if end - first >= self._length:
                 if self._after > first:
