@@ -57,7 +57,7 @@ class GpuPools:
 
     def for_job(self, job: Waiting) -> list[Pool]:
         """The pools that could run a job if all their GPUs were free."""
-        return self.reach.pools_for(job.gpu_type, job.shape)
+        return self.reach.pools_of(job)
 
     def never(self, pool: Pool, job: Waiting) -> int:
         """The mask of the nodes of a pool that a job must not use."""

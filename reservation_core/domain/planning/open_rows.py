@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, to_micros
+from reservation_core.domain.calendar import FOREVER, GpuCalendar, Range, Row, to_micros
 from reservation_core.domain.plan import Commitment, PlacedGpu, by_reservation
 
 _STALE_EDGES = 4096
@@ -67,7 +67,7 @@ class Ledger:
         for gpu_id, row in after:
             self.calendar(gpu_id).add(row)
         if after:
-            self._remember(reservation_id, after)
+            self._remember(reservation_id, after, _ranges_of(after))
             if planned:
                 self._remember_slot(reservation_id, after[0][1])
         return [gpu_id for gpu_id, _ in (*before, *after)]
@@ -76,23 +76,28 @@ class Ledger:
         """Note a start, or a planned slot, that stands in the calendars already."""
         before = self.by_reservation.get(reservation_id, ())
         self._rows -= len(before)
-        self._remember(reservation_id, tuple(sorted([*before, *[(gpu.gpu_id, row) for gpu in placed]])))
+        rows = [(gpu.gpu_id, row) for gpu in placed]
+        rows += before
+        rows.sort()
+        self._remember(reservation_id, tuple(rows), {row[:2], *_ranges_of(before)})
         if planned:
             self._remember_slot(reservation_id, row)
 
-    def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...]) -> None:
+    def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...], ranges: set[Range]) -> None:
+        """Note rows and the ranges in them."""
         self.by_reservation[reservation_id] = rows
         self._rows += len(rows)
-        for edge in self._edges_of(reservation_id, rows):
+        for edge in self._edges_of(reservation_id, ranges):
             heappush(self._edges, edge)
         # Rows that went before their time leave their edges behind.
         if len(self._edges) > 4 * self._rows + _STALE_EDGES:
-            self._edges = [edge for owner, its in self.by_reservation.items() for edge in self._edges_of(owner, its)]
+            self._edges = [
+                edge for owner, its in self.by_reservation.items() for edge in self._edges_of(owner, _ranges_of(its))
+            ]
             heapify(self._edges)
 
-    def _edges_of(self, reservation_id: str, rows: tuple[tuple[int, Row], ...]) -> list[tuple[int, str]]:
-        """The times to come at which any of these rows begins or ends."""
-        ranges = {row[:2] for _, row in rows}
+    def _edges_of(self, reservation_id: str, ranges: set[Range]) -> list[tuple[int, str]]:
+        """The times to come at which any of these ranges begins or ends."""
         return [(at, reservation_id) for edges in ranges for at in edges if at > self._edges_before]
 
     def _remember_slot(self, reservation_id: str, row: Row) -> None:
@@ -127,3 +132,7 @@ class Ledger:
             at, reservation_id = heappop(edges)
             changed += [gpu_id for gpu_id, row in self.by_reservation.get(reservation_id, ()) if at in row[:2]]
         return changed
+
+
+def _ranges_of(rows: Iterable[tuple[int, Row]]) -> set[Range]:
+    return {row[:2] for _, row in rows}

@@ -6,6 +6,7 @@ of neighbours that is long enough; GPUs that are promised later go first if the 
 of nodes are int bit masks, so that a choice among thousands of nodes takes a few operations.
 """
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ class PoolGpu:
     def placed_at(self, rank: int) -> PlacedGpu:
         """The placement of this GPU at a rank."""
         placed = self.placed
-        return placed if rank == 0 else PlacedGpu(placed.gpu_id, placed.node, placed.index, rank)
+        return PlacedGpu(placed.gpu_id, placed.node, placed.index, rank)
 
 
 class NodeGpus:
@@ -349,10 +350,10 @@ def write_row(spots: Sequence[tuple[NodeGpus, int]], row: Row) -> tuple[PlacedGp
     """Add a row to the calendars of these GPUs; returns them in the order of rank and index."""
     placed: list[PlacedGpu] = []
     for rank, (node, mask) in enumerate(spots):
-        for bit in bits(mask):
-            gpu = node.by_bit[bit]
-            gpu.calendar.add(row)
-            placed.append(gpu.placed_at(rank))
+        for gpu in node.cards:
+            if gpu.bit & mask:
+                insort(gpu.calendar.rows, row)
+                placed.append(gpu.placed_at(rank) if rank else gpu.placed)
     return tuple(placed)
 
 

@@ -25,11 +25,17 @@ class Reach:
     def __init__(self, pools: dict[str, Pool], capacity: Capacity) -> None:
         self._pools = pools
         self._capacity = capacity
-        self._known: dict[tuple[str | None, Shape], _Place] = {}
+        self._known: dict[tuple[str | None, tuple[int, int, frozenset[str]]], _Place] = {}
 
     def pools_for(self, gpu_type: str | None, shape: Shape) -> list[Pool]:
         """The pools that could run such a job if nothing were held."""
         return self._place(gpu_type, shape).pools
+
+    def pools_of(self, job: Waiting) -> list[Pool]:
+        """The pools that could run a job if nothing were held."""
+        # A shape is a tuple; making one takes longer than looking it up.
+        known = self._known.get((job.gpu_type, (job.gpus, job.nodes, job.avoid_nodes)))
+        return self._place(job.gpu_type, job.shape).pools if known is None else known.pools
 
     def avoided(self, pool: Pool, job: Waiting) -> Avoided:
         """The nodes that a job avoids in one of its pools."""
