@@ -66,6 +66,11 @@ class Waiting:
         """GPUs on all of its nodes together."""
         return self.gpus * self.nodes
 
+    @property
+    def asks(self) -> tuple[object, ...]:
+        """All that decides where and when it may start, but for its place in the queue."""
+        return self.shape, self.gpu_type, self.length, self.owner, self.project
+
     def asker(self, gpu_type: str) -> Asker:
         """The user or project that quotas bound if it gets GPUs of this type."""
         return Asker(self.owner, self.project, gpu_type)

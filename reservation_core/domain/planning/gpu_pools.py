@@ -8,6 +8,7 @@ from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_queue import WaitingQueue
+from reservation_core.domain.pools.freed_time import FreedTime
 from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.pool_profile import PoolProfile
 from reservation_core.domain.pools.reach import Reach
@@ -40,6 +41,7 @@ class GpuPools:
             for gpu_type, gpus in sorted(by_type.items())
         }
         self.profiles = {gpu_type: PoolProfile(pool) for gpu_type, pool in self.by_type.items()}
+        self.freed_time = {gpu_type: FreedTime(profile) for gpu_type, profile in self.profiles.items()}
         self.capacity = Capacity(nodes)
         self.reach = Reach(self.by_type, self.capacity)
         self._places = {
@@ -124,6 +126,7 @@ class GpuPools:
                 self.dirty.add(pool.gpu_type)
                 if freed:
                     self.freed.add(pool.gpu_type)
+                    self.freed_time[pool.gpu_type].add(position)
 
     def refresh_gpus(self, gpu_ids: Iterable[int], at: int) -> None:
         """Bring these GPUs up to date after their rows were taken out or put back, with nothing decided yet."""
@@ -144,13 +147,39 @@ class GpuPools:
         """Go through the queue of a requested type again; None is any type, and ties all pools together."""
         self.dirty.update(self.by_type if gpu_type is None else self.by_type.keys() & {gpu_type})
 
+    def may_improve(self, job: Waiting, length: int, start: int, now: int) -> bool:
+        """Whether a job may find an earlier place than its slot, which begins at `start`; false only where not."""
+        beside = False
+        for pool in self.for_job(job):
+            freed_time = self.freed_time[pool.gpu_type]
+            if freed_time.may_begin(job.id, job.gpus, length, start, now):
+                return True
+            beside = beside or freed_time.is_beside(job.id)
+        rows = self._ledger.by_reservation[job.id] if beside else ()
+        for place in {self._places.get(gpu_id) for gpu_id, _ in rows} if beside else ():
+            if place is not None:
+                pool, position = place
+                freed_time = self.freed_time[pool.gpu_type]
+                if freed_time.may_begin_beside(job.id, job.gpus, length, position, start, now):
+                    return True
+        return False
+
+    def note_asked(self, job: Waiting) -> None:
+        """Note that a job with a slot asks for something else than when it got it."""
+        for pool in self.for_job(job):
+            self.freed_time[pool.gpu_type].add_job(job.id)
+
     def walk_again(self) -> None:
         """Look for earlier slots in all pools."""
         self.freed.update(self.by_type)
+        for freed_time in self.freed_time.values():
+            freed_time.add_all()
 
     def take_freed(self) -> frozenset[str]:
         """The types in which slots may have become possible earlier since the last call."""
         freed, self.freed = self.freed, set()
+        for freed_time in self.freed_time.values():
+            freed_time.begin_walk()
         return frozenset(freed)
 
     def begin_pass(self, arrived: set[str | None], *, tied: bool) -> set[str]:

@@ -128,6 +128,8 @@ class Picture:
                 self._leave_queue(known)
             if waiting is not None:
                 self.queue.add(waiting, slotted=slotted)
+                if slotted and (known is None or known.asks != waiting.asks):
+                    self.pools.note_asked(waiting)
         elif known is not None:
             self.set_slotted(known, slotted)
         if slotted:
@@ -198,6 +200,8 @@ class Picture:
             if known is not None:
                 self._leave_queue(known)
             self.queue.add(job, slotted=job.id in slots)
+            if job.id in slots:
+                self.pools.note_asked(job)
         self.pools.plan_again(gpu_type)
 
     def catch_up(self, now: datetime) -> int:

@@ -26,6 +26,9 @@ from reservation_core.domain.pools.pool_profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
 STILL_HELD = "Others still have GPUs of its slot."
+_PASSED_OVER = 512
+"""After how many jobs that can't have an earlier slot the search is asked whether it has time."""
+
 LAPSED = "Its slot is over, and its GPUs were not free in it."
 
 
@@ -137,7 +140,26 @@ def _jobs_to_plan(picture: Picture, promises: int) -> Iterator[Entry]:
         for queue in (slotted if walk.gpu_types else ())
         if any(pool.gpu_type in walk.gpu_types for pool in reach.pools_for(queue.gpu_type, queue.shape))
     ]
-    return merge(*without, *walked)
+    return merge(*without, _improvable(picture, merge(*walked)))
+
+
+def _improvable(picture: Picture, entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Those of these jobs with a slot that may find an earlier one.
+
+    Others are passed on now and then, so that the search is asked whether it has time to go on.
+    """
+    pools, slots, at = picture.pools, picture.ledger.slots, picture.at
+    passed = 0
+    for entry in entries:
+        _, job, length = entry
+        slot = slots[job.id]
+        if slot[0] > at and pools.may_improve(job, length, slot[0], at):
+            passed = 0
+            yield entry
+        else:
+            passed += 1
+            if passed % _PASSED_OVER == 0:
+                yield entry
 
 
 def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], promises: int) -> Iterator[Entry]:

@@ -117,10 +117,27 @@ class Timeline:
         first, last = self._edge(start), self._edge(end)
         for index in range(first, last):
             masks[index] &= ~mask
-        # Drop times without a change.
+        self._drop_unchanged(first, last)
+
+    def copy(self) -> "Timeline":
+        """The same, to be changed."""
+        copy = Timeline.__new__(Timeline)
+        copy.times, copy.masks = self.times[:], self.masks[:]
+        return copy
+
+    def give_back(self, mask: int, start: int, end: int) -> None:
+        """Mark these GPUs, which one row has, as free in [start, end)."""
+        if end > self.times[0]:
+            first, last = self._edge(max(start, self.times[0])), self._edge(end)
+            for index in range(first, last):
+                self.masks[index] |= mask
+            self._drop_unchanged(first, last)
+
+    def _drop_unchanged(self, first: int, last: int) -> None:
+        """Drop those of these two times at which nothing changes."""
         for index in (last, first):
-            if index and masks[index] == masks[index - 1]:
-                del masks[index], self.times[index]
+            if index and self.masks[index] == self.masks[index - 1]:
+                del self.masks[index], self.times[index]
 
     def _edge(self, at: int) -> int:
         """The index of a time, which is inserted if missing."""

@@ -120,7 +120,16 @@ class PoolProfile:
 
     def without(self, position: int, reservation_id: str, now: int) -> Timeline:
         """When a node's GPUs would be free without this reservation."""
-        return Timeline(self.nodes[position].cards, now, reservation_id)
+        gpus = self.nodes[position].cards
+        rows = [(gpu.bit, row) for gpu in gpus for row in gpu.calendar.rows if row[3] == reservation_id]
+        if len({row for _, row in rows}) == 1:
+            _, (start, end, held, _) = rows[0]
+            mask = sum(bit for bit, _ in rows)
+            if not held and not any(gpu.bit & mask and gpu.calendar.overruns(now) for gpu in gpus):
+                timeline = self.timeline(position, now).copy()
+                timeline.give_back(mask, start, end)
+                return timeline
+        return Timeline(gpus, now, reservation_id)
 
     def take(self, spots: Sequence[tuple[NodeGpus, int]], start: int, end: int) -> None:
         """Note that these GPUs are taken for [start, end), which their calendars say already."""

@@ -1,0 +1,120 @@
+"""Which slots of one pool can have become possible earlier: those that fit where GPUs were given back.
+
+A slot is the earliest fit at the time of the decision, and taking places makes none earlier. So only on nodes where
+GPUs were given back since a job was looked at, an earlier place for it may be found. This holds the nodes for the walk
+that goes on, and those for the next: what is given back during a walk is for jobs that were looked at already, too.
+"""
+
+from bisect import bisect_left
+
+from reservation_core.domain.pools.pool_profile import PoolProfile
+
+
+class _Steps:
+    """The earliest start of each length in a set of windows, as a stair: longer ones begin later."""
+
+    __slots__ = ("_lengths", "_starts")
+
+    def __init__(self) -> None:
+        self._lengths: list[int] = []
+        self._starts: list[int] = []
+
+    def add(self, start: int, length: int) -> None:
+        lengths, starts = self._lengths, self._starts
+        index = bisect_left(lengths, length)
+        if index < len(lengths) and starts[index] <= start:
+            return
+        first = index
+        while first and starts[first - 1] >= start:
+            first -= 1
+        lengths[first:index] = [length]
+        starts[first:index] = [start]
+
+    def begins_before(self, length: int, before: int) -> bool:
+        """Whether so long a place begins before a time."""
+        index = bisect_left(self._lengths, length)
+        return index < len(self._starts) and self._starts[index] < before
+
+
+class FreedTime:
+    """The nodes of one pool where GPUs were given back.
+
+    In a new pool this is everywhere. `_asked` are jobs that now ask for something else than when they were looked at.
+    `_unread` has, for each number of GPUs, the nodes whose windows are not in its steps, and for 0 those whose
+    reservations are not in `_beside`.
+    """
+
+    def __init__(self, profile: PoolProfile) -> None:
+        self._profile = profile
+        self._everywhere = self._next_everywhere = True
+        self.nodes: set[int] = set()
+        self._next: set[int] = set()
+        self._asked: set[str] = set()
+        self._next_asked: set[str] = set()
+        self._unread: dict[int, set[int]] = {}
+        self._steps: dict[int, _Steps] = {}
+        self._beside: set[str] = set()
+
+    def add(self, position: int) -> None:
+        """Note a node where GPUs were given back."""
+        self._next.add(position)
+        self.nodes.add(position)
+        for unread in self._unread.values():
+            unread.add(position)
+
+    def add_job(self, job_id: str) -> None:
+        """Note a job that asks for something else than before."""
+        self._asked.add(job_id)
+        self._next_asked.add(job_id)
+
+    def add_all(self) -> None:
+        """Look at all jobs again."""
+        self._everywhere = self._next_everywhere = True
+
+    def begin_walk(self) -> None:
+        """Forget what jobs have been looked at for."""
+        self._everywhere, self._next_everywhere = self._next_everywhere, False
+        self.nodes, self._next = self._next, set()
+        self._asked, self._next_asked = self._next_asked, set()
+        self._unread.clear()
+        self._steps.clear()
+        self._beside.clear()
+
+    def may_begin(self, job_id: str, gpus: int, length: int, before: int, now: int) -> bool:
+        """Whether a job may find a place that begins before its slot, if that is not in its way; false only if not."""
+        if self._everywhere or job_id in self._asked:
+            return True
+        if not self.nodes:
+            return False
+        steps = self._steps.get(gpus)
+        if steps is None:
+            steps = self._steps[gpus] = _Steps()
+            self._unread[gpus] = set(self.nodes)
+        if self._unread[gpus]:
+            self._read(steps, gpus, now)
+        return steps.begins_before(length, before)
+
+    def is_beside(self, job_id: str) -> bool:
+        """Whether a job has a slot on one of the nodes."""
+        unread = self._unread.setdefault(0, set(self.nodes))
+        if unread:
+            nodes = [self._profile.nodes[position] for position in unread]
+            self._beside.update([row[3] for node in nodes for card in node.cards for row in card.calendar.rows])
+            unread.clear()
+        return job_id in self._beside
+
+    def may_begin_beside(self, job_id: str, gpus: int, length: int, position: int, before: int, now: int) -> bool:
+        """The same on a node of its slot, where this does not stand in its way."""
+        if position not in self.nodes:
+            return False
+        window = self._profile.without(position, job_id, now).first_window(gpus, length, now)
+        return window is not None and window[0] < before
+
+    def _read(self, steps: _Steps, gpus: int, now: int) -> None:
+        unread = self._unread[gpus]
+        for position in unread:
+            if len(self._profile.nodes[position].cards) >= gpus:
+                for start, end in self._profile.windows(position, gpus, now):
+                    first = max(start, now)
+                    steps.add(first, end - first)
+        unread.clear()
