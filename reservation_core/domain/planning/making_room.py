@@ -45,6 +45,13 @@ class _Before:
     dirty: set[str]
 
 
+def may_be_given_room(picture: Picture, job: Waiting) -> bool:
+    """Whether it is worth a try to start a job now; a quick look."""
+    if picture.walk.tries >= MOST_TRIES or not picture.queue.is_by_area(job):
+        return False
+    return picture.pools.has_room(job, picture.pools.for_job(job))
+
+
 class RoomMaker:
     """Makes room at one time. `find` and `write` are those of the search for slots."""
 
@@ -58,7 +65,7 @@ class RoomMaker:
         """A slot from now on for a job with a later one, and those of the jobs that make room; none if it can't be."""
         picture = self._picture
         length = length_micros(job.length)
-        if picture.walk.tries >= MOST_TRIES or not picture.queue.is_by_area(job):
+        if not may_be_given_room(picture, job):
             return []
         for pool in picture.pools.for_job(job):
             never = picture.pools.never(pool, job)

@@ -17,7 +17,7 @@ from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
 from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
-from reservation_core.domain.planning.making_room import RoomMaker
+from reservation_core.domain.planning.making_room import RoomMaker, may_be_given_room
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
 from reservation_core.domain.pools.node_timeline import Timeline
@@ -144,7 +144,7 @@ def _jobs_to_plan(picture: Picture, promises: int) -> Iterator[Entry]:
 
 
 def _improvable(picture: Picture, entries: Iterator[Entry]) -> Iterator[Entry]:
-    """Those of these jobs with a slot that may find an earlier one.
+    """Those of these jobs with a slot that may find an earlier one, or for which others may make room.
 
     Others are passed on now and then, so that the search is asked whether it has time to go on.
     """
@@ -153,7 +153,7 @@ def _improvable(picture: Picture, entries: Iterator[Entry]) -> Iterator[Entry]:
     for entry in entries:
         _, job, length = entry
         slot = slots[job.id]
-        if slot[0] > at and pools.may_improve(job, length, slot[0], at):
+        if slot[0] > at and (may_be_given_room(picture, job) or pools.may_improve(job, length, slot[0], at)):
             passed = 0
             yield entry
         else:
