@@ -154,6 +154,7 @@ async def _position(
 
 
 def _placed(outlook: Outlook, position: int) -> Outlook:
+    # A predicted start goes into `estimated_start` here.
     return replace(outlook, position=position) if outlook.verdict is RequestVerdict.ACCEPTED else outlook
 
 
