@@ -53,7 +53,7 @@ def measure() -> list[Figure]:
         Figure("planning twice the line", "x", line, 2.5, at_least=False),
         Figure("planning twice the line, the bookings and the cluster", "x", cluster, 2.5, at_least=False),
         Figure("improving 10,000 slots after a release ÷ a planning pass", "x", improving, 0.1, at_least=False),
-        Figure("the longest part of it, where 2 ms are enough", " ms", slices, 5, at_least=False),
+        Figure("the longest part of it, where 2 ms are enough", " ms", slices, 2, at_least=False),
     ]
 
 

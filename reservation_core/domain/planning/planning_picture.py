@@ -98,6 +98,7 @@ class Picture:
     def set_shares(self, shares: Mapping[int, int]) -> None:
         """Order equal priorities by these ranks of their owners, smallest first; owners without one have 0."""
         if self.queue.set_shares(shares):
+            self.walk.begin_again()
             self.pools.plan_again(None)
 
     def set_orders(self, orders: Orders) -> None:
