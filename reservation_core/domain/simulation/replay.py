@@ -13,6 +13,8 @@ from heapq import heappop, heappush
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import PlanningSnapshot, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.predictions.start_predictor import Prediction, StartPredictor
+from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.standings import Orders
 from reservation_core.domain.planning.start_decisions import plan_starts
@@ -32,19 +34,24 @@ class TraceJob:
 
 @dataclass(slots=True)
 class Course:
-    """What came of a job. `promised_at` is its promised start; None if it started before it could be promised one."""
+    """What came of a job. `promised_at` is its promised start; None if it started before it could be promised one.
+
+    `predicted` is what was predicted when it had just come, if it did not start at once.
+    """
 
     trace_job: TraceJob
     promised_at: datetime | None = None
     slot_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    predicted: Prediction | None = None
 
 
 class Replay:
     """One run of a trace on these nodes, from nothing.
 
     With `half_life` equal priorities have fair shares. A job is promised a start by `slack` later than its first slot.
+    A `predictor` is asked about jobs that have come and did not start, and learns from those that started and ended.
     """
 
     def __init__(
@@ -53,10 +60,12 @@ class Replay:
         orders: Orders,
         half_life: timedelta | None = None,
         slack: timedelta = timedelta(0),
+        predictor: StartPredictor | None = None,
     ) -> None:
         types = {gpu.gpu_type for node in nodes for gpu in node.gpus}
         self._picture = Picture(PlanningSnapshot(tuple(nodes), (), (), frozenset({None, *types})), slack=slack)
         self._slack = slack
+        self._predictor = predictor
         self._picture.set_orders(orders)
         self._courses: dict[str, Course] = {}
         self._shares = None if half_life is None else _Shares(half_life)
@@ -87,12 +96,7 @@ class Replay:
         if self._shares is not None:
             self._shares.note_time(now, self._picture)
         while self._ends and self._ends[0][0] <= now:
-            _, job_id = heappop(self._ends)
-            course = self._courses[job_id]
-            course.ended_at = now
-            if self._shares is not None:
-                self._shares.hold(course.trace_job.job, -1)
-            self._picture.set_reservation(job_id, None, ())
+            self._end(heappop(self._ends)[1], now)
         while self._slots and self._slots[0][0] <= now:
             heappop(self._slots)
         for trace_job in arrived:
@@ -102,11 +106,7 @@ class Replay:
         while more:
             starts = plan_starts(self._picture, now, _AT_ONCE)
             for start in starts:
-                course = self._courses[start.id]
-                course.started_at = now
-                if self._shares is not None:
-                    self._shares.hold(course.trace_job.job, 1)
-                heappush(self._ends, (now + min(course.trace_job.ran, course.trace_job.job.length), start.id))
+                self._start(start.id, now)
             plan = plan_slots(self._picture, now, _AT_ONCE, _AT_ONCE)
             for slot in plan.slots:
                 course = self._courses[slot.id]
@@ -115,6 +115,35 @@ class Replay:
                 if slot.start > now:
                     heappush(self._slots, (slot.start, slot.id))
             more = bool(starts) or plan.more or bool(plan.slots)
+        if self._predictor is not None and arrived:
+            jobs = [trace_job.job for trace_job in arrived]
+            for job_id, predicted in self._predictor.predict_starts(self._picture, jobs, now).items():
+                self._courses[job_id].predicted = predicted
+
+    def _start(self, job_id: str, now: datetime) -> None:
+        course = self._courses[job_id]
+        course.started_at = now
+        trace_job = course.trace_job
+        if self._shares is not None:
+            self._shares.hold(trace_job.job, 1)
+        if self._predictor is not None:
+            self._predictor.note_start(job_id, now)
+        heappush(self._ends, (now + min(trace_job.ran, trace_job.job.length), job_id))
+
+    def _end(self, job_id: str, now: datetime) -> None:
+        course = self._courses[job_id]
+        course.ended_at = now
+        if self._shares is not None:
+            self._shares.hold(course.trace_job.job, -1)
+        if self._predictor is not None:
+            self._predictor.learn([_run_time(course, now)])
+        self._picture.set_reservation(job_id, None, ())
+
+
+def _run_time(course: Course, now: datetime) -> RunTime:
+    job = course.trace_job.job
+    ran = now - (course.started_at or now)
+    return RunTime(job.owner, job.gpus, job.nodes, job.gpu_type, job.length.total_seconds(), ran.total_seconds(), now)
 
 
 class _Shares:
