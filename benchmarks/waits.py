@@ -21,7 +21,8 @@ from benchmarks.waits_references import EASY, EASY_SMALL, FIRST, REFERENCES, Ask
 from reservation_core.domain.model import Node
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL
 from reservation_core.domain.simulation.replay import Replay, TraceJob
-from reservation_core.domain.simulation.traces import TraceRow, cluster, jobs_of, lasted, read_row
+from reservation_core.domain.simulation.trace_rows import TraceRow, read_row
+from reservation_core.domain.simulation.traces import cluster, jobs_of, lasted
 from reservation_core.domain.simulation.waits import Ended, Waits, ended, summary
 
 CLUSTERS = {"103959": 24, "ee9e8c": 160, "0e4a51": 40, "6c71a0": 44}

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reservation_core.domain.simulation.traces import TraceRow, cluster, jobs_of, read_row
+from reservation_core.domain.simulation.trace_rows import TraceRow, read_row
+from reservation_core.domain.simulation.traces import cluster, jobs_of
 
 HOUR = timedelta(hours=1)
 AT = datetime(2017, 9, 21, 17, tzinfo=UTC)
