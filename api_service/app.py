@@ -21,7 +21,7 @@ from api_service.routes.jobs import job_events, job_logs, job_specs, jobs
 from api_service.routes.nodes import inventory, maintenance, nodes
 from api_service.routes.people import login, notifications, tokens, users
 from api_service.routes.pods import schedulability, unknown_pods
-from api_service.routes.policy import policy, projects, usage
+from api_service.routes.policy import policy, projects, simulations, usage
 from api_service.routes.sessions import app_tickets, connections, ports, programs, shares, ssh, ssh_keys, terminals
 from api_service.services import Services
 from api_service.web.site import Site
@@ -59,6 +59,7 @@ _ROUTERS = (
     policy.router,
     projects.router,
     usage.router,
+    simulations.router,
     search.router,
     schedulability.router,
     dead_letters.router,

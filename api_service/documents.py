@@ -26,6 +26,7 @@ from reservation_core.contracts import policy as contracts_policy
 from reservation_core.contracts import schedulability as contracts_schedulability
 from reservation_core.contracts import sessions as contracts_sessions
 from reservation_core.contracts import sign_in as contracts_sign_in
+from reservation_core.contracts import simulations as contracts_simulations
 from reservation_core.contracts import tokens as contracts_tokens
 from reservation_core.contracts import users as contracts_users
 
@@ -59,6 +60,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_schedulability.PodsSeen,
     contracts_schedulability.SeedSchedulabilityAsk,
     contracts_sign_in.SignIn,
+    contracts_simulations.SimulationCreate,
 )
 _REF = "#/components/schemas/"
 _EXPLAINED: Mapping[int, str] = {

@@ -87,7 +87,7 @@ class LiveStream(Response):
     async def _serve(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         pump = asyncio.create_task(self._pump(send))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         others = {
             asyncio.create_task(self._wakeups.stopping.wait()),
             asyncio.create_task(self._until_not_allowed()),
@@ -122,6 +122,7 @@ class LiveStream(Response):
                 continue
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -35,6 +35,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.CalendarConflictError: 409,
     errors.LimitExceededError: 422,
     errors.NoSuchTypeError: 422,
+    errors.NothingToSimulateError: 422,
     errors.NoImagesError: 422,
     errors.StaleVersionError: 412,
     errors.IdempotencyConflictError: 409,

@@ -29,6 +29,7 @@ from reservation_core.runtime.reading.reading import PrimaryReads, Reads, units_
 from reservation_core.runtime.reading.sign_in import SignInSetup, open_sign_in
 from reservation_core.runtime.sessions.connections import Connections
 from reservation_core.runtime.settings.components import ApiSettings
+from reservation_core.runtime.simulation.simulator import Simulator
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.jobs.submit import submit
@@ -67,6 +68,7 @@ class Services:
     connections: Connections
     ssh: SshDoor
     job_terms: JobTerms
+    simulator: Simulator
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -115,6 +117,7 @@ class Services:
                 placement=settings.placement.policy,
                 slack=timedelta(seconds=settings.promise_slack_s),
             ),
+            simulator=Simulator(settings.simulation_s),
         )
 
     @asynccontextmanager

@@ -85,6 +85,7 @@ def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
         **_sessions(now),
         **_scrapes(now, newest),
         **_quotas(now),
+        **_simulations(now),
         **what_people_list(now),
     }
 
@@ -232,6 +233,16 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "estimates_as_of": [{}],
         "events_after": [{"after_id": newest - 100, "limit": 2000, "late": [1, 2]}],
     }  # fmt: skip
+
+
+def _simulations(now: datetime) -> dict[str, list[Values]]:
+    return {
+        "jobs_to_simulate": [
+            {"user_id": user, "since": now - timedelta(days=days), "scanned": 20_001}
+            for user in (None, 2)
+            for days in (1, 90)
+        ]
+    }
 
 
 def _scrapes(now: datetime, newest: int) -> dict[str, list[Values]]:

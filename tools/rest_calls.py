@@ -20,6 +20,7 @@ _SUBJECTS = {
     "jobs": "Jobs", "queue": "The queue", "gpus": "GPUs", "nodes": "Nodes", "availability": "Free GPUs",
     "search": "Searching",
     "bookings": "Bookings", "bookings.ics": "Bookings", "maintenance": "Maintenance", "usage": "Usage",
+    "simulations": "Simulations",
     "notifications": "Notifications", "login": "Signing in", "tokens": "Tokens", "users": "Users",
     "keys": "SSH keys", "ssh-certificates": "SSH keys",
     "projects": "Projects", "policy": "Rules", "events": "The audit log", "dead-letters": "Dead letters",

@@ -10,7 +10,7 @@ _NOTHING: frozenset[TokenScope] = frozenset()
 _READS = frozenset({TokenScope.READ})
 _ENTERING = frozenset({TokenScope.SESSIONS})
 _ADMINISTERS = frozenset({TokenScope.ADMIN})
-_ANSWERS_ONLY = frozenset({"/v1/policy/explain"})
+_ANSWERS_ONLY = frozenset({"/v1/policy/explain", "/v1/simulations"})
 """Paths whose POST changes nothing."""
 _BY_SUBJECT = {
     "jobs": frozenset({TokenScope.SUBMIT}),

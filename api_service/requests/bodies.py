@@ -25,11 +25,16 @@ async def read(request: Request, model: type[M], *, limit: int) -> M:
 
     Raises ProblemError: 413 too large, 415 not JSON, 400 malformed, 422 invalid for the model.
     """
+    return parse(await read_raw(request, limit=limit), model)
+
+
+async def read_raw(request: Request, *, limit: int) -> bytes:
+    """Read the body of JSON as it came, for `parse`. Raises ProblemError: 413 too large, 415 not JSON."""
     content_type = headers.first(request.scope, b"content-type") or ""
     if content_type != "application/json" and content_type.split(";", 1)[0].strip().lower() != "application/json":
         detail = "Send JSON, with the header `Content-Type: application/json`."
         raise ProblemError(415, "unsupported_media_type", detail)
-    return parse(await read_bounded(request, limit), model)
+    return await read_bounded(request, limit)
 
 
 async def read_optional(request: Request, model: type[M], *, limit: int) -> M:

@@ -68,6 +68,10 @@ class NoSuchTypeError(DomainError, code="no_such_type"):
     """No node has ever had a GPU of the type that a job asks for."""
 
 
+class NothingToSimulateError(DomainError, code="nothing_to_simulate"):
+    """None of the jobs of a simulation can run in it."""
+
+
 class NoImagesError(DomainError, code="no_images"):
     """The workload names a container image, and this cluster runs processes without containers."""
 

@@ -19,8 +19,11 @@ from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.standings import Orders
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.policy.fair_share import decayed, ranks
+from reservation_core.domain.policy.quota_book import QuotaBook
 
 _AT_ONCE = 1_000_000
+_RELEASED = 1000
+"""How many jobs that a quota holds back are looked at again when jobs end; `Picture.note_held` has the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Replay:
 
     With `half_life` equal priorities have fair shares. A job is promised a start by `slack` later than its first slot.
     A `predictor` is asked about jobs that have come and did not start, and learns from those that started and ended.
+    `quotas` count GPUs at once; hours that ended jobs used this week do not count.
     """
 
     def __init__(
@@ -61,12 +65,16 @@ class Replay:
         half_life: timedelta | None = None,
         slack: timedelta = timedelta(0),
         predictor: StartPredictor | None = None,
+        quotas: QuotaBook | None = None,
     ) -> None:
         types = {gpu.gpu_type for node in nodes for gpu in node.gpus}
         self._picture = Picture(PlanningSnapshot(tuple(nodes), (), (), frozenset({None, *types})), slack=slack)
         self._slack = slack
         self._predictor = predictor
         self._picture.set_orders(orders)
+        self._has_quotas = quotas is not None
+        if quotas is not None:
+            self._picture.set_quotas(quotas)
         self._courses: dict[str, Course] = {}
         self._shares = None if half_life is None else _Shares(half_life)
         self._ends: list[tuple[datetime, str]] = []
@@ -138,6 +146,8 @@ class Replay:
         if self._predictor is not None:
             self._predictor.learn([_run_time(course, now)])
         self._picture.set_reservation(job_id, None, ())
+        if self._has_quotas:
+            self._picture.queue.release_some(_RELEASED)
 
 
 def _run_time(course: Course, now: datetime) -> RunTime:

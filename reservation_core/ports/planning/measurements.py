@@ -1,7 +1,7 @@
-"""Measurements for metrics."""
+"""Measurements for metrics and simulations."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reservation_core.domain.model import JobStatus, ReservationKind
 
@@ -33,3 +33,21 @@ class CalendarCount:
     kind: str
     of: ReservationKind
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """A job as it was requested, and when it ran; times are None that have not come."""
+
+    seq: int
+    user_id: int
+    gpus: int
+    nodes: int
+    gpu_type: str | None
+    priority: int
+    project: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    duration: timedelta
+    in_booking: bool

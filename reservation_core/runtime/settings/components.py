@@ -183,6 +183,11 @@ class GraceSettings(StartSettings):
     placement: PlacementSettings = Field(default_factory=PlacementSettings)
 
     @property
+    def fair_share_half_life(self) -> timedelta | None:
+        """The half-life of usage; None: it orders nothing."""
+        return timedelta(seconds=self.fair_share_half_life_s) if self.fair_share_half_life_s else None
+
+    @property
     def end_grace(self) -> timedelta:
         """How long pods have between SIGTERM and SIGKILL."""
         return timedelta(seconds=self.end_grace_s)
@@ -270,6 +275,8 @@ class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
     trusted_proxies: Proxies = ()
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 2**20)] = 256 * 1024
     max_duration_s: Seconds = 86_400 * 30
+    # The longest time for a simulation of the queue, of which one runs at a time.
+    simulation_s: Annotated[float, Field(ge=1, le=3600)] = 120
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
     # The number of jobs that a user's programs may follow at once (`gpu-dev run`, `logs --follow`), per API process.

@@ -121,6 +121,15 @@ CALLS: dict[tuple[str, str], Call] = {
     ("PUT", "/v1/projects/{project}/members/{user}"): Call(403, 403, 200),
     ("DELETE", "/v1/projects/{project}/members/{user}"): Call(403, 403, 200),
     ("GET", "/v1/usage"): Call(200, 200, 200),
+    ("POST", "/v1/simulations"): Call(
+        200,
+        200,
+        200,
+        {
+            "trace": [{"submitted_at": "2030-01-01T00:00:00Z", "duration_s": 60, "gpus": 1}],
+            "cluster": {"gpus": 8},
+        },
+    ),
     ("POST", "/v1/schedulability"): Call(403, 403, 200, {"user": "alice", "namespace": "lab"}),
     ("POST", "/v1/schedulability/admissions"): Call(
         403,

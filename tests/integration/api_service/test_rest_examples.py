@@ -34,6 +34,14 @@ from tests.waiting import eventually
 
 Client = Callable[[str], httpx.AsyncClient]
 POD = "job-nobody-1-0"
+SIMULATION: dict[str, Any] = {
+    "trace": [
+        {"submitted_at": "2030-01-31T09:00:00Z", "duration_s": 7200, "gpus": 8, "asked_s": 14400, "user": "ann"},
+        {"submitted_at": "2030-01-31T10:00:00Z", "duration_s": 3600, "gpus": 8, "asked_s": 14400, "user": "bo"},
+    ],
+    "cluster": {"gpus": 8, "node_size": 8},
+    "nodes_added": {"gpu": 1},
+}
 
 
 @pytest.fixture
@@ -260,6 +268,7 @@ class Story:
 
     async def history(self) -> None:
         await self.call(self.root, "GET /v1/usage")
+        await self.call(self.root, "POST /v1/simulations", SIMULATION)
         await self.call(self.root, "GET /v1/search", query="?q=train")
         await self.call(self.root, "GET /v1/events", query="?limit=1")
         await self.call(self.root, "GET /v1/events/chain", query="?limit=1")

@@ -1,15 +1,15 @@
-"""Counts for metrics, from PostgreSQL."""
+"""Counts for metrics, and jobs of the past for simulations, from PostgreSQL."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
-from reservation_core.ports.planning.measurements import CalendarCount, FinishedJob, JudgedPredictions
+from reservation_core.ports.planning.measurements import CalendarCount, FinishedJob, JudgedPredictions, PastJob
 
 
 class Measurements(StatementRunner):
-    """Counts for metrics; the cost of a call does not grow with the number of past jobs."""
+    """Counts and past jobs; the cost of a call does not grow with the number of past jobs."""
 
     async def job_counts(self) -> list[tuple[JobStatus, int]]:
         """The number of unended jobs by status, including zeros."""
@@ -40,3 +40,24 @@ class Measurements(StatementRunner):
         values = {"after_event": after_event, "up_to_event": up_to_event, "slack_s": SLACK.total_seconds()}
         row = (await self._run("judged_predictions", **values)).one()
         return JudgedPredictions(row.starts, row.by_p50, row.by_p90)
+
+    async def past_jobs(self, user_id: int | None, since: datetime, limit: int) -> list[PastJob]:
+        """The newest `limit` jobs that were submitted since then, newest first; of one user, or with None of all."""
+        rows = await self._run("jobs_to_simulate", user_id=user_id, since=since, scanned=limit)
+        return [
+            PastJob(
+                row.seq,
+                row.user_id,
+                row.gpus,
+                row.nodes,
+                row.gpu_type,
+                row.priority,
+                row.project,
+                row.created_at,
+                row.started_at,
+                row.finished_at,
+                timedelta(seconds=row.duration_s),
+                row.in_booking,
+            )
+            for row in rows
+        ]

@@ -44,3 +44,21 @@ CROSS JOIN LATERAL (
 WHERE e.id > :after_event AND e.id <= :up_to_event AND e.kind = 'allocated' AND p.first_p50 IS NOT NULL
   AND NOT EXISTS (SELECT FROM events f
                   WHERE f.reservation_id = e.reservation_id AND f.kind = 'allocated' AND f.id < e.id OFFSET 0);
+
+-- name: jobs_to_simulate
+-- The newest jobs, everybody's or one user's, that were submitted since a time, newest first. So many jobs are looked at
+-- and no more; of the two parts one is executed.
+WITH newest AS MATERIALIZED (
+    (SELECT id, seq FROM reservations
+     WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job'
+     ORDER BY seq DESC LIMIT :scanned)
+    UNION ALL
+    (SELECT id, seq FROM reservations
+     WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job'
+     ORDER BY seq DESC LIMIT :scanned)
+)
+SELECT r.seq, r.user_id, r.gpus, r.nodes, r.gpu_type, r.priority, r.project, r.created_at, r.started_at, r.finished_at,
+       CAST(extract(epoch FROM r.duration) AS float8) AS duration_s, r.booking_id IS NOT NULL AS in_booking
+FROM newest n JOIN reservations r ON r.id = n.id
+WHERE r.created_at >= :since
+ORDER BY n.seq DESC;

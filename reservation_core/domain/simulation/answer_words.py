@@ -1,0 +1,88 @@
+"""A simulation in words: what was changed, the figures of a table, and the sentence that answers the question."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Protocol
+
+from reservation_core.domain.short_durations import written
+
+ALIKE = 0.01
+"""Mean waits that differ by a smaller part are the same."""
+
+
+class Figures(Protocol):
+    """What the table shows of one side."""
+
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def mean_s(self) -> float: ...
+    @property
+    def median_s(self) -> float: ...
+    @property
+    def p90_s(self) -> float: ...
+    @property
+    def longest_s(self) -> float: ...
+    @property
+    def used(self) -> float: ...
+    @property
+    def broken(self) -> int: ...
+    @property
+    def ahead_s(self) -> float: ...
+
+
+def table(today: Figures, changed: Figures) -> list[tuple[str, str, str]]:
+    """Rows of a table: what the figure is, as today, and changed."""
+    sides = zip(_column(today), _column(changed), strict=True)
+    return [(name, before, after) for (name, before), (_, after) in sides]
+
+
+def _column(side: Figures) -> list[tuple[str, str]]:
+    return [
+        ("GPUs", f"{side.gpus:,}"),
+        ("Mean wait", wait_text(side.mean_s)),
+        ("Half waited less than", wait_text(side.median_s)),
+        ("Nine of ten less than", wait_text(side.p90_s)),
+        ("Longest wait", wait_text(side.longest_s)),
+        ("Use of GPUs", f"{side.used:.0%}"),
+        ("Broken promises", f"{side.broken:,}"),
+        ("Start before its promise, median", wait_text(side.ahead_s)),
+    ]
+
+
+def wait_text(seconds: float) -> str:
+    """A time as a table shows it: to the hour beyond a day, to the minute beyond an hour."""
+    unit = 3600 if seconds >= 86_400 else 60 if seconds >= 3600 else 1
+    return written(timedelta(seconds=round(seconds / unit) * unit))
+
+
+def change_text(added: Mapping[str, int], order: str | None, half_life: timedelta | None, *, has_policy: bool) -> str:
+    """The change as the beginning of a sentence; "Unchanged" for none."""
+    parts = [_nodes_text(added)] if added else []
+    if order is not None:
+        parts.append("small jobs first" if order == "area" else "first come, first served")
+    if half_life is not None:
+        parts.append(f"fair shares with a half-life of {written(half_life)}" if half_life else "no fair shares")
+    if has_policy:
+        parts.append("the given rules")
+    if not parts:
+        return "Unchanged"
+    return "With " + (", ".join(parts[:-1]) + " and " if parts[1:] else "") + parts[-1]
+
+
+def _nodes_text(added: Mapping[str, int]) -> str:
+    nodes = [
+        f"{count:,} more {'' if gpu_type == 'gpu' else f'{gpu_type} '}{'node' if count == 1 else 'nodes'}"
+        for gpu_type, count in added.items()
+    ]
+    return ", ".join(nodes)
+
+
+def answer_text(change: str, today: Figures, changed: Figures) -> str:
+    """The answer in a sentence."""
+    before, after = today.mean_s, changed.mean_s
+    if abs(before - after) <= ALIKE * max(before, 1.0):
+        return f"{change}, jobs would have waited as long as today: {wait_text(before)} on average."
+    part = abs(before - after) / before if before else 0.0
+    less = f"{part:.0%} {'less' if after < before else 'more'} than" if before else "instead of"
+    return f"{change}, jobs would have waited {wait_text(after)} on average: {less} the {wait_text(before)} of today."
