@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpu_dev.calls.notice_calls import NoticeCalls
     from gpu_dev.calls.policy_calls import PolicyCalls
     from gpu_dev.calls.session_calls import SessionCalls
+    from gpu_dev.calls.simulation_calls import SimulationCalls
     from gpu_dev.wire.tokens import TokenCreate, TokenCreated, TokenOut, TokensRevoked
 
 QUIET_S = 1.0
@@ -70,6 +71,13 @@ class GpuDevClient(Calls):
         from gpu_dev.calls.policy_calls import PolicyCalls
 
         return PolicyCalls(self._exchange)
+
+    @cached_property
+    def simulations(self) -> "SimulationCalls":
+        """How long jobs would have waited."""
+        from gpu_dev.calls.simulation_calls import SimulationCalls
+
+        return SimulationCalls(self._exchange)
 
     @cached_property
     def maintenance(self) -> "MaintenanceCalls":

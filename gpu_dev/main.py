@@ -86,6 +86,9 @@ COMMANDS = {
     "queue": Entry(
         "gpus.queue", "app", "Show waiting jobs and why they wait; `queue dlq` shows messages that failed.", LOOK
     ),
+    "simulate": Entry(
+        "gpus.simulate", "app", "Show how long jobs would have waited with more nodes, or under other rules.", LOOK
+    ),
     "book": Entry("bookings.book", "app", "Book GPUs for a time slot; list, move and cancel bookings.", BOOK),
     "avail": Entry("bookings.avail", "app", "Show how many GPUs are free at which times.", BOOK),
     "usage": Entry("bookings.usage", "app", "Show GPU-hours held, used, idle and wasted.", BOOK),

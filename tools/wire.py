@@ -39,6 +39,7 @@ ANSWERS = {
     "policy": "RuleOut PolicyVerdict ProjectOut Explanation UsageOut UsageSeriesOut",
     "sessions": "AppTicketOut JobConnection JobTerminal SshCertificateOut SshKeyOut",
     "sign_in": "SignedIn",
+    "simulations": "SimulationOut",
     "tokens": "TokenOut TokensRevoked TokenCreated",
     "users": "UserOut UserDisabled",
 }
@@ -52,9 +53,12 @@ REQUESTS = {
     "policy": "ExplainRequest ProjectCreate",
     "sessions": "AppTicketMake SshCertificateIssue SshKeyAdd",
     "sign_in": "AwsProof OidcProof KubernetesProof",
+    "simulations": "SimulationCreate",
     "tokens": "TokenCreate TokenRenew",
     "users": "UserCreate",
 }
+NULL_IS_UNSET = frozenset({"RulesIn"})
+"""Contracts of requests in which null says the same as nothing, as their answers have it."""
 
 _TEXTS = (str, Enum, datetime, timedelta, Decimal)
 
@@ -220,7 +224,8 @@ def sources() -> dict[str, str]:
     # In the order of the contracts' modules.
     for model in sorted(answers | requests, key=lambda model: (model.__module__, inspect.getsourcelines(model)[1])):
         name = model.__module__.removeprefix(f"{CONTRACTS}.")
-        is_request, is_answer = model in requests, model in answers
+        is_answer = model in answers
+        is_request = model in requests and model.__name__ not in NULL_IS_UNSET
         modules.setdefault(name, Module(name)).add(
             model, is_request=is_request, is_answer=is_answer, bounded=model in bounded
         )

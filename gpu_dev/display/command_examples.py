@@ -13,6 +13,10 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "list": ("gpu-dev list --status running", "gpu-dev list --all --watch"),
     "show": ("gpu-dev show job-7f3k9q2m", "gpu-dev show train -o json"),
     "explain": ("gpu-dev explain job-7f3k9q2m", "gpu-dev explain --gpus 4 --type h100 --for 8h"),
+    "simulate": (
+        "gpu-dev simulate --history 90d --add-nodes 2 --type h100",
+        "gpu-dev simulate --trace jobs.csv --gpus 24 --node-size 8 --order area",
+    ),
     "logs": ("gpu-dev logs job-7f3k9q2m", "gpu-dev logs train --follow"),
     "events": ("gpu-dev events job-7f3k9q2m", "gpu-dev events train --follow"),
     "extend": ("gpu-dev extend job-7f3k9q2m --by 2h", "gpu-dev extend train --by 90m"),

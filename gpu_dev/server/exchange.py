@@ -105,8 +105,11 @@ class Exchange:
         body: Request | None = None,
         headers: Mapping[str, str] | None = None,
         anonymous: bool = False,
+        silence_s: float = USUAL_SILENCE_S,
     ) -> Answer:
         """Send until there is an answer, and return a 2xx. `anonymous` requests carry no token.
+
+        The answer may take `silence_s` seconds.
 
         Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token,
         UsageError for a header that HTTP can't carry.
@@ -123,7 +126,7 @@ class Exchange:
             if token is not None:
                 sent["Authorization"] = f"Bearer {token}"
             try:
-                response = self._answer(method, target(path, params), sent, content)
+                response = self._answer(method, target(path, params), sent, content, silence_s)
             except TransportError as error:
                 failure: ClientError = self.unreachable(error)
             else:
@@ -189,8 +192,10 @@ class Exchange:
             next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",
         )
 
-    def _answer(self, method: str, target: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
-        incoming = self._open(method, target, headers, content, USUAL_SILENCE_S)
+    def _answer(
+        self, method: str, target: str, headers: Mapping[str, str], content: bytes | None, silence_s: float
+    ) -> Answer:
+        incoming = self._open(method, target, headers, content, silence_s)
         try:
             return _whole(incoming)
         finally:

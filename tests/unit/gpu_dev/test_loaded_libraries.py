@@ -22,6 +22,7 @@ from reservation_core.contracts import (
     policy,
     sessions,
     sign_in,
+    simulations,
     tokens,
     users,
 )
@@ -79,6 +80,11 @@ _START = jobs.JobVerdict(
     verdict="accepted", promised_start_at=NOON, estimated_start=None, queue_position=1, reasons=[],
     instead=[{"change": "fewer", "gpus": 1, "gpu_type": None, "nodes": 1, "duration": 60, "promised_start_at": NOON}],
 )  # fmt: skip
+_WAITS = simulations.SimulatedWaits(
+    gpus=8, mean_s=60, median_s=60, p90_s=60, p99_s=60, longest_s=60, slowdown=1, used=0.5, broken=0, ahead_s=0,
+    ahead_p90_s=0, by_size=[], by_user=[], curve=[],
+)  # fmt: skip
+_SIMULATION = simulations.SimulationOut(answer="As today.", jobs=1, today=_WAITS, changed=_WAITS, left_out=[])
 
 
 def _page(*items: Any) -> dict[str, Any]:
@@ -92,6 +98,7 @@ _ANSWERS = {
     "/v1/queue": {**_NONE, "totals": [{"gpu_type": None, "jobs": 1, "gpus": 2}]},
     "/v1/tokens": _page(_TOKEN),
     "/v1/policy/explain": _VERDICT.model_dump(mode="json"),
+    "/v1/simulations": _SIMULATION.model_dump(mode="json"),
     "/v1/bookings/bkg-1": _BOOKING.model_dump(mode="json"),
     "/v1/events/chain": _page(_LINE),
     "/v1/policy/default": _RULE.model_dump(mode="json"),
@@ -168,6 +175,7 @@ def server() -> Iterator[str]:
         "tokens create --gpu-hours 5.5 --until 2030-01-31", "--token-file {folder}/token list",
         "login --oidc --id-token-file {folder}/id-token", "login --token-stdin",
         "login --kubernetes --service-account-token {folder}/id-token", "keys add {folder}/key.pub",
+        "simulate --history 90d --add-nodes 2 --order area",
     ],
 )  # fmt: skip
 def test_pydantic_is_not_needed(server: str, words: str, tmp_path: Path) -> None:
