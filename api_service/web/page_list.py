@@ -14,10 +14,10 @@ from api_service.web.routes import (
     sign_in,
     sign_in_elsewhere,
     submit,
-    usage,
     why_waiting,
 )
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
+from api_service.web.routes.reports import simulate, usage
 from api_service.web.routes.sessions import apps, sharing, ssh_keys, terminal
 from api_service.web.routing import SocketRoute, WebRoute
 
@@ -38,6 +38,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *calendar.ROUTES,
     *bookings.ROUTES,
     *usage.ROUTES,
+    *simulate.ROUTES,
     *account.ROUTES,
     *ssh_keys.ROUTES,
     *search.ROUTES,

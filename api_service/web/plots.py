@@ -84,3 +84,43 @@ def _rounded_up(value: float) -> float:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2g}"
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePlot:
+    """Two curves from the lower left: points in a square of 100; `labels` in per cent of the width, `ticks` heights."""
+
+    before: str
+    after: str
+    ticks: Sequence[Mark]
+    labels: Sequence[Mark]
+    top: int = _TOP
+    base: float = HEIGHT - _BOTTOM
+    height: int = HEIGHT
+
+
+_TIMES = {60: "1 min", 600: "10 min", 3600: "1 h", 21_600: "6 h", 86_400: "1 d", 604_800: "1 w", 2_592_000: "30 d"}
+
+
+def curve_plot(before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]) -> CurvePlot:
+    """Curves of (wait in seconds, part of all that waited no longer). The axis of waits is logarithmic, from none."""
+    longest = max(60.0, *(wait for wait, _ in (*before, *after)))
+
+    def across(wait: float) -> float:
+        return round(100 * math.log1p(wait / 10) / math.log1p(longest / 10), 2)
+
+    def points(curve: Sequence[tuple[float, float]]) -> str:
+        places, share = [(0.0, 100.0)], 0.0
+        for wait, part in curve:
+            # Upright and level: between two waits nothing is known of others.
+            places += [(across(wait), round(100 - 100 * share, 2)), (across(wait), round(100 - 100 * part, 2))]
+            share = part
+        return " ".join(f"{x:g},{y:g}" for x, y in [*places, (100.0, places[-1][1])])
+
+    base, high = HEIGHT - _BOTTOM, HEIGHT - _BOTTOM - _TOP
+    return CurvePlot(
+        points(before),
+        points(after),
+        ticks=[Mark(round(base - high * n / _TICKS, 2), f"{100 * n // _TICKS} %") for n in range(_TICKS + 1)],
+        labels=[Mark(0.0, "none"), *(Mark(across(at), words) for at, words in _TIMES.items() if at <= longest)],
+    )

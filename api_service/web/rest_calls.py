@@ -170,7 +170,7 @@ class RestCalls:
         received = _Received()
         try:
             token_reach.require(self._principal, method, path)
-            await self._routes(scope, _sending(content), received)
+            await self._routes(scope, _sending(content, self._request.receive), received)
         except Exception as error:
             problem = of_exception(error, Request(scope))
             if problem is None:
@@ -231,15 +231,15 @@ class RestCalls:
 def _is_rehearsal(path: str, query: Query, body: object) -> bool:
     """Whether a POST changes nothing, so that it is judged anew each time."""
     dry_run = bool(query.get("dry_run")) or (isinstance(body, Mapping) and body.get("dry_run") is True)
-    return dry_run or path == "/v1/policy/explain"
+    return dry_run or path in ("/v1/policy/explain", "/v1/simulations")
 
 
-def _sending(content: bytes) -> Receive:
-    """A body that arrives at once, and then nothing more."""
+def _sending(content: bytes, browsers: Receive) -> Receive:
+    """A body that arrives at once, and then nothing but that the browser goes."""
     messages: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive() -> Message:
-        return messages.pop() if messages else {"type": "http.disconnect"}
+        return messages.pop() if messages else await browsers()
 
     return receive
 

@@ -24,6 +24,7 @@ SITE_PAGES = (
     SitePage("/bookings", "Your bookings", "reservations slots", "b"),
     SitePage("/calendar#book", "Book a slot", "new reservation booking"),
     SitePage("/usage", "Usage", "gpu-hours report", "u"),
+    SitePage("/simulate", "Simulate the queue", "what if waits more nodes order"),
     SitePage("/account", "Your tokens and notifications", "account sessions email slack settings", "t"),
     SitePage("/shortcuts", "Keyboard shortcuts", "keys help"),
     SitePage("/admin", "Administration", "overview", "a", admin=True),

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from api_service.web.routes.usage import begin
+from api_service.web.routes.reports.usage import begin
 
 NOW = datetime(2030, 4, 1, 2, 34, 56, 789, tzinfo=UTC)
 

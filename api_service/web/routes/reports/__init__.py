@@ -1,0 +1,1 @@
+"""Pages of figures: what was used, and what other terms would have done."""

@@ -1,0 +1,53 @@
+"""The page that simulates the queue: a form, and what came of it."""
+
+import pytest
+
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import add_nodes
+from tests.integration.api_service.policy.test_simulations import add_past
+from tests.integration.api_service.web.browsing import words
+from tests.integration.api_service.web.conftest import SignedIn
+
+
+async def test_the_form_is_shown_without_a_simulation(browsing: SignedIn) -> None:
+    shown = words(await (await browsing("alice")).get("/simulate"))
+    assert "How long would your jobs have waited" in shown
+    assert "Changed" not in shown
+
+
+async def test_two_nodes_more_are_answered_with_a_table_and_curves(browsing: SignedIn, runtime: Runtime) -> None:
+    await add_nodes(runtime, node1=("h100", 4))
+    await add_past(runtime, "alice", (30, 4, 2), (30, 4, 2))
+    await add_past(runtime, "bob", (30, 4, 2))
+    page = await (await browsing("root")).get("/simulate?days=30&more=2&type=h100&order=area&share=PT0S")
+    shown = words(page)
+    assert "With 2 more h100 nodes, small jobs first and no fair shares, jobs would have waited 0s on average" in shown
+    assert "Of 3 jobs Today Changed GPUs 4 12" in shown
+    assert "Mean waits of users" in shown
+    assert "Bookings are not simulated" in shown
+    own = words(await (await browsing("alice")).get("/simulate?days=30"))
+    assert "Unchanged, jobs would have waited as long as today" in own
+    assert "Mean waits of users" not in own
+    assert "bob" not in own
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("days=soon", "whole numbers"),
+        ("days=30&more=-1", "whole numbers"),
+        ("days=9999", "400 days"),
+        ("days=30&more=1&type=t4", "t4"),
+        ("days=30&order=size", "order"),
+        ("days=1", "No job is left to simulate."),
+    ],
+)
+async def test_what_can_not_be_simulated_is_said_beside_the_form(
+    browsing: SignedIn, runtime: Runtime, query: str, sentence: str
+) -> None:
+    await add_nodes(runtime, node1=("h100", 4))
+    await add_past(runtime, "alice", (30, 4, 2))
+    answer = await (await browsing("alice")).client.get(f"/simulate?{query}")
+    assert answer.status_code == 422
+    assert sentence in answer.text
+    assert 'name="days"' in answer.text
