@@ -11,6 +11,7 @@ from datetime import timedelta
 import structlog
 
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
+from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Channel, Subscription
@@ -21,6 +22,7 @@ from reservation_core.runtime.settings.components import ProcessorSettings, Unkn
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.history.retention import RetentionWalk
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
+from reservation_core.usecases.planning.start_predictions import StartPredictions
 from reservation_core.usecases.policy.usage import share_ranks
 from reservation_core.usecases.running.resync import Resync, ResyncReport, ResyncRules
 from reservation_processor.audit_chaining import keep_chaining
@@ -104,13 +106,14 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
 async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accounted: asyncio.Event) -> None:
     # A ledger restored from a backup shows GPUs as free that pods hold: list the pods first.
     await accounted.wait()
+    # A job that starts as late as that still ends, and is gone, before what comes next.
+    allowance = settings.start_allowance + settings.turnaround
     planner = Planner(
         runtime.uow,
         runtime.clock,
         epoch,
         PlannerRules(
-            # A job that starts as late as that still ends, and is gone, before what comes next.
-            start_allowance=settings.start_allowance + settings.turnaround,
+            start_allowance=allowance,
             window=settings.plan_window,
             batch=settings.plan_batch,
             messages=_MESSAGES,
@@ -127,6 +130,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             policy=settings.placement.policy,
         ),
     )
+    planner.predictions = StartPredictions(runtime.uow, StartPredictor(allowance))
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription, AsyncExitStack() as beside_it:
         if settings.fair_share_half_life_s:
             await beside_it.enter_async_context(beside(_share(runtime, settings, planner), name="fair shares"))

@@ -72,7 +72,7 @@ def compare(question: Question) -> Comparison:
 
 def _replayed(question: Question, terms: Terms) -> Mapping[str, Course]:
     quotas = QuotaBook(Policy(terms.rules), question.users) if terms.rules else None
-    return Replay(terms.nodes, terms.orders, terms.half_life, terms.slack, quotas).run(question.jobs)
+    return Replay(terms.nodes, terms.orders, terms.half_life, terms.slack, quotas=quotas).run(question.jobs)
 
 
 def _outcome(courses: Sequence[Course], terms: Terms) -> Outcome:
