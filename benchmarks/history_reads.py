@@ -238,7 +238,7 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
 def _simulations(now: datetime) -> dict[str, list[Values]]:
     return {
         "jobs_to_simulate": [
-            {"user_id": user, "since": now - timedelta(days=days), "scanned": 20_001}
+            {"user_id": user, "since": now - timedelta(days=days), "scanned": 1001}
             for user in (None, 2)
             for days in (1, 90)
         ]

@@ -49,16 +49,15 @@ WHERE e.id > :after_event AND e.id <= :up_to_event AND e.kind = 'allocated' AND 
 -- The newest jobs, everybody's or one user's, that were submitted since a time, newest first. So many jobs are looked at
 -- and no more; of the two parts one is executed.
 WITH newest AS MATERIALIZED (
-    (SELECT id, seq FROM reservations
-     WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job'
+    (SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at, duration, booking_id
+     FROM reservations WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job'
      ORDER BY seq DESC LIMIT :scanned)
     UNION ALL
-    (SELECT id, seq FROM reservations
-     WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job'
+    (SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at, duration, booking_id
+     FROM reservations WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job'
      ORDER BY seq DESC LIMIT :scanned)
 )
-SELECT r.seq, r.user_id, r.gpus, r.nodes, r.gpu_type, r.priority, r.project, r.created_at, r.started_at, r.finished_at,
-       CAST(extract(epoch FROM r.duration) AS float8) AS duration_s, r.booking_id IS NOT NULL AS in_booking
-FROM newest n JOIN reservations r ON r.id = n.id
-WHERE r.created_at >= :since
-ORDER BY n.seq DESC;
+SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at,
+       CAST(extract(epoch FROM duration) AS float8) AS duration_s, booking_id IS NOT NULL AS in_booking
+FROM newest WHERE created_at >= :since
+ORDER BY seq DESC;
