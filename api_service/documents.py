@@ -22,13 +22,12 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import maintenance as contracts_maintenance
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import notices as contracts_notices
+from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts import policy as contracts_policy
 from reservation_core.contracts import schedulability as contracts_schedulability
 from reservation_core.contracts import sessions as contracts_sessions
 from reservation_core.contracts import sign_in as contracts_sign_in
 from reservation_core.contracts import simulations as contracts_simulations
-from reservation_core.contracts import tokens as contracts_tokens
-from reservation_core.contracts import users as contracts_users
 
 DESCRIPTION = """\
 One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem
@@ -38,11 +37,11 @@ seen with `If-Match`.
 _BODIES: tuple[type[BaseModel], ...] = (
     contracts_jobs.JobSubmit,
     contracts_jobs.JobExtend,
-    contracts_tokens.TokenCreate,
-    contracts_tokens.TokenRenew,
+    contracts_people.TokenCreate,
+    contracts_people.TokenRenew,
     contracts_sessions.SshKeyAdd,
     contracts_sessions.SshCertificateIssue,
-    contracts_users.UserCreate,
+    contracts_people.UserCreate,
     contracts_sessions.AppTicketMake,
     contracts_dead_letters.Redrive,
     contracts_nodes.NodeFence,

@@ -18,7 +18,7 @@ from gpu_dev.wire.base import Page
 from gpu_dev.wire.dead_letters import DeadLetterOut, Redrive, Redriven
 from gpu_dev.wire.jobs import Job, JobEvent, JobExtend, JobSpec, JobSubmit, JobVerdict, QueuePage
 from gpu_dev.wire.nodes import GpuOut, NodeCordon, NodeFence, NodeOut, UnknownPodOut
-from gpu_dev.wire.users import UserCreate, UserDisabled, UserOut
+from gpu_dev.wire.people import UserCreate, UserDisabled, UserOut
 from reservation_core.domain.model import JobStatus
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpu_dev.calls.policy_calls import PolicyCalls
     from gpu_dev.calls.session_calls import SessionCalls
     from gpu_dev.calls.simulation_calls import SimulationCalls
-    from gpu_dev.wire.tokens import TokenCreate, TokenCreated, TokenOut, TokensRevoked
+    from gpu_dev.wire.people import TokenCreate, TokenCreated, TokenOut, TokensRevoked
 
 QUIET_S = 1.0
 
@@ -235,31 +235,31 @@ class GpuDevClient(Calls):
 
     def tokens(self) -> "Iterator[TokenOut]":
         """Your tokens; for administrators all tokens."""
-        from gpu_dev.wire.tokens import TokenOut
+        from gpu_dev.wire.people import TokenOut
 
         return self._items(Page[TokenOut], "/v1/tokens")
 
     def create_token(self, request: "TokenCreate") -> "TokenCreated":
         """Make a token; its secret is in this answer and nowhere else."""
-        from gpu_dev.wire.tokens import TokenCreated
+        from gpu_dev.wire.people import TokenCreated
 
         return self._post(TokenCreated, "/v1/tokens", request)
 
     def revoke_token(self, token_id: str) -> "TokenOut":
         """Revoke a token and all tokens that were made with it."""
-        from gpu_dev.wire.tokens import TokenOut
+        from gpu_dev.wire.people import TokenOut
 
         return read_answer(TokenOut, self._exchange.send("DELETE", f"/v1/tokens/{quote(token_id, safe='')}").content)
 
     def renew_token(self, secret: str) -> "TokenOut":
         """Replace the secret of the token in use."""
-        from gpu_dev.wire.tokens import TokenOut, TokenRenew
+        from gpu_dev.wire.people import TokenOut, TokenRenew
 
         return self._post(TokenOut, "/v1/tokens/renew", TokenRenew(token=secret))
 
     def revoke_tokens(self, user: str | None = None) -> "TokensRevoked":
         """Revoke all your tokens but the one in use, or (administrators only) all tokens of a user."""
-        from gpu_dev.wire.tokens import TokensRevoked
+        from gpu_dev.wire.people import TokensRevoked
 
         params = None if user is None else {"user": user}
         return read_answer(TokensRevoked, self._exchange.send("DELETE", "/v1/tokens", params=params).content)

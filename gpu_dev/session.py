@@ -30,8 +30,8 @@ from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, Request
 
 if TYPE_CHECKING:
     from gpu_dev.wire.notices import NoticeTargetOut
+    from gpu_dev.wire.people import TokenOut
     from gpu_dev.wire.sessions import SshKeyOut
-    from gpu_dev.wire.tokens import TokenOut
 
 _COMPLETED = 100
 OPEN_BOOKINGS = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE, BookingStatus.WAITING, BookingStatus.OFFERED)

@@ -40,8 +40,7 @@ ANSWERS = {
     "sessions": "AppTicketOut JobConnection JobTerminal SshCertificateOut SshKeyOut",
     "sign_in": "SignedIn",
     "simulations": "SimulationOut",
-    "tokens": "TokenOut TokensRevoked TokenCreated",
-    "users": "UserOut UserDisabled",
+    "people": "TokenOut TokensRevoked TokenCreated UserOut UserDisabled",
 }
 REQUESTS = {
     "bookings": "BookingCreate BookingChange",
@@ -54,8 +53,7 @@ REQUESTS = {
     "sessions": "AppTicketMake SshCertificateIssue SshKeyAdd",
     "sign_in": "AwsProof OidcProof KubernetesProof",
     "simulations": "SimulationCreate",
-    "tokens": "TokenCreate TokenRenew",
-    "users": "UserCreate",
+    "people": "TokenCreate TokenRenew UserCreate",
 }
 NULL_IS_UNSET = frozenset({"RulesIn"})
 """Contracts of requests in which null says the same as nothing, as their answers have it."""

@@ -9,11 +9,11 @@ from api_service.access.sight import Sight
 from reservation_core.contracts import dead_letters as contracts_dead_letters
 from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
-from reservation_core.contracts import users as contracts_users
+from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
 from reservation_core.contracts.nodes import UnknownPodOut
-from reservation_core.contracts.tokens import TokenBudgetOut, TokenOut
+from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
@@ -280,8 +280,8 @@ def _budget(budget: Budget) -> TokenBudgetOut:
     )
 
 
-def user(record: UserRecord) -> contracts_users.UserOut:
-    return contracts_users.UserOut(
+def user(record: UserRecord) -> contracts_people.UserOut:
+    return contracts_people.UserOut(
         name=record.name, role=record.role, created_at=record.created_at, disabled_at=record.disabled_at
     )
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from api_service.web.confirmation import ask
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.visit import Visit
-from reservation_core.contracts.tokens import TokenOut
+from reservation_core.contracts.people import TokenOut
 from reservation_core.domain.time_words import rfc3339
 
 

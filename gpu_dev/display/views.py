@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from gpu_dev.wire.dead_letters import DeadLetterOut
     from gpu_dev.wire.jobs import AllocationOut, Job, JobEvent, QueueEntry
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
+    from gpu_dev.wire.people import BelongingOut, TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
-    from gpu_dev.wire.tokens import TokenBudgetOut, TokenOut
-    from gpu_dev.wire.users import BelongingOut, UserOut
     from reservation_core.domain.people.token_scopes import TokenScope
 
 

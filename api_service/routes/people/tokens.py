@@ -14,7 +14,7 @@ from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
-from reservation_core.contracts.tokens import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
+from reservation_core.contracts.people import TokenCreate, TokenCreated, TokenOut, TokenRenew, TokensRevoked
 from reservation_core.ports.people.identities import TokenRecord
 from reservation_core.usecases.people import tokens
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost

@@ -15,7 +15,7 @@ from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
-from reservation_core.contracts.users import UserCreate, UserDisabled, UserOut
+from reservation_core.contracts.people import UserCreate, UserDisabled, UserOut
 from reservation_core.usecases.people import disable_user as disabling
 from reservation_core.usecases.people import users
 

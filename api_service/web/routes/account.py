@@ -12,8 +12,8 @@ from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
+from reservation_core.contracts.people import TokenCreated, TokenOut
 from reservation_core.contracts.sessions import SshKeyOut
-from reservation_core.contracts.tokens import TokenCreated, TokenOut
 from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.time_words import rfc3339
 

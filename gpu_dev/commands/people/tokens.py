@@ -21,7 +21,7 @@ from gpu_dev.server.connection import Connection, login_file, store_login
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, connection_of, own_names
 from gpu_dev.terminal import put, say
-from gpu_dev.wire.tokens import TokenBudget, TokenCreate
+from gpu_dev.wire.people import TokenBudget, TokenCreate
 from reservation_core.domain.people.token_scopes import TokenScope
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -13,7 +13,7 @@ from gpu_dev.inputs.requests import make_request
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
-from gpu_dev.wire.users import UserCreate
+from gpu_dev.wire.people import UserCreate
 from reservation_core.domain.model import BookingStatus, JobStatus, Role
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.contracts.tokens import TokenBudget
+from reservation_core.contracts.people import TokenBudget
 from reservation_core.domain.errors import (
     ForbiddenError,
     NameTakenError,

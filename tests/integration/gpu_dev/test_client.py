@@ -71,7 +71,7 @@ def test_a_change_can_be_tied_to_what_was_seen(system: System) -> None:
 
 
 def test_a_token_whose_answer_is_lost_has_no_secret(system: System) -> None:
-    from gpu_dev.wire.tokens import TokenCreate
+    from gpu_dev.wire.people import TokenCreate
 
     with client_of(system, lost=1) as client:
         assert client.create_token(TokenCreate(name="x")).token is None

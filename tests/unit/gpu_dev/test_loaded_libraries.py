@@ -19,24 +19,23 @@ from reservation_core.contracts import (
     maintenance,
     nodes,
     notices,
+    people,
     policy,
     sessions,
     sign_in,
     simulations,
-    tokens,
-    users,
 )
 from tests.unit.gpu_dev.examples import NOON, job_json
 
 _PROGRAM = "import sys; sys.modules['pydantic'] = None; from gpu_dev.__main__ import start; start()"
 _NONE: dict[str, Any] = {"items": [], "next_cursor": None}
 _JOB = json.loads(job_json())
-_USER = users.UserOut(name="ann", role="user", created_at=NOON, disabled_at=None)
+_USER = people.UserOut(name="ann", role="user", created_at=NOON, disabled_at=None)
 _LIMIT = policy.LimitOut(rule="max_gpus", value=4, used=2, scope="default")
 _GPU = nodes.GpuOut(
     node="n1", index=0, uuid=None, gpu_type="h100", memory_bytes=None, state="free", holder=None, free_at=None
 )
-_TOKEN = tokens.TokenOut(
+_TOKEN = people.TokenOut(
     id="tok-1", user="ann", name=None, created_at=NOON, expires_at=None, revoked_at=None, last_used_at=None, scopes=[],
     made_with=None, session=False, budget=None,
 )  # fmt: skip

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from gpu_dev.wire.people import TokenBudgetOut, TokenOut
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.commands.jobs.status import Overview, as_text, overview_of
 from gpu_dev.display.views import TOKEN
 from gpu_dev.wire.policy import ExplainRequest, LimitOut
-from gpu_dev.wire.tokens import TokenBudgetOut, TokenOut
 from tests.unit.gpu_dev.examples import a_job
 
 TYPES = ["a100", "b200", "h100", "h200", "l40s", "t4", "v100"]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
+from gpu_dev.wire.people import TokenBudget, UserCreate
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -28,8 +29,6 @@ from gpu_dev.wire.maintenance import MaintenanceCreate
 from gpu_dev.wire.notices import NoticeTargetCreate
 from gpu_dev.wire.policy import ExplainRequest, ProjectCreate, RuleOut
 from gpu_dev.wire.sign_in import KubernetesProof, OidcProof
-from gpu_dev.wire.tokens import TokenBudget
-from gpu_dev.wire.users import UserCreate
 from reservation_core.domain.model import JobStatus
 from tests.unit.gpu_dev.examples import NOON
 from tools.wire import ANSWERS, CLASSES, FOLDER, sources

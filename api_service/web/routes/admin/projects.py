@@ -7,8 +7,8 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
+from reservation_core.contracts.people import UserOut
 from reservation_core.contracts.policy import ProjectOut, RuleOut
-from reservation_core.contracts.users import UserOut
 
 _SUGGESTED = 500
 

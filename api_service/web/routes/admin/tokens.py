@@ -10,7 +10,7 @@ from api_service.web.token_form import SCOPES, token_asked
 from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
-from reservation_core.contracts.tokens import TokenCreated, TokenOut
+from reservation_core.contracts.people import TokenCreated, TokenOut
 
 
 async def tokens_page(visit: Visit) -> Response:

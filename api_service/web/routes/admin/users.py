@@ -9,7 +9,7 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
-from reservation_core.contracts.users import UserDisabled, UserOut
+from reservation_core.contracts.people import UserDisabled, UserOut
 from reservation_core.domain.model import Role
 
 _COLUMNS: tuple[Column[UserOut], ...] = (

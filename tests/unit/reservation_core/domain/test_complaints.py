@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.contracts.people import UserCreate
 from reservation_core.contracts.policy import RulesIn
-from reservation_core.contracts.users import UserCreate
 from reservation_core.domain.complaints import complaint
 
 PYDANTIC = re.compile(r"pattern|Input|String should|Extra|[\^\[\]\\$]|Value error|timedelta")
