@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from gpu_dev.wire.people import TokenBudgetOut, TokenOut
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.commands.jobs.status import Overview, as_text, overview_of
 from gpu_dev.display.views import TOKEN
+from gpu_dev.wire.people import TokenBudgetOut, TokenOut
 from gpu_dev.wire.policy import ExplainRequest, LimitOut
 from tests.unit.gpu_dev.examples import a_job
 

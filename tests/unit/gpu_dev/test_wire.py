@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
-from gpu_dev.wire.people import TokenBudget, UserCreate
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -27,6 +26,7 @@ from gpu_dev.wire.bookings import BookingChange, BookingCreate
 from gpu_dev.wire.jobs import JobSubmit
 from gpu_dev.wire.maintenance import MaintenanceCreate
 from gpu_dev.wire.notices import NoticeTargetCreate
+from gpu_dev.wire.people import TokenBudget, UserCreate
 from gpu_dev.wire.policy import ExplainRequest, ProjectCreate, RuleOut
 from gpu_dev.wire.sign_in import KubernetesProof, OidcProof
 from reservation_core.domain.model import JobStatus
