@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 
 from api_service.access.access_log import EVERY_S, AccessLog
 from api_service.access.auth import Authenticator
+from api_service.access.dry_run_turns import DryRunTurns
 from api_service.access.job_tokens import JobTokens
 from api_service.access.sign_in_pace import SignInPace
 from api_service.access.token_pace import TokenPace
@@ -69,6 +70,7 @@ class Services:
     ssh: SshDoor
     job_terms: JobTerms
     simulator: Simulator
+    dry_run_turns: DryRunTurns
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod
@@ -118,6 +120,7 @@ class Services:
                 slack=timedelta(seconds=settings.promise_slack_s),
             ),
             simulator=Simulator(settings.simulation_s),
+            dry_run_turns=DryRunTurns(),
         )
 
     @asynccontextmanager

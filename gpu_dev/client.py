@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from gpu_dev.calls.calls import PAGE, Calls
-from gpu_dev.server.exchange import read_answer
+from gpu_dev.errors import OlderServerError
+from gpu_dev.server.exchange import read_answer, version_of
 from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
 from gpu_dev.wire.base import Page
 from gpu_dev.wire.dead_letters import DeadLetterOut, Redrive, Redriven
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from gpu_dev.wire.people import TokenCreate, TokenCreated, TokenOut, TokensRevoked
 
 QUIET_S = 1.0
+
+_ACCEPTED = 202
 
 
 class GpuDevClient(Calls):
@@ -123,6 +126,10 @@ class GpuDevClient(Calls):
     def would_submit(self, request: JobSubmit) -> JobVerdict:
         """The answer that `submit` would lead to now; nothing is submitted. A refusal is that of `submit`."""
         answer = self._exchange.send("POST", "/v1/jobs", body=request, params={"dry_run": "true"})
+        if answer.status == _ACCEPTED:
+            # A server that doesn't know the parameter has submitted the job.
+            self.cancel(read_answer(Job, answer.content).id)
+            raise OlderServerError("it has no dry runs, and the job was cancelled at once", version_of(answer))
         return read_answer(JobVerdict, answer.content)
 
     def job(self, job_id: str) -> Job:

@@ -51,7 +51,7 @@ def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Itera
     if promise is None:
         yield "Would wait. No start can be promised yet."
     else:
-        yield f"Would start about {minute(promise)} at the latest."
+        yield f"Would start by {minute(promise)} at the latest."
     if answer.estimated_start is not None:
         likely = answer.estimated_start
         yield f"Likely start: {minute(likely.p50)}; nine times in ten by {minute(likely.p90)}."

@@ -82,6 +82,10 @@ class SimulationCreate(Wire):
         scopes = [_scope(text) for text in self.policy or {}]
         if len(set(scopes)) != len(scopes):
             raise ValueError("`policy` has the same scope twice")
+        ordered = [text for text, rules in (self.policy or {}).items() if rules.order is not None]
+        misplaced = [text for text in ordered if not _scope(text).has_order]
+        if misplaced:
+            raise ValueError(f"`order` is a rule of everybody or of a project, not of `{misplaced[0]}`")
         return self
 
     def rules(self) -> tuple[PolicyRule, ...] | None:

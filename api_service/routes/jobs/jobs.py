@@ -245,9 +245,10 @@ async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -
     now = services.runtime.clock.now()
     new = await _prepared(body, caller, services, now)
     policy = services.policy.known or await services.policy.current()
-    async with services.runtime.uow() as uow:
-        pending = await dry_run(uow, caller, new, policy, services.job_terms, now)
-    verdict = verdicts.job_verdict(await decided(pending))
+    with services.dry_run_turns.take():
+        async with services.runtime.uow() as uow:
+            pending = await dry_run(uow, caller, new, policy, services.job_terms, now)
+        verdict = verdicts.job_verdict(await decided(pending))
     return Response(verdict.model_dump_json(), media_type="application/json")
 
 

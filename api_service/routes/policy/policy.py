@@ -70,13 +70,14 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
     )
     unfit = await _unfit(body, services)
     in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
-    async with services.runtime.uow() as uow:
-        who, disabled = await explaining.asked_for(uow, caller, body.user)
-        if body.instead_of is not None:
-            await explaining.check_replaced(uow, who, body.instead_of)
-        found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
-        pending = await outlook(uow, who, body, services.job_terms, services.runtime.ids, now, disabled=disabled)
-    verdict = await decided(pending)
+    with services.dry_run_turns.take():
+        async with services.runtime.uow() as uow:
+            who, disabled = await explaining.asked_for(uow, caller, body.user)
+            if body.instead_of is not None:
+                await explaining.check_replaced(uow, who, body.instead_of)
+            found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
+            pending = await outlook(uow, who, body, services.job_terms, services.runtime.ids, now, disabled=disabled)
+        verdict = await decided(pending)
     if unfit:
         others = verdict.reasons if verdict.verdict is RequestVerdict.REFUSED else ()
         verdict = Outlook(RequestVerdict.REFUSED, reasons=(*unfit, *others))

@@ -37,7 +37,7 @@ T = TypeVar("T")
 async def simulate(request: Request, services: Served, caller: Caller) -> Response:
     """Let the jobs of the past, or of a trace, run through the planner twice in virtual time: as things are today, and
     with what you change. Administrators simulate everybody's jobs, others their own. Nothing is stored. The answer
-    takes up to the server's limit (two minutes by default), and ends early when the connection does."""
+    takes up to the server's limit (50 s by default), and ends early when the connection does."""
     raw = await bodies.read_raw(request, limit=MAX_BODY_BYTES)
     asked = await asyncio.to_thread(bodies.parse, raw, SimulationCreate)
     settings = services.settings

@@ -18,7 +18,8 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut
 from reservation_core.contracts.jobs import Job, JobSpec
 from reservation_core.contracts.policy import ProjectOut
-from reservation_core.domain.model import BookingStatus, JobStatus
+from reservation_core.domain.model import BookingStatus, JobStatus, RequestVerdict
+from reservation_core.domain.people.token_budgets import OVER, SPENT
 
 _USABLE = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE)
 _RECENT = 30
@@ -115,9 +116,12 @@ async def _submitted(visit: Visit, body: Mapping[str, Any], replaced: str | None
     """Submit the job. If only the GPU-hours of the replaced job are missing from a budget, cancel that one first."""
     try:
         return await visit.rest.post(Job, "/v1/jobs", body)
-    except RestProblemError:
-        found = None if replaced is None else await prospects_of(visit.rest, {**body, "instead_of": replaced})
-        if replaced is None or found is None or found.answer is None or not found.answer.allowed:
+    except RestProblemError as refusal:
+        rules = {broken.code for broken in refusal.problem.broken_rules or ()}
+        if replaced is None or not rules or not rules <= {SPENT, OVER}:
+            raise
+        found = await prospects_of(visit.rest, {**body, "instead_of": replaced})
+        if found.answer is None or found.answer.verdict is RequestVerdict.REFUSED:
             raise
     await _cancel_replaced(visit, replaced)
     return await visit.rest.post(Job, "/v1/jobs", body)

@@ -276,7 +276,7 @@ class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
     max_body_bytes: Annotated[int, Field(ge=1024, le=16 * 2**20)] = 256 * 1024
     max_duration_s: Seconds = 86_400 * 30
     # The longest time for a simulation of the queue, of which one runs at a time.
-    simulation_s: Annotated[float, Field(ge=1, le=3600)] = 120
+    simulation_s: Annotated[float, Field(ge=1, le=3600)] = 50
     token_cache_s: Annotated[float, Field(ge=0, le=60)] = 2.0
     submit_batch: Annotated[int, Field(ge=1, le=1000)] = 100
     # The number of jobs that a user's programs may follow at once (`gpu-dev run`, `logs --follow`), per API process.

@@ -4,10 +4,12 @@ Arguments: the CPU time in seconds and the memory in bytes that it may have. It 
 with the process that started it.
 """
 
+import contextlib
 import os
 import resource
 import signal
 import sys
+from pathlib import Path
 
 from reservation_core.adapters.local.kernel import PR_SET_PDEATHSIG, prctl
 
@@ -17,6 +19,9 @@ def main() -> None:
     cpu_s, memory_bytes = (int(argument) for argument in sys.argv[1:3])
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(10)
+    with contextlib.suppress(OSError):
+        # Where memory is short after all, this ends and not the server.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

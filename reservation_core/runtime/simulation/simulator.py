@@ -14,7 +14,9 @@ import structlog
 from reservation_core.domain.simulation.comparison import Comparison, Question
 from reservation_core.runtime.simulation.messages import ANSWER, QUESTION
 
-MEMORY_BYTES = 2 * 2**30
+MEMORY_BYTES = 768 * 2**20
+"""Of address space. The container of the API may have 1 GiB in all."""
+
 _CHILD = "reservation_core.runtime.simulation"
 _PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG")
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

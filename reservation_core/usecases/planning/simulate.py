@@ -94,7 +94,7 @@ def _changed(today: Terms, asked: SimulationCreate, given: Sequence[PolicyRule] 
         nodes = more_nodes(today.nodes, asked.nodes_added)
     except KeyError as error:
         known = ", ".join(sorted(types_of(today.nodes)))
-        raise NoSuchTypeError(f"Say of which type the added nodes are: {known}. None is {error.args[0]!r}.") from error
+        raise NoSuchTypeError(f"Say of which type the added nodes are: {known}.") from error
     half_life = today.half_life if asked.fair_share_half_life is None else asked.fair_share_half_life or None
     rules = today.rules if given is None else quotas_of(given)
     orders = _orders(asked.order, today.orders if given is None else orders_of(Policy(given)))

@@ -127,6 +127,8 @@ async def test_a_job_may_spend_the_budget_of_the_one_whose_place_it_takes(
     too_much = await browser.send("/submit", **{**fields, "duration": "3h"}, key="k-2")
     assert too_much.status_code == 409
     assert "the budget of token" in words(too_much.text)
+    refused = await browser.send("/submit", **{**fields, "image": "python:3.11"}, key="k-2")
+    assert refused.status_code == 422
     assert (await lab.alice.get(f"/v1/jobs/{first}")).json()["status"] == "queued"
     for key in ("k-3", "k-3"):  # sent twice
         done = await browser.send("/submit", **fields, key=key)
