@@ -151,7 +151,7 @@ RULES = (
         "all are promised",
         "Only the first of the queue get slots",
         CODE + "planning/slot_decisions.py",
-        "        if number >= room and (last is None or entry[0] > last):\n            return\n",
+        "        if number >= room and (last is None or entry[0] > last or number >= room + promises):\n            return\n",
         "",
         (
             DOMAIN + "planning/test_slot_decisions.py"

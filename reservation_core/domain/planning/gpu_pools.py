@@ -14,6 +14,9 @@ from reservation_core.domain.pools.pool_profile import PoolProfile
 from reservation_core.domain.pools.reach import Reach
 from reservation_core.domain.pools.waiting_reasons import Capacity
 
+Marks = tuple[set[str], set[str], dict[str, tuple[bool, bool]]]
+"""The types in which something was freed, those to be planned again, and whether all jobs are looked at in them."""
+
 
 class GpuPools:
     """The pools of one inventory; another inventory needs new ones.
@@ -178,9 +181,19 @@ class GpuPools:
     def take_freed(self) -> frozenset[str]:
         """The types in which slots may have become possible earlier since the last call."""
         freed, self.freed = self.freed, set()
-        for freed_time in self.freed_time.values():
-            freed_time.begin_walk()
+        for gpu_type in freed & self.freed_time.keys():
+            self.freed_time[gpu_type].begin_walk()
         return frozenset(freed)
+
+    def marks(self) -> Marks:
+        """The marks of what is to be looked at, for `restore`."""
+        return set(self.freed), set(self.dirty), {name: freed.everywhere for name, freed in self.freed_time.items()}
+
+    def restore(self, marks: Marks) -> None:
+        """Put marks back after something was tried and undone."""
+        self.freed, self.dirty, everywhere = marks
+        for name, freed_time in self.freed_time.items():
+            freed_time.everywhere = everywhere[name]
 
     def begin_pass(self, arrived: set[str | None], *, tied: bool) -> set[str]:
         """The types that a pass goes through: what is dirty or has arrivals, and all where a job ties them together."""

@@ -8,9 +8,11 @@ any.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
-from reservation_core.domain.calendar import Row, length_micros
+from reservation_core.domain.calendar import FOREVER, Row, length_micros
 from reservation_core.domain.plan import PlannedSlot, Waiting
+from reservation_core.domain.planning.gpu_pools import Marks
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.pools.pool import NodeGpus, Pool
 from reservation_core.domain.pools.pool_profile import Fit
@@ -18,8 +20,11 @@ from reservation_core.domain.pools.pool_profile import Fit
 MOST_MOVED = 64
 """How many jobs are placed anew so that one can start."""
 
-MOST_TRIES = 100
+MOST_TRIES = 30
 """How many tries may come to nothing until something is given back again."""
+
+MOST_NODES = 64
+"""On how many nodes with enough free GPUs a place is looked for, beginning with those that have least."""
 
 Find = Callable[[Waiting, int], tuple[Pool, Fit] | None]
 """The earliest fit, before a time, of a job that is nowhere in the calendar."""
@@ -41,13 +46,15 @@ class _Before:
     """The rows and marks to put back when it comes to nothing."""
 
     rows: dict[str, tuple[tuple[int, Row], ...]]
-    freed: set[str]
-    dirty: set[str]
+    marks: Marks
 
 
 def may_be_given_room(picture: Picture, job: Waiting) -> bool:
     """Whether it is worth a try to start a job now; a quick look."""
-    if picture.walk.tries >= MOST_TRIES or not picture.queue.is_by_area(job):
+    queue, walk = picture.queue, picture.walk
+    if walk.tries >= MOST_TRIES or job.id in queue.held or not queue.is_by_area(job):
+        return False
+    if length_micros(job.length) >= walk.too_long.get((job.gpu_type, job.shape), FOREVER):
         return False
     return picture.pools.has_room(job, picture.pools.for_job(job))
 
@@ -76,14 +83,15 @@ class RoomMaker:
                 slots = [] if room is None else self._take(job, pool, room)
                 if slots:
                     return slots
-                picture.walk.tries += 1
+        picture.walk.tries += 1
+        picture.walk.too_long[job.gpu_type, job.shape] = length
         return []
 
     def _choose(self, job: Waiting, pool: Pool, never: int) -> _Room | None:
         """GPUs that are free now, where as few jobs as can be have slots, all of which may be moved."""
         end = self._at + length_micros(job.length)
         found: list[tuple[int, int, NodeGpus, int, frozenset[str]]] = []
-        for node in pool.with_free(job.gpus, never):
+        for node in islice(pool.with_free(job.gpus, never), MOST_NODES):
             open_gpus = self._open_gpus(job, node, end)
             if len(open_gpus) >= job.gpus:
                 untouched = sum(bit for bit, owners in open_gpus.items() if not owners)
@@ -133,10 +141,9 @@ class RoomMaker:
         movers = self._movers(job, pool, room)
         before = _Before(
             {moved.id: picture.ledger.by_reservation[moved.id] for moved in (job, *movers)},
-            set(picture.pools.freed),
-            set(picture.pools.dirty),
+            picture.pools.marks(),
         )
-        latest = [self._latest(moved) for moved in movers]
+        latest = [self._latest(moved, job) for moved in movers]
         for moved in (job, *movers):
             picture.clear_slot_rows(moved.id)
         picture.pools.refresh(self._at)
@@ -149,10 +156,10 @@ class RoomMaker:
             slots.append(self._write(moved, *place))
         return slots
 
-    def _latest(self, job: Waiting) -> int:
-        """The latest start that a job may be given: its promise, or that of its slot if it is late already."""
-        start = self._picture.ledger.slots[job.id][0]
-        return max(start, self._picture.queue.promises.get(job.id, start))
+    def _latest(self, mover: Waiting, job: Waiting) -> int:
+        """The latest start that a mover may be given: its promise; that of its slot if it is late already, or ahead."""
+        queue, start = self._picture.queue, self._picture.ledger.slots[mover.id][0]
+        return start if queue.order(mover) < queue.order(job) else max(start, queue.promises.get(mover.id, start))
 
     def _put_back(self, before: _Before) -> None:
         picture = self._picture
@@ -162,5 +169,4 @@ class RoomMaker:
             picture.pools.mark_changed(picture.ledger.set_rows(job_id, rows, planned=True), freed=True)
             picture.claim_slot(job_id)
         picture.pools.refresh(self._at)
-        picture.pools.freed = before.freed
-        picture.pools.dirty = before.dirty
+        picture.pools.restore(before.marks)

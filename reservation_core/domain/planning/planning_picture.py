@@ -98,7 +98,6 @@ class Picture:
     def set_shares(self, shares: Mapping[int, int]) -> None:
         """Order equal priorities by these ranks of their owners, smallest first; owners without one have 0."""
         if self.queue.set_shares(shares):
-            self.walk.begin_again()
             self.pools.plan_again(None)
 
     def set_orders(self, orders: Orders) -> None:
@@ -118,6 +117,8 @@ class Picture:
         changed = self.ledger.replace(reservation_id, commitments)
         if changed:
             self.pools.mark_changed(changed, freed=had)
+            if had:
+                self.walk.forget_tries()
             self.pools.count_pieces(before, -1)
             self.pools.count_pieces(self.ledger.allocated(reservation_id), 1)
         slotted = reservation_id in self.ledger.slots

@@ -55,7 +55,10 @@ def plan_slots(
     for profile in pools.profiles.values():
         profile.refresh()
     search = _SlotSearch(picture, at)
-    decided = [search.find_slot(job, because) for job, because in _give_up_slots(picture, at)]
+    decided: list[PlannedSlot] = []
+    for job, because in _give_up_slots(picture, at):
+        decided.append(search.find_slot(job, because))
+        picture.set_slotted(job, bool(decided[-1].gpus))
     if pools.freed and not walk.gpu_types:
         walk.begin(pools.take_freed())
     last: Entry | None = None
@@ -66,7 +69,8 @@ def plan_slots(
             break
         last = entry
         decided += search.plan_slot(entry[1])
-    decided = list({slot.id: slot for slot in decided}.values())
+    # The last decision on a job stands where it was made: quotas are asked about them in this order.
+    decided = list(reversed({slot.id: slot for slot in reversed(decided)}.values()))
     for slot in decided:
         if slot.id in queue.jobs:
             picture.set_slotted(queue.jobs[slot.id], bool(slot.gpus))
@@ -152,8 +156,12 @@ def _improvable(picture: Picture, entries: Iterator[Entry]) -> Iterator[Entry]:
     passed = 0
     for entry in entries:
         _, job, length = entry
-        slot = slots[job.id]
-        if slot[0] > at and (may_be_given_room(picture, job) or pools.may_improve(job, length, slot[0], at)):
+        slot = slots.get(job.id)
+        if (
+            slot is not None
+            and slot[0] > at
+            and (may_be_given_room(picture, job) or pools.may_improve(job, length, slot[0], at))
+        ):
             passed = 0
             yield entry
         else:
@@ -163,13 +171,13 @@ def _improvable(picture: Picture, entries: Iterator[Entry]) -> Iterator[Entry]:
 
 
 def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], promises: int) -> Iterator[Entry]:
-    """Jobs of a queue whose turn it is to get a slot: `promises` in all, and those before one that has a slot."""
+    """Jobs of a queue whose turn it is to get a slot: `promises` in all, and as many before one with a slot."""
     room = promises - len(picture.queue.slotted)
     last = max((shape_queue.entries[-1][0] for shape_queue in slotted), default=None)
     # A job that a quota would never let start is promised nothing, and takes no other's turn.
     able = (entry for entry in queue if entry[1].id not in picture.queue.barred)
     for number, entry in enumerate(able):
-        if number >= room and (last is None or entry[0] > last):
+        if number >= room and (last is None or entry[0] > last or number >= room + promises):
             return
         yield entry
 

@@ -328,19 +328,25 @@ class SlotWalk:
     """How far the search for earlier slots has come: it goes through jobs with a slot, a part of the queue at a time.
 
     `gpu_types` are the types of the pools in which something was given back before it began; none when it is over.
-    `tries` counts how often it was tried in vain to make room since then (see `making_room`).
+    `tries` counts how often it was tried in vain to make room since then, `too_long` has the least length for which
+    that failed, by type and shape (see `making_room`).
     """
 
     def __init__(self) -> None:
         self.gpu_types: frozenset[str] = frozenset()
         self.tries = 0
+        self.too_long: dict[tuple[str | None, Shape], int] = {}
         self._after: Order | None = None
 
     def begin(self, gpu_types: frozenset[str]) -> None:
         """Begin at the start of the queue."""
         self.gpu_types = gpu_types
-        self.tries = 0
         self._after = None
+
+    def forget_tries(self) -> None:
+        """Try again to make room: something was given back."""
+        self.tries = 0
+        self.too_long.clear()
 
     def begin_again(self) -> None:
         """Begin at the start once more: the queue has another order."""

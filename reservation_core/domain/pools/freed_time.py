@@ -67,6 +67,15 @@ class FreedTime:
         self._asked.add(job_id)
         self._next_asked.add(job_id)
 
+    @property
+    def everywhere(self) -> tuple[bool, bool]:
+        """Whether all jobs are to be looked at, in this walk and in the next."""
+        return self._everywhere, self._next_everywhere
+
+    @everywhere.setter
+    def everywhere(self, both: tuple[bool, bool]) -> None:
+        self._everywhere, self._next_everywhere = both
+
     def add_all(self) -> None:
         """Look at all jobs again."""
         self._everywhere = self._next_everywhere = True

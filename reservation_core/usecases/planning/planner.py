@@ -250,7 +250,7 @@ class Planner:
                 allowed = await self._quota.permitted_slots(uow, slots, self._clock.now())
                 written = await uow.planning.commit_slots(self._epoch, allowed, now)
         except (CalendarConflictError, TransactionLostError):
-            self._picture = None
+            self.read_anew()
             return
         except BaseException:
             # The commit's outcome is unknown here; the database knows.

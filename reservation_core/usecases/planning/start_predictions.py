@@ -49,7 +49,7 @@ class StartPredictions:
                 ended = await uow.planning.run_times(self._since, _NEWEST)
             self._looked_at = now
             if ended:
-                self._since = ended[-1].ended_at
+                self._since = min(now, ended[-1].ended_at)
                 self._predictor.learn(ended)
         self._predicted_at = now
         return self._predictor.predict(picture, estimates, now)

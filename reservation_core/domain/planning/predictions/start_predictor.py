@@ -89,7 +89,7 @@ class StartPredictor:
         first = self._first.pop(job_id, None)
         if first is None:
             return
-        self._calibration.learn(first.wait, (at - first.at) / _SECOND)
+        self._calibration.learn(first.wait, max(0, at - first.at) / _SECOND)
         if first.times:
             right = tuple(at <= time for time in first.times)
             for level, by_then in zip(LEVELS, right, strict=True):

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.plan import Commitment, PlannedSlot, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
-from reservation_core.domain.planning.slot_decisions import plan_slots
+from reservation_core.domain.planning.slot_decisions import UNUSABLE, plan_slots
 from reservation_core.domain.planning.standings import BY_AREA, Orders
 from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.quota_book import QuotaBook
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
@@ -21,13 +23,18 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     commitments_of,
     held,
     is_free,
-    job,
     node,
     snapshot,
     worlds,
 )
+from tests.unit.reservation_core.domain.planning.worlds import job as job_of_old
 
 ALL = 1000
+
+
+def job(seq: int, gpus: int = 1, *, minutes: int = 10) -> Waiting:
+    """A job that comes now."""
+    return replace(job_of_old(seq, gpus, minutes=minutes), submitted_at=to_micros(T0))
 
 
 def slot(seq: int, gpu_id: int, start: int, end: int) -> Commitment:
@@ -98,7 +105,7 @@ def test_a_promise_is_by_the_slack_later_than_its_slot() -> None:
     assert decided(state) == ([], {"job-1": at(5)})
     state.set_reservation("job-2", job(2, minutes=8), ())
     assert decided(state) == (["job-2"], {"job-1": at(8), "job-2": T0})
-    state.set_reservation("job-3", job(3, minutes=9, gpus=1), ())
+    state.set_reservation("job-3", job(3, minutes=9), ())
     assert decided(state)[0] == []
 
 
@@ -154,3 +161,48 @@ def _check_disjoint(world: World, rows: dict[str, list[Commitment]]) -> None:
         for row in its:
             if row.planned:
                 assert is_free(cards[row.gpu_id], others, row.start, row.end, T0)
+
+
+def test_a_job_that_lost_its_gpus_and_may_have_no_others_waits_without_a_slot() -> None:
+    nodes = (node("a", 2), node("b", 2, first_id=10))
+    state = Picture(snapshot(nodes, WIDE, (promised(job(1, 2), 8),)))
+    state.set_orders(BY_AREA)
+    state.set_quotas(QuotaBook(Policy([PolicyRule(Scope(), Rules(max_gpus=1))]), {0: "ann"}))
+    plan_starts(state, T0, ALL)
+    state.set_nodes((replace(nodes[0], available=False), nodes[1]))
+    plan_starts(state, T0, ALL)
+    plan = plan_slots(state, T0, ALL, ALL)
+    assert [(planned.id, planned.gpus, planned.because) for planned in plan.slots] == [("job-1", (), UNUSABLE)]
+    assert not state.queue.slotted
+
+
+def test_small_jobs_before_a_slot_get_no_more_slots_than_twice_the_promises() -> None:
+    busy = (held("r0", 0, -5, 500), held("r1", 1, -5, 500))
+    state = picture(*busy, waiting=tuple(job(seq, 2, minutes=100) for seq in range(1, 4)))
+    for _ in range(3):
+        plan_starts(state, T0, ALL)
+        plan_slots(state, T0, 3, ALL)
+    for seq in range(4, 40):
+        state.set_reservation(f"job-{seq}", job(seq, minutes=5), ())
+        plan_starts(state, T0, ALL)
+        plan_slots(state, T0, 3, ALL)
+    assert len(state.queue.slotted) == 6
+
+
+def test_a_job_ahead_is_not_moved_to_a_later_slot() -> None:
+    first = replace(promised(job(1, 2), 5000), priority=10)
+    state = picture(BUSY, *WIDE, waiting=(first, job(2, minutes=4000)))
+    starts, slots = decided(state)
+    assert starts == []
+    assert "job-1" not in slots
+
+
+def test_a_try_that_comes_to_nothing_leaves_no_marks() -> None:
+    state = picture(BUSY, *WIDE, waiting=(promised(job(1, 2), 7), job(2, minutes=8)))
+    state.set_quotas(QuotaBook(Policy([PolicyRule(Scope(), Rules(max_gpus=99))]), {0: "ann"}))
+    decided(state)
+    state.walk.forget_tries()
+    state.pools.freed.add("h100")
+    decided(state)
+    assert state.walk.tries > 0
+    assert state.pools.marks() == (set(), set(), {"h100": (False, False)})
