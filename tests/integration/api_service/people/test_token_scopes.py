@@ -52,6 +52,7 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/notifications/targets/{target_id}/test"): PERSONAL,
     ("POST", "/v1/notifications/targets/{target_id}/verify"): PERSONAL,
     ("POST", "/v1/policy/explain"): "read",
+    ("POST", "/v1/simulations"): "read",
     ("POST", "/v1/schedulability"): "",
     ("POST", "/v1/schedulability/admissions"): "",
     ("POST", "/gpu-schedulability/"): "",

@@ -23,7 +23,7 @@ def test_the_beginnings_of_words_find_a_page(typed: str, first: str) -> None:
 
 
 def test_a_name_goes_before_other_words() -> None:
-    assert [page.address for page in pages_named("nodes", admin=True)] == ["/admin/nodes", "/now"]
+    assert [page.address for page in pages_named("nodes", admin=True)] == ["/admin/nodes", "/now", "/simulate"]
 
 
 def test_nothing_typed_means_every_page_of_the_visitor() -> None:
