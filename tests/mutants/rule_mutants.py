@@ -151,8 +151,8 @@ RULES = (
         "all are promised",
         "Only the first of the queue get slots",
         CODE + "planning/slot_decisions.py",
-        "        if number >= room and (last is None or entry[0] > last or number >= room + promises):\n            return\n",
-        "",
+        "        if number >= room and (last is None",
+        "        if number < 0 and (last is None",
         (
             DOMAIN + "planning/test_slot_decisions.py"
             "::test_only_the_first_of_the_line_get_slots_and_whoever_comes_before_them",
