@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from pod_scheduling.domain.enforcement.booking_rulings import Place, Silence, Unbooked
-from reservation_core.runtime.settings.components import Names
+from reservation_core.runtime.settings.gpus import Names
 from reservation_core.runtime.settings.section import Seconds, Section
 
 

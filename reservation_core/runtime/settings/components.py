@@ -13,10 +13,10 @@ from typing import Annotated, Literal, Self, assert_never
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.network.client_addresses import trusted_networks
 from reservation_core.runtime.settings.auth import AuthSettings
+from reservation_core.runtime.settings.gpus import GpuSettings
 from reservation_core.runtime.settings.http import HttpSettings
 from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
@@ -60,12 +60,6 @@ def _none_if_empty(value: object) -> object:
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 # The address of /healthz and /readyz, such as 0.0.0.0:8081; None: nowhere.
 HealthListen = Annotated[str, Field(min_length=3, max_length=300)] | None
-Names = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=317)], ...],
-    NoDecode,
-    BeforeValidator(split),
-    Field(min_length=1, max_length=20),
-]
 CronJobs = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,50}[a-z0-9])?$")], ...],
     NoDecode,
@@ -97,21 +91,6 @@ AppsHost = Annotated[
     BeforeValidator(lambda value: value.lower().removeprefix("*.") if isinstance(value, str) else value),
     Field(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*)?$", max_length=200),
 ]
-
-
-class GpuSettings(Section):
-    """How GPUs are found on nodes, and how pods get them."""
-
-    attach: GpuAttach = GpuAttach.ENV
-    pin: GpuPin = GpuPin.AFFINITY
-    # The resources of GPUs in node capacity and in foreign pods.
-    resource_names: Names = ("nvidia.com/gpu", "amd.com/gpu")
-    # The device classes and DRA drivers whose devices are GPUs; other claims are ignored.
-    device_classes: Names = ("gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com")
-    # The labels with a node's GPU type; the first one present counts.
-    type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
-    # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.
-    types: dict[str, str] = Field(default_factory=dict, max_length=1000)
 
 
 class CommonSettings(BaseSettings):

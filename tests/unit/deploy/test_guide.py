@@ -7,7 +7,8 @@ from pathlib import Path
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import ReasonCode
-from reservation_core.runtime.settings.components import GpuSettings, StandaloneSettings
+from reservation_core.runtime.settings.components import StandaloneSettings
+from reservation_core.runtime.settings.gpus import GpuSettings
 from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from tests.kubernetes.permissions import granted
 from tests.read_yaml import read_yaml

@@ -1,0 +1,31 @@
+"""Settings of GPUs."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
+from reservation_core.runtime.settings.section import Section, split
+
+Names = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=317)], ...],
+    NoDecode,
+    BeforeValidator(split),
+    Field(min_length=1, max_length=20),
+]
+
+
+class GpuSettings(Section):
+    """How GPUs are found on nodes, and how pods get them."""
+
+    attach: GpuAttach = GpuAttach.ENV
+    pin: GpuPin = GpuPin.AFFINITY
+    # The resources of GPUs in node capacity and in foreign pods.
+    resource_names: Names = ("nvidia.com/gpu", "amd.com/gpu")
+    # The device classes and DRA drivers whose devices are GPUs; other claims are ignored.
+    device_classes: Names = ("gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com")
+    # The labels with a node's GPU type; the first one present counts.
+    type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
+    # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.
+    types: dict[str, str] = Field(default_factory=dict, max_length=1000)
