@@ -57,6 +57,11 @@ class ApiMetrics:
         registry.register(self._retention)
         self.http = HttpMetrics(registry)
         self.show = registry.register
+        self._add_gauges(registry)
+        self._add_counts(registry)
+
+    def _add_gauges(self, registry: CollectorRegistry) -> None:
+        """Values of this moment."""
         self._depth = Gauge("gpu_dev_queue_depth", "Messages in a queue.", ["queue"], registry=registry)
         self._age = Gauge("gpu_dev_queue_oldest_seconds", "Age of the oldest message.", ["queue"], registry=registry)
         self._jobs = Gauge("gpu_dev_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
@@ -73,6 +78,9 @@ class ApiMetrics:
             registry=registry,
         )
         self._database = Gauge("gpu_dev_database_up", "Whether the database answered this time.", registry=registry)
+
+    def _add_counts(self, registry: CollectorRegistry) -> None:
+        """Counts of what happened, and the bookings that are not over."""
         self._ended = Counter("gpu_dev_jobs_ended", "Jobs that ended, by final status.", ["status"], registry=registry)
         self._bookings = Gauge(
             "gpu_dev_bookings",
