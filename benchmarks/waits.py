@@ -19,7 +19,7 @@ from benchmarks.figures import Figure
 from benchmarks.waits_plot import draw
 from benchmarks.waits_references import EASY, EASY_SMALL, FIRST, REFERENCES, Asked, waits_of
 from reservation_core.domain.model import Node
-from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL
+from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders
 from reservation_core.domain.simulation.replay import Replay, TraceJob
 from reservation_core.domain.simulation.trace_rows import TraceRow, read_row
 from reservation_core.domain.simulation.traces import cluster, jobs_of, lasted
@@ -98,8 +98,8 @@ def _round(name: str, seed: int, node_size: int) -> Mapping[str, Waits]:
     return answer
 
 
-def _replayed(jobs: Sequence[TraceJob], nodes: Sequence[Node], *how: object) -> Waits:
-    courses = Replay(nodes, *how).run(jobs).values()  # type: ignore[arg-type]
+def _replayed(jobs: Sequence[TraceJob], nodes: Sequence[Node], orders: Orders, half_life: timedelta | None) -> Waits:
+    courses = Replay(nodes, orders, half_life).run(jobs).values()
     time = lasted(jobs, [course.ended_at for course in courses if course.ended_at is not None])
     return summary(ended(courses), sum(len(node.gpus) for node in nodes), time)
 

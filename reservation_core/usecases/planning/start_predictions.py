@@ -16,7 +16,7 @@ _LOOK_EVERY = timedelta(seconds=5)
 _NEWEST = 20_000
 
 
-class StartPredictor(Protocol):
+class PredictsStarts(Protocol):
     """Predicts starts from how long jobs really ran. Pure, and quick: it is asked between two plans."""
 
     def learn(self, ended: Sequence[RunTime]) -> None:
@@ -29,7 +29,7 @@ class StartPredictor(Protocol):
 class StartPredictions:
     """A predictor, and how far into the history it has learnt."""
 
-    def __init__(self, uow_factory: UnitOfWorkFactory, predictor: StartPredictor) -> None:
+    def __init__(self, uow_factory: UnitOfWorkFactory, predictor: PredictsStarts) -> None:
         self._uow = uow_factory
         self._predictor = predictor
         self._predicted_at: datetime | None = None

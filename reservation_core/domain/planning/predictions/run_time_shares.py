@@ -38,7 +38,7 @@ class RunTimeShares:
             return
         share = min(1.0, run_time.ran / asked)
         kind = _kind(run_time.gpus * run_time.nodes, asked)
-        # What was learnt from last stands last: the first is forgotten when there are too many.
+        # The newest is put last; when there are too many, the first goes.
         own = self._own.pop((run_time.owner, kind), deque[float](maxlen=OWN))
         own.append(share)
         self._own[run_time.owner, kind] = own
