@@ -21,7 +21,6 @@ from typing import Any
 import asyncpg
 import httpx
 import psutil
-from httpx_sse import connect_sse
 
 from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
@@ -153,10 +152,11 @@ class Demo:
 
     def _life(self, job_id: str) -> Iterator[dict[str, Any]]:
         """The job's events as they come; the stream ends with the last one."""
-        with connect_sse(self._http, "GET", f"/v1/jobs/{job_id}/events") as stream:
-            for message in stream.iter_sse():
-                event: dict[str, Any] = json.loads(message.data)
-                yield event
+        with self._http.stream("GET", f"/v1/jobs/{job_id}/events") as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data:"):
+                    event: dict[str, Any] = json.loads(line.removeprefix("data:"))
+                    yield event
 
     def _queues(self) -> None:
         rows = self._queue_rows()

@@ -5,11 +5,11 @@ by bytes for one pod, by lines of each rank (`[rank] `) for a gang, whose ranks 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gpu_dev.errors import ApiError
 from gpu_dev.server.exchange import PATIENT_S, Exchange, read_answer
-from gpu_dev.server.transport import Body, SilenceError, TransportError
+from gpu_dev.server.transport import SilenceError, TransportError
 from gpu_dev.wire.jobs import Job, JobEvent
 from reservation_core.domain.model import FINAL_STATUSES
 
@@ -168,15 +168,20 @@ def read_events(exchange: Exchange, path: str, after: int, quiet_s: float) -> It
 def _events(exchange: Exchange, path: str, after: int, silence_s: float) -> Iterator[JobEvent]:
     headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", "Last-Event-ID": str(after)}
     with exchange.stream(f"{path}/events", headers=headers, silence_s=silence_s) as body:
-        for data in _sent_data(body):
+        for data in _sent_data(body.chunks()):
             yield read_answer(JobEvent, data)
 
 
-def _sent_data(body: Body) -> Iterator[str]:
-    """The data of server-sent events, as they come."""
-    import httpx
-    from httpx_sse import EventSource
-
-    # The library reads answers of httpx.
-    answer = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body.chunks())
-    return (message.data for message in EventSource(answer).iter_sse() if message.data)
+def _sent_data(chunks: Iterable[bytes]) -> Iterator[str]:
+    """The data of server-sent events, as they come (WHATWG HTML, section 9.2.6); one that was cut off is none."""
+    partial = b""
+    data: list[str] = []
+    for chunk in chunks:
+        *lines, partial = (partial + chunk).split(b"\n")
+        for line in lines:
+            name, _, value = line.removesuffix(b"\r").partition(b":")
+            if name == b"data":
+                data.append(value.removeprefix(b" ").decode())
+            elif not line.strip() and data:
+                yield "\n".join(data)
+                data = []

@@ -78,6 +78,19 @@ def test_events_resume_after_the_last_one_seen() -> None:
     assert [headers["last-event-id"] for headers in seen] == ["0", "2", "2", "3"]
 
 
+@given(st.data())
+def test_events_arrive_in_pieces_of_any_size(data: st.DataObject) -> None:
+    sent = b": here\n\n" + event(1) + event(2).replace(b"\n", b"\r\n") + event(3, "failed")
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(sent) - 1), max_size=20)))
+    pieces = [sent[start:end] for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
+    client = a_client(served([Broken(*pieces, whole=True)], ["running"]))
+    assert [(one.id, one.after) for one in client.follow_events("job-7f3k9q2m")] == [
+        (1, None),
+        (2, None),
+        (3, "failed"),
+    ]
+
+
 def test_events_of_a_job_that_had_ended_end() -> None:
     client = a_client(served([Broken(whole=True)], ["succeeded"]))
     assert list(client.follow_events("job-7f3k9q2m", after=9)) == []
