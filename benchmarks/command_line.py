@@ -37,6 +37,10 @@ _COMMANDS = {
     "gpu-dev maintenance plan": ((*_GPU_DEV, *_WINDOW), 5),
     "gpu-dev tokens create --gpu-hours": ((*_GPU_DEV, "tokens", "create", "--gpu-hours", "5"), 5),
     "gpu-dev login": ((*_GPU_DEV, "login", "--token-stdin"), 5),
+    "gpu-dev events": ((*_GPU_DEV, "events", "watched"), 5),
+    "gpu-dev config-ssh": ((*_GPU_DEV, "config-ssh", "--dry-run"), 5),
+    "gpu-dev cp --help": ((*_GPU_DEV, "cp", "--help"), 5),
+    "gpu-dev forward --help": ((*_GPU_DEV, "forward", "--help"), 5),
     "gpu-dev audit export": ((*_GPU_DEV, "audit", "export"), 5),
     "gpu-dev psql": ((*_GPU_DEV, "psql", "-c", "SELECT 1"), 8),
 }
@@ -52,6 +56,7 @@ def measure() -> list[Figure]:
                 environment.pop("PYTHONDONTWRITEBYTECODE", None)
                 environment["XDG_CONFIG_HOME"] = home  # what `login` writes
                 Path(home, "job.json").write_text(_REQUEST, encoding="utf-8")
+                _cpu_ms((*_GPU_DEV, *_JOB[:1], "--name", "watched", *_JOB[1:]), environment)
                 for _ in range(JOBS):
                     _cpu_ms((*_GPU_DEV, *_JOB), environment)
                 for command, _ in _COMMANDS.values():

@@ -15,7 +15,7 @@ from gpu_dev.calls.session_calls import SessionCalls
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.sessions.descriptors import READ_BYTES
-from gpu_dev.terminal import say
+from gpu_dev.terminal import put, say
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -51,6 +51,18 @@ def read_forward(text: str) -> Forward:
 def _port(text: str) -> int | None:
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST_PORT))
     return int(text) if is_number and int(text) <= _LARGEST_PORT else None
+
+
+def forward_ports(calls: SessionCalls, job_id: str, forwards: Sequence[Forward], rank: int) -> None:
+    """Print what each local port leads to, and serve them until Ctrl-C."""
+    asyncio.run(_forward_ports(calls, job_id, forwards, rank))
+
+
+async def _forward_ports(calls: SessionCalls, job_id: str, forwards: Sequence[Forward], rank: int) -> None:
+    async with listening(calls, job_id, forwards, rank=rank) as listened:
+        for one in listened:
+            put(f"{HOST}:{one.local} leads to port {one.remote} of {job_id}\n")
+        await asyncio.Event().wait()
 
 
 @asynccontextmanager

@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from gpu_dev.session import client_for, whole_id
-from gpu_dev.sessions.endings import exit_code_after
-from gpu_dev.sessions.files.copying import copy_in, copy_out
 from gpu_dev.sessions.files.job_paths import read_paths
 
 app = typer.Typer(add_completion=False)
@@ -29,6 +27,9 @@ def cp(
 
     The job's image needs `sh` and `tar`.
     """
+    from gpu_dev.sessions.endings import exit_code_after
+    from gpu_dev.sessions.files.copying import copy_in, copy_out
+
     remote, local, into_job = read_paths(source, target)
     with client_for(ctx) as client:
         job_id = whole_id(client, remote.job)

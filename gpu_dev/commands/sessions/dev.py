@@ -1,6 +1,5 @@
 """`dev` and its alias `reserve`: ask for GPUs, wait for them, and be in a shell on them."""
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -19,14 +18,11 @@ from gpu_dev.commands.jobs.run import (
     Project,
     WorkingDir,
 )
-from gpu_dev.commands.sessions.shell import enter_shell
 from gpu_dev.commands.sessions.ssh import write_config
 from gpu_dev.inputs.asking import needed_duration, needed_gpus
 from gpu_dev.inputs.requests import job_fields, make_request
 from gpu_dev.session import booking_id_of, client_for
-from gpu_dev.sessions.descriptors import run_polling
-from gpu_dev.sessions.editors import Ide, open_editor, run_notebook
-from gpu_dev.sessions.endings import exit_code_after
+from gpu_dev.sessions.editors import Ide, open_editor
 from gpu_dev.sessions.waiting import submit_session, wait_for_start
 from gpu_dev.wire.jobs import JobSubmit
 
@@ -64,6 +60,9 @@ def dev(
 
     The session goes on when the shell ends, until its time is over or `gpu-dev cancel ID`.
     """
+    from gpu_dev.sessions.entering import enter_shell
+    from gpu_dev.sessions.notebooks import enter_notebook
+
     fields = job_fields(None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity)
     with client_for(ctx) as client:
         if booking is not None:
@@ -71,8 +70,7 @@ def dev(
         asked = {"gpus": needed_gpus(gpus, _EXAMPLE), "duration": needed_duration(duration, _EXAMPLE)}
         job = wait_for_start(client, submit_session(client, make_request(JobSubmit, {**fields, **asked})))
         if ide is Ide.JUPYTER:
-            notebook = partial(run_polling, run_notebook(client.sessions, job.id))
-            code = exit_code_after(client, notebook, job.id, f"gpu-dev shell {job.id}", is_shell=True)
+            code = enter_notebook(client, job.id)
         else:
             if ide is not None:
                 write_config(ctx)

@@ -1,6 +1,5 @@
 """`forward` and `open`."""
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -11,7 +10,6 @@ from gpu_dev.following import waiting_line
 from gpu_dev.options import JobId, Rank
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.sessions.browsers import open_in_browser
-from gpu_dev.sessions.forwarding import HOST, Forward, listening, read_forward
 from gpu_dev.terminal import put
 from reservation_core.domain.model import JobStatus
 
@@ -37,10 +35,12 @@ def forward(
 
     A program in the job has to listen there, at 127.0.0.1 or at all its addresses.
     """
+    from gpu_dev.sessions.forwarding import forward_ports, read_forward
+
     forwards = [read_forward(text) for text in ports]
     with client_for(ctx) as client:
         whole = running_id(client, job_id)
-        asyncio.run(_forward(client, whole, forwards, rank))
+        forward_ports(client.sessions, whole, forwards, rank)
 
 
 def running_id(client: GpuDevClient, text: str) -> str:
@@ -49,13 +49,6 @@ def running_id(client: GpuDevClient, text: str) -> str:
     if job.status is not JobStatus.RUNNING:
         raise ClientError(f"{job.id} does not run: {waiting_line(job)}", next_command=f"gpu-dev explain {job.id}")
     return job.id
-
-
-async def _forward(client: GpuDevClient, job_id: str, forwards: list[Forward], rank: int) -> None:
-    async with listening(client.sessions, job_id, forwards, rank=rank) as listened:
-        for one in listened:
-            put(f"{HOST}:{one.local} leads to port {one.remote} of {job_id}\n")
-        await asyncio.Event().wait()
 
 
 @open_app.command("open")

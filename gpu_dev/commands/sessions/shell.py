@@ -1,7 +1,6 @@
 """`shell`, `exec` and `attach`."""
 
 import sys
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -12,11 +11,6 @@ from gpu_dev.display.views import TERMINAL
 from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
 from gpu_dev.options import JobId, Output, Rank
 from gpu_dev.session import client_for, complete_job_id, whole_id
-from gpu_dev.sessions.conversation import Ends, converse
-from gpu_dev.sessions.descriptors import run_polling
-from gpu_dev.sessions.endings import exit_code_after
-from gpu_dev.sessions.program_wire import USUAL_SIZE
-from gpu_dev.sessions.terminals.terminal_session import use_terminal
 from gpu_dev.sessions.waiting import wait_for_start
 from gpu_dev.terminal import put
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
@@ -48,26 +42,13 @@ def shell(ctx: typer.Context, job_id: OptionalId = None, rank: Rank = 0) -> None
 
     Without a terminal, the shell reads its commands from stdin.
     """
+    from gpu_dev.sessions.entering import enter_shell
+
     with client_for(ctx) as client:
         whole = session_id(client, job_id)
         wait_for_start(client, client.job(whole))
         code = enter_shell(client, whole, rank)
     raise typer.Exit(code)
-
-
-def enter_shell(client: GpuDevClient, job_id: str, rank: int = 0) -> int:
-    """Be in a shell of a running job until it ends, say what becomes of the job, and return the exit code."""
-    if not sys.stdin.isatty():
-        return exit_code_after(
-            client, lambda: run_polling(_pass_pipes(client, job_id, [], rank)), job_id, f"gpu-dev shell {job_id}"
-        )
-    conversation = use_terminal(client.sessions, job_id, rank=rank)
-    come_back = _attach_command(job_id, rank)
-    return exit_code_after(client, partial(run_polling, conversation), job_id, come_back, is_shell=True)
-
-
-def _attach_command(job_id: str, rank: int) -> str:
-    return f"gpu-dev attach {job_id}" + (f" --rank {rank}" if rank else "")
 
 
 @exec_app.command("exec", context_settings={"allow_interspersed_args": False})
@@ -86,6 +67,8 @@ def execute(
 
     Ctrl-C and SIGTERM end it.
     """
+    from gpu_dev.sessions.entering import run_program
+
     words = command[1:] if command[:1] == ["--"] else command
     if not words:
         raise UsageError(
@@ -93,12 +76,7 @@ def execute(
         )
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
-        if tty and sys.stdin.isatty():
-            conversation = use_terminal(client.sessions, whole, words, rank=rank)
-        else:
-            conversation = _pass_pipes(client, whole, words, rank, tty=tty)
-        come_back = _attach_command(whole, rank) if tty else f"gpu-dev show {whole}"
-        code = exit_code_after(client, partial(run_polling, conversation), whole, come_back)
+        code = run_program(client, whole, words, rank, tty=tty)
     raise typer.Exit(code)
 
 
@@ -123,20 +101,15 @@ def attach(
         with client_for(ctx) as client:
             put(show_list(client.sessions.terminals(session_id(client, job_id), rank=rank), TERMINAL, output))
         return
+    from gpu_dev.sessions.entering import join_terminal
+
     name = None if terminal is None else terminal.removeprefix("/dev/").removeprefix("pts/")
     if not sys.stdin.isatty():
         raise UsageError("A terminal can be joined only from a terminal.", next_command="gpu-dev exec ID -- COMMAND")
     with client_for(ctx) as client:
         whole = session_id(client, job_id)
-        conversation = use_terminal(client.sessions, whole, rank=rank, attach=True, name=name)
-        come_back = _attach_command(whole, rank)
-        code = exit_code_after(client, partial(run_polling, conversation), whole, come_back, is_shell=True)
+        code = join_terminal(client, whole, rank, name)
     raise typer.Exit(code)
-
-
-async def _pass_pipes(client: GpuDevClient, job_id: str, command: list[str], rank: int, *, tty: bool = False) -> int:
-    terminal = USUAL_SIZE if tty else None
-    return await converse(await client.sessions.start(job_id, command, terminal=terminal, rank=rank), Ends())
 
 
 def session_id(client: GpuDevClient, text: str | None) -> str:

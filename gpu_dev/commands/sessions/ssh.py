@@ -10,10 +10,8 @@ import typer
 from gpu_dev.errors import UsageError
 from gpu_dev.options import Rank
 from gpu_dev.session import client_for, complete_job_id, connection_of, whole_id
-from gpu_dev.sessions.descriptors import run_polling
 from gpu_dev.sessions.ssh.ssh_config import add, config_text, our_command, remove
 from gpu_dev.sessions.ssh.ssh_files import host_of, job_of, note_user, options, refresh, ssh_files, user_of
-from gpu_dev.sessions.ssh.ssh_streams import carry_ssh
 from gpu_dev.terminal import put, say
 
 ssh_app = typer.Typer(add_completion=False)
@@ -62,6 +60,9 @@ def ssh(
         if job_id is None:
             raise UsageError("Which job? Give its id or name.", next_command="gpu-dev list")
         if stdio:
+            from gpu_dev.sessions.descriptors import run_polling
+            from gpu_dev.sessions.ssh.ssh_streams import carry_ssh
+
             run_polling(carry_ssh(client.sessions, job_of(job_id)))
             return
         whole = whole_id(client, job_id)
