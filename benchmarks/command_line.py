@@ -39,8 +39,6 @@ _COMMANDS = {
     "gpu-dev login": ((*_GPU_DEV, "login", "--token-stdin"), 5),
     "gpu-dev events": ((*_GPU_DEV, "events", "watched"), 5),
     "gpu-dev config-ssh": ((*_GPU_DEV, "config-ssh", "--dry-run"), 5),
-    "gpu-dev cp --help": ((*_GPU_DEV, "cp", "--help"), 5),
-    "gpu-dev forward --help": ((*_GPU_DEV, "forward", "--help"), 5),
     "gpu-dev audit export": ((*_GPU_DEV, "audit", "export"), 5),
     "gpu-dev psql": ((*_GPU_DEV, "psql", "-c", "SELECT 1"), 8),
 }
