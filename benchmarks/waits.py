@@ -4,7 +4,8 @@
 that give the loads in which the trace was recorded. The trace has no users and no estimates: each job asks for the next
 of STEPS above its running time x U(1, 3), by the round's seed, and belongs to one of 20 users, the first of whom submit
 most. `WAITS_ROUNDS` sets the number of seeds, `WAITS_CLUSTERS` names some of the clusters, `WAITS_NODE` sets another
-size of nodes, `WAITS_PLOT` a file for curves of the first round, as SVG. A trace whose users and estimates are known
+size of nodes, `WAITS_SLACK` hours of slack to be tried besides, such as `1,24`, `WAITS_PLOT` a file for curves of the
+first round, as SVG. A trace whose users and estimates are known
 goes through `gpu-dev simulate`.
 """
 
@@ -41,11 +42,17 @@ ARRIVAL = "slots, by arrival"
 AREA = "slots, small first"
 FAIR_ARRIVAL = "the same by arrival, fair shares"
 FAIR_AREA = "the same small first, fair shares"
+NONE = timedelta(0)
 RULES = {
-    ARRIVAL: (BY_ARRIVAL, None),
-    AREA: (BY_AREA, None),
-    FAIR_ARRIVAL: (BY_ARRIVAL, FAIR),
-    FAIR_AREA: (BY_AREA, FAIR),
+    ARRIVAL: (BY_ARRIVAL, None, NONE),
+    AREA: (BY_AREA, None, NONE),
+    FAIR_ARRIVAL: (BY_ARRIVAL, FAIR, NONE),
+    FAIR_AREA: (BY_AREA, FAIR, NONE),
+    **{
+        f"small first, {hours} h of slack": (BY_AREA, None, timedelta(hours=float(hours)))
+        for hours in os.environ.get("WAITS_SLACK", "").split(",")
+        if hours
+    },
 }
 
 
@@ -98,8 +105,10 @@ def _round(name: str, seed: int, node_size: int) -> Mapping[str, Waits]:
     return answer
 
 
-def _replayed(jobs: Sequence[TraceJob], nodes: Sequence[Node], orders: Orders, half_life: timedelta | None) -> Waits:
-    courses = Replay(nodes, orders, half_life).run(jobs).values()
+def _replayed(
+    jobs: Sequence[TraceJob], nodes: Sequence[Node], orders: Orders, half_life: timedelta | None, slack: timedelta
+) -> Waits:
+    courses = Replay(nodes, orders, half_life, slack).run(jobs).values()
     time = lasted(jobs, [course.ended_at for course in courses if course.ended_at is not None])
     return summary(ended(courses), sum(len(node.gpus) for node in nodes), time)
 
