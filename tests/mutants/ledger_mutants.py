@@ -246,7 +246,7 @@ LEDGER = (
         SQL + "planning/planning.sql",
         "WHERE i.placed\n    ON CONFLICT (reservation_id) DO NOTHING",
         "WHERE i.placed\n    ON CONFLICT (reservation_id) DO UPDATE SET promised_start_at = excluded.promised_start_at",
-        (USECASES + "planning/test_slots.py",),
+        (USECASES + "planning/test_slots.py::test_the_ledger_keeps_the_first_promise_whatever_a_planner_writes_later",),
     ),
     Mutant(
         "a slot for what was asked before",

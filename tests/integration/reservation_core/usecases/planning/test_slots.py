@@ -14,6 +14,7 @@ from reservation_core.domain.errors import (
     UnknownBookingError,
 )
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.plan import PlacedGpu, PlannedSlot
 from reservation_core.domain.policy.limits import QueueOrder
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
@@ -158,6 +159,26 @@ async def test_who_asks_for_more_while_waiting_is_promised_anew(world: World) ->
     assert view.estimated_start_at == START + 2 * HOUR + ALLOWANCE
     assert behind[0] <= world.clock.now() + 2 * HOUR + ALLOWANCE
     assert (await slot(world, first) or (None, None, 0))[2] == 4
+
+
+async def test_the_ledger_keeps_the_first_promise_whatever_a_planner_writes_later(world: World) -> None:
+    await world.ran(**WHOLE)
+    job_id = await world.submitted()
+    await plan(world)
+    first = (await world.view(job_id)).promised_start_at
+    found = await slot(world, job_id)
+    assert found is not None
+    start, end, _ = found
+    [gpu] = (await world.sql("SELECT gpu_id FROM allocations WHERE reservation_id = :id AND planned", id=job_id)).all()
+    [lease] = await world.sql("SELECT epoch FROM planner_lease")
+    for moved in (SECOND, HOUR):
+        later = PlannedSlot(
+            job_id, start + moved, end + moved, (PlacedGpu(gpu.gpu_id, "", 0, 0),), promised_at=start + moved
+        )
+        async with world.uow() as uow:
+            assert await uow.planning.commit_slots(lease.epoch, [later], world.clock.now()) == {job_id}
+        assert await slot(world, job_id) == (start + moved, end + moved, 1)
+        assert (await world.view(job_id)).promised_start_at == first
 
 
 async def test_a_slot_found_for_what_a_job_asked_before_is_not_written(world: World) -> None:
