@@ -1,6 +1,7 @@
 """Local ports that lead into a job: each TCP connection is a WebSocket of its own."""
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
@@ -81,7 +82,7 @@ async def listening(
                 server = await asyncio.start_server(serve, HOST, forward.local, limit=READ_BYTES)
             except OSError as error:
                 raise UsageError(
-                    f"Port {forward.local} of this machine can't be used: {error.strerror}. "
+                    f"Port {forward.local} of this machine can't be used: {os.strerror(error.errno or 0)}. "
                     f"0:{forward.remote} takes any free port."
                 ) from error
             opened.callback(server.close)

@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import shlex
 import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,8 +42,8 @@ class _Job:
     """A job that files are copied from or to."""
 
     def __init__(self, calls: SessionCalls, job_id: str, rank: int) -> None:
+        self.id = job_id
         self._calls = calls
-        self._job_id = job_id
         self._rank = rank
 
     def run(self, command: Sequence[str], ends: Ends) -> int:
@@ -50,7 +51,7 @@ class _Job:
         return run_polling(self._converse(command, ends))
 
     async def _converse(self, command: Sequence[str], ends: Ends) -> int:
-        return await converse(await self._calls.start(self._job_id, command, rank=self._rank), ends)
+        return await converse(await self._calls.start(self.id, command, rank=self._rank), ends)
 
     def look(self, path: str) -> _Found:
         """Raises ClientError where the job's image has not what copying needs."""
@@ -89,7 +90,7 @@ def copy_in(calls: SessionCalls, job_id: str, source: Path, path: str, *, rank: 
             os.close(reader)
     failure = packing.exception()
     if failure is not None and not isinstance(failure, BrokenPipeError):
-        raise ClientError(f"{source} can't be copied: {failure}") from failure
+        raise ClientError(f"{_place_of(failure, source)} can't be copied: {_cause_of(failure)}.") from failure
     return _checked(code)
 
 
@@ -120,7 +121,7 @@ def copy_out(calls: SessionCalls, job_id: str, path: str, target: Path, *, rank:
             os.close(writer)
     failure = unpacking.exception()
     if failure is not None and code == 0:
-        raise ClientError(f"{place} can't be written: {failure}") from failure
+        raise ClientError(f"{_place_of(failure, place)} can't be written: {_cause_of(failure)}.") from failure
     return _checked(code)
 
 
@@ -135,7 +136,8 @@ def _place(job: _Job, path: str, source: Path) -> tuple[str, str]:
     if path.endswith("/") or job.look(parent or ".").kind is not _Kind.FOLDER:
         missing = path if path.endswith("/") else parent
         raise NoSuchObjectError(
-            f"There is no folder {missing} in the job.", next_command=f"gpu-dev exec ID -- mkdir -p {missing}"
+            f"There is no folder {missing} in the job.",
+            next_command=f"gpu-dev exec {job.id} -- mkdir -p {shlex.quote(missing)}",
         )
     return parent or ".", name
 
@@ -150,7 +152,18 @@ def _unpack(reader: int, name: str, place: Path) -> None:
         try:
             unpack(stream, name, place, _say_skipped)
         except tarfile.ReadError as error:
-            raise ClientError(f"what came is not a whole archive ({error})") from error
+            raise ClientError("what came from the job is not whole") from error
+
+
+def _place_of(failure: BaseException, usual: Path) -> str:
+    """The file that a failure is about."""
+    return str(getattr(failure, "filename", None) or usual)
+
+
+def _cause_of(failure: BaseException) -> str:
+    """The reason of a failure in words, without the number and the path that Python puts beside it."""
+    is_known = isinstance(failure, OSError) and failure.errno is not None
+    return os.strerror(failure.errno) if is_known else str(failure)
 
 
 def _say_skipped(path: str) -> None:
@@ -161,7 +174,7 @@ def _checked(code: int) -> int:
     if code in _CANNOT_RUN:
         raise _missing("tar")
     if code:
-        raise ClientError(f"tar in the job ended with {code}; not everything was copied.")
+        raise ClientError(f"Not everything was copied: tar in the job ended with {code}. Its messages say why.")
     return code
 
 

@@ -1,6 +1,7 @@
 """`gpu-dev cp`: files and folders, with their modes, by nothing but `sh` and `tar`."""
 
 import os
+import shlex
 import stat
 import tarfile
 from pathlib import Path
@@ -165,3 +166,16 @@ def test_paths() -> None:
     assert read_path(":a") == ":a"
     with pytest.raises(UsageError):
         read_paths("a", "b")
+
+
+def test_a_file_that_can_not_be_written_is_named_with_the_cause_alone(ann: Person, tree: Path) -> None:
+    done = ann.run("cp", f"{JOB}:{tree}/script", "/proc/script")
+    assert done.returncode == 4
+    assert done.stderr.decode().strip() == "error: /proc/script can't be written: No such file or directory."
+
+
+def test_a_missing_folder_can_be_made_with_the_command_that_is_shown(ann: Person, tree: Path) -> None:
+    done = ann.run("cp", f"{tree}/script", f"{JOB}:{tree}/it's new/")
+    shown = done.stderr.decode().rpartition("try: gpu-dev ")[2]
+    assert ann.run(*shlex.split(shown)).returncode == 0
+    assert ann.run("cp", f"{tree}/script", f"{JOB}:{tree}/it's new/").returncode == 0

@@ -115,7 +115,10 @@ def test_a_connection_that_breaks_is_reset(ann: Person, server: SessionsServer, 
 def test_a_local_port_that_is_taken(ann: Person, echo_port: int) -> None:
     done = ann.run("forward", JOB, f"{echo_port}:80")
     assert done.returncode == 2
-    assert f"Port {echo_port} of this machine can't be used".encode() in done.stderr
+    refusal = (
+        f"error: Port {echo_port} of this machine can't be used: Address already in use. 0:80 takes any free port."
+    )
+    assert done.stderr.decode().strip() == refusal
 
 
 @pytest.mark.parametrize("text", ["", "x", "80:", ":80", "80:0", "0", "70000", "1:2:3", "-1:80"])
