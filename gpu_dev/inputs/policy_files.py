@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpu_dev.errors import UsageError
+from gpu_dev.inputs.requests import checked
 from gpu_dev.wire.policy import RulesIn
 
 
@@ -17,17 +18,21 @@ def read_policy(path: str) -> dict[str, RulesIn]:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no text in UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}.") from error
-    rules: dict[str, RulesIn] = {}
-    for scope, fields in _scopes(content, path):
-        try:
-            rules[scope] = msgspec.convert(fields, RulesIn, strict=True)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{path}: the rules of {scope} can't be read: {error}.") from error
-        if unknown := sorted(fields.keys() - set(RulesIn.__struct_fields__)):
-            raise UsageError(f"{path}: {scope} has the unknown field {unknown[0]}.")
-    return rules
+    return {scope: _rules(fields, f"{path}: {scope}") for scope, fields in _scopes(content, path)}
+
+
+def _rules(fields: Mapping[str, Any], where: str) -> RulesIn:
+    from gpu_dev.server.checked_answers import contract_of
+
+    try:
+        checked(contract_of(RulesIn), fields, **{name: name for name in fields})
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.detail}") from error
+    return msgspec.convert(fields, RulesIn)
 
 
 def _scopes(content: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

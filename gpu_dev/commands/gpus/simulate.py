@@ -142,7 +142,9 @@ def _read_trace(path: str) -> list[TraceJobIn]:
                 jobs.append(_job(read_row(number, row)))
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}.") from error
-    except (ValueError, csv.Error) as error:
+    except (UnicodeError, csv.Error) as error:
+        raise UsageError(f"{path} is no CSV file in UTF-8. Save the table as such a file.") from error
+    except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
     if not jobs:
         raise UsageError(f"{path} has no jobs: it needs a line of the columns {', '.join(REQUIRED)}, and rows.")

@@ -1,5 +1,6 @@
 """Traces as rows of a table."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -27,20 +28,24 @@ def test_a_time_without_a_zone_is_utc() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"gpus": "0"}, "`gpus` must be at least 1"),
-        ({"gpus": "many"}, "Row 7 of the trace can't be read"),
-        ({"duration_s": "-1"}, "`duration_s` at least 0"),
-        ({"duration_s": "1e300"}, "Row 7 of the trace can't be read"),
-        ({"submitted_at": "yesterday"}, "Row 7 of the trace can't be read"),
+        ({"gpus": "0"}, "Row 7: gpus must be at least 1."),
+        ({"gpus": "many"}, "Row 7: gpus must be a whole number."),
+        ({"gpus": ""}, "Row 7: gpus must be a whole number."),
+        ({"duration_s": "-1"}, "Row 7: duration_s must be a number of seconds, at least 0."),
+        ({"duration_s": "1e300"}, "Row 7: duration_s must be a number of seconds, at least 0."),
+        ({"duration_s": "nan"}, "Row 7: duration_s must be a number of seconds, at least 0."),
+        ({"asked_s": "-5"}, "Row 7: asked_s must be a number of seconds, at least 0."),
+        ({"priority": "high"}, "Row 7: priority must be a whole number."),
+        ({"submitted_at": "yesterday"}, "Row 7: submitted_at must be a time such as 2030-01-31T09:00:00Z."),
     ],
 )
 def test_what_a_row_can_not_say(values: dict[str, str], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
         read_row(7, row(**values))
 
 
 def test_a_column_that_is_missing_is_named() -> None:
-    with pytest.raises(ValueError, match="no column 'gpus'; it needs submitted_at, duration_s, gpus"):
+    with pytest.raises(ValueError, match="no column gpus. A trace needs submitted_at, duration_s, gpus"):
         read_row(1, {"submitted_at": "2017-09-21", "duration_s": "1"})
 
 
