@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive
 
 from api_service.access import token_reach
-from api_service.problems import of_exception
+from api_service.problems import TYPE_PREFIX, of_exception
 from reservation_core.contracts.base import Problem, Slot
 from reservation_core.ports.people.identities import Principal
 
@@ -60,6 +60,12 @@ class RestAnswer(Generic[T]):
 
 
 _PLACE = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
+_INVALID = f"{TYPE_PREFIX}invalid_request"
+_NO_ADDRESS = f"{TYPE_PREFIX}no_such_route"
+_FIELD = re.compile(r"^[a-z_][\w.]*(?=: )")
+_LABELS = {"env": "Variables", "gpu_hours": "GPU-hours", "gpu_type": "GPU type", "gpus": "GPUs"}
+_LENGTH = re.compile(r"a number of seconds or an ISO 8601 duration such as P\w+")
+_TYPED_LENGTH = "a time such as 90m, 4h or 7d"
 
 
 class RestProblemError(Exception):
@@ -86,18 +92,31 @@ class RestProblemError(Exception):
 
     @property
     def detail(self) -> str:
-        """The reason, and what to do about it."""
+        """The reason, and what to do about it, in words of pages rather than of REST."""
+        if self.problem.type == _INVALID and self.problem.broken_rules:
+            return "Some of what was typed can't be used. Correct it, and send it again."
+        if self.problem.type == _NO_ADDRESS:
+            return "There is no page at this address. Check how it is written."
         return self.problem.detail
 
     @property
     def rules(self) -> list[str]:
         """Every broken rule, in words."""
-        return [_PLACE.sub("", rule.detail) for rule in self.problem.broken_rules or []]
+        found = [_PLACE.sub("", rule.detail) for rule in self.problem.broken_rules or []]
+        if self.problem.type != _INVALID:
+            return found
+        return [_LENGTH.sub(_TYPED_LENGTH, _FIELD.sub(_label, rule)) for rule in found]
 
     @property
     def slots(self) -> list[Slot]:
         """The nearest free slots."""
         return self.problem.nearest_slots or []
+
+
+def _label(field: re.Match[str]) -> str:
+    """A field of a request as a page calls it: `budget.gpu_hours` is `GPU-hours`."""
+    name = next((part for part in reversed(field[0].split(".")) if not part.isdecimal()), field[0])
+    return _LABELS.get(name, name.replace("_", " ").capitalize())
 
 
 @dataclass(slots=True)

@@ -162,8 +162,9 @@ def _place_of(failure: BaseException, usual: Path) -> str:
 
 def _cause_of(failure: BaseException) -> str:
     """The reason of a failure in words, without the number and the path that Python puts beside it."""
-    is_known = isinstance(failure, OSError) and failure.errno is not None
-    return os.strerror(failure.errno) if is_known else str(failure)
+    if isinstance(failure, OSError) and failure.errno is not None:
+        return os.strerror(failure.errno)
+    return str(failure)
 
 
 def _say_skipped(path: str) -> None:

@@ -10,6 +10,8 @@ from api_service.web.plots import curve_plot
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import MAX_NODES
+from reservation_core.contracts.policy import LONGEST
 from reservation_core.contracts.simulations import SimulationOut
 from reservation_core.domain.simulation.answer_words import table, wait_text
 
@@ -18,6 +20,7 @@ _ORDERS = {"": "As today", "area": "Small jobs first", "arrival": "First come, f
 _SHARES = {"": "As today", "P1D": "Half-life of a day", "P7D": "Half-life of a week", "P30D": "Half-life of 30 days"}
 _NO_SHARES = {"PT0S": "None"}
 _LISTED = 20
+_MOST_DAYS = LONGEST.days
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,11 @@ async def simulate_page(visit: Visit) -> Response:
 
 
 def _asked(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The request. Raises RestProblemError for what is no number."""
+    """The request. Raises RestProblemError for numbers that the form does not take."""
     days, more = fields["days"], fields["more"] or "0"
-    if not (days.isdecimal() and more.isdecimal() and len(days + more) <= 8):
-        raise RestProblemError.because(422, "Give the days and the number of nodes as whole numbers.")
+    if not (_is_within(days, 1, _MOST_DAYS) and _is_within(more, 0, MAX_NODES)):
+        detail = f"Give 1 to {_MOST_DAYS} days and at most {MAX_NODES} nodes, as whole numbers."
+        raise RestProblemError.because(422, detail)
     asked: dict[str, Any] = {"history": int(days) * 86_400}
     if int(more):
         asked["nodes_added"] = {fields["type"] or "gpu": int(more)}
@@ -66,6 +70,10 @@ def _asked(fields: Mapping[str, str]) -> dict[str, Any]:
     if fields["share"]:
         asked["fair_share_half_life"] = fields["share"]
     return asked
+
+
+def _is_within(text: str, least: int, most: int) -> bool:
+    return text.isdecimal() and len(text) < 8 and least <= int(text) <= most
 
 
 def _shown(found: SimulationOut) -> _Shown:

@@ -10,6 +10,7 @@ from api_service.web.page_list import WEB_ROUTES
 from api_service.web.routing import PageAccess
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings import calendars
+from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
 FOR_ANYBODY = {"/sign-in", "/sign-in/start", "/sign-in/done"}
@@ -75,3 +76,10 @@ async def test_what_is_somebody_elses_is_not_there(
             answer = await bob.client.request(route.method, address, data=sent if route.method != "GET" else None)
             assert answer.status_code == 404, (route.method, route.path, answer.status_code)
     assert tried >= 3
+
+
+async def test_an_address_without_a_page_is_answered_without_words_of_rest(browsing: SignedIn) -> None:
+    answer = await (await browsing("alice")).client.get("/nowhere", headers={"Accept": "text/html"})
+    assert answer.status_code == 404
+    assert "There is no page at this address." in words(answer.text)
+    assert "/docs" not in answer.text

@@ -111,7 +111,7 @@ async def test_what_is_wrong_is_said_beside_what_was_typed(browsing: SignedIn) -
     for scope, fields, status, told in (
         ("default", {"max_gpus": "many"}, 422, "write a whole number"),
         ("default", {}, 422, "No rule is set here"),
-        ("default", {"within_0": "2h", "lifts_0": "<script>"}, 422, "lifts"),
+        ("default", {"within_0": "2h", "lifts_0": "<script>"}, 422, "Lifts: must be"),
         ("user:nobody", {"max_gpus": "2"}, 404, "no user"),
         ("project:none", {"max_gpus": "2"}, 404, "no project"),
     ):

@@ -36,9 +36,11 @@ async def test_two_nodes_more_are_answered_with_a_table_and_curves(browsing: Sig
     [
         ("days=soon", "whole numbers"),
         ("days=30&more=-1", "whole numbers"),
+        ("days=0", "1 to 400 days"),
         ("days=9999", "400 days"),
+        ("days=30&more=999", "256 nodes"),
         ("days=30&more=1&type=t4", "t4"),
-        ("days=30&order=size", "order"),
+        ("days=30&order=size", "Order: must be"),
         ("days=1", "No job is left to simulate."),
     ],
 )
@@ -51,3 +53,4 @@ async def test_what_can_not_be_simulated_is_said_beside_the_form(
     assert answer.status_code == 422
     assert sentence in answer.text
     assert 'name="days"' in answer.text
+    assert "broken_rules" not in answer.text
