@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from gpu_dev.display.command_examples import add_examples
 from gpu_dev.display.local_times import local_sentence, slot_words
+from gpu_dev.display.option_values import name_values
 from gpu_dev.errors import ApiError, ClientError, ExitCode
 from gpu_dev.plain_values import read_plain_values
 from gpu_dev.terminal import Rendered, clean, say
@@ -125,6 +126,7 @@ class CommandTable(TyperGroup):
         for name, entry in COMMANDS.items():
             self.commands[name] = TyperCommand(name=name, help=entry.help, rich_help_panel=entry.panel)
         read_plain_values(self)
+        name_values(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in its stand-in's place, then go on as ever."""
@@ -136,6 +138,7 @@ class CommandTable(TyperGroup):
             command.help = command.help or entry.help
             add_examples(command, args[0])
             read_plain_values(command)
+            name_values(command)
             self.commands[args[0]] = command
         return super().resolve_command(ctx, args)
 

@@ -1,6 +1,7 @@
 """Help texts: the terminal shows what the code says, in every command."""
 
 import importlib
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -72,3 +73,21 @@ def test_examples_are_commands_as_they_can_be_typed(path: str) -> None:
         words = words or ["status"]
         assert words[: len(path.split())] == path.split()
         commands[path].make_context(path, words[len(path.split()) :])
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_values_of_options_are_named_without_types_of_python(path: str) -> None:
+    name, *_ = path.split()
+    command = dict(with_paths(of_name(name), name))[path]
+    context = typer.Context(command)
+    shown = " ".join(parameter.display_type_rich(context) for parameter in command.get_params(context))
+    assert not {"str", "bool", "int", "float", "list"} & {*re.findall(r"\w+", shown)}
+    assert "<" not in shown
+
+
+def test_values_of_options_say_what_can_be_typed() -> None:
+    command = dict(with_paths(of_name("submit"), "submit"))["submit"]
+    context = typer.Context(command)
+    shown = {one.name: one.display_type_rich(context) for one in command.get_params(context)}
+    assert (shown["gpus"], shown["duration"], shown["env"], shown["json_file"]) == ("NUMBER", "TEXT", "K=V", "FILE")
+    assert (shown["output"], shown["wait"], shown["command"]) == ("table|wide|json|yaml|name", "", "")
