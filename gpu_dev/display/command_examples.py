@@ -67,7 +67,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "book decline": ("gpu-dev book decline bkg-552v3yxa", "gpu-dev book decline 552v3yxa"),
     "book feed": ("gpu-dev book feed", "gpu-dev book feed --drop"),
     "avail": ("gpu-dev avail --type h100", "gpu-dev avail --from mon --to sat --step 4h"),
-    "usage": ("gpu-dev usage", "gpu-dev usage --by project --from 2030-01-01 --step 7d -o csv"),
+    "usage": ("gpu-dev usage", "gpu-dev usage --by project --from 2030-01-01 -o csv"),
     "notify targets": ("gpu-dev notify targets", "gpu-dev notify targets -o json"),
     "notify add": (
         "gpu-dev notify add email ann@example.org",

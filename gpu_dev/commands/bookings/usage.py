@@ -48,6 +48,8 @@ def usage(
     output: Annotated[UsageFormat, typer.Option("--output", "-o", help="Output format.")] = UsageFormat.TABLE,
 ) -> None:
     """Show GPU-hours held, used, idle and wasted: your own; administrators see all users'."""
+    if step is not None and output is UsageFormat.CSV:
+        raise UsageError("CSV has no steps. Leave out --step, or choose -o table, json or yaml.")
     name, now = zone_name(zone), local_now()
     since = None if start is None else parse_instant(start, now, name)
     until = None if end is None else parse_instant(end, now, name)
@@ -92,8 +94,6 @@ _SERIES = View[UsageSeriesOut](name=lambda found: found.by.value, columns=())
 
 def _show_series(found: UsageSeriesOut, output: UsageFormat) -> None:
     """Steps in which nothing was held are left out of the table."""
-    if output is UsageFormat.CSV:
-        raise UsageError("CSV has no steps. Leave out --step, or choose -o table, json or yaml.")
     if output is not UsageFormat.TABLE:
         put(show_one(found, _SERIES, Format(output.value)))
         return
