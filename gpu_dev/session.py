@@ -27,6 +27,7 @@ from gpu_dev.server.connection import Connection, normal_server, resolve, resolv
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.terminal import clean, say
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, RequestVerdict
+from reservation_core.domain.similar_names import did_you_mean
 
 if TYPE_CHECKING:
     from gpu_dev.wire.notices import NoticeTargetOut
@@ -72,11 +73,13 @@ def whole_id(client: GpuDevClient, text: str) -> str:
     A job of one's own goes before those of others that are shared, ended or not: anybody may share a job of any name.
     """
     typed = text.strip()
+    names: set[str] = set()
     if not typed.lower().startswith(PREFIX):
         if _is_job(client, typed):
             return normal_id(typed)
         jobs = list(islice(client.jobs(), SEARCHED))
-        if any(job.name == typed for job in jobs):
+        names = {job.name for job in jobs if job.name}
+        if typed in names:
             me = client.me().name  # administrators see everybody's
             named = [(job.id, job.status not in FINAL_STATUSES) for job in jobs if (job.name, job.user) == (typed, me)]
             if named:
@@ -86,19 +89,26 @@ def whole_id(client: GpuDevClient, text: str) -> str:
         known = (job.id for job in jobs)
     else:
         known = (job.id for job in client.jobs())
-    if typed.lower().startswith(PREFIX) and read_otherwise(text):
-        say(f"{typed} is read as {normal_id(text)}: ids have no letters o, i and l.")
+        if read_otherwise(text):
+            say(f"{typed} is read as {normal_id(text)}: ids have no letters o, i and l.")
     try:
-        return resolve_id(text, known)
+        return resolve_id(text, known, among_known=not typed.lower().startswith(PREFIX))
     except NoSuchObjectError:
-        return _shared_id(client, typed)
+        return _shared_id(client, typed, names)
 
 
-def _shared_id(client: GpuDevClient, typed: str) -> str:
-    """The id of the job that others share and `typed` stands for. Raises NoSuchObjectError and AmbiguousIdError."""
+def _shared_id(client: GpuDevClient, typed: str, names: set[str]) -> str:
+    """The id of the job that others share and `typed` stands for; `names` are those of one's own jobs.
+
+    Raises NoSuchObjectError, with the name that was probably meant, and AmbiguousIdError.
+    """
     jobs = {job.id: job for job in islice(client.jobs(shared=True), SEARCHED)}
     named = [(job.id, job.status not in FINAL_STATUSES) for job in jobs.values() if job.name == typed]
-    job_id = named_job(typed, named) if named else resolve_id(typed, jobs)
+    try:
+        job_id = named_job(typed, named) if named else resolve_id(typed, jobs, among_known=True)
+    except NoSuchObjectError as error:
+        meant = did_you_mean(typed, names.union(job.name for job in jobs.values() if job.name))
+        raise NoSuchObjectError(f"{error.detail}{meant}", next_command=error.next_command) from error
     say(f"{typed} is {job_id}, which {clean(jobs[job_id].user)} shares with you.")
     return job_id
 

@@ -36,23 +36,25 @@ def is_whole(job_id: str) -> bool:
     return len(job_id) >= len(PREFIX) + FULL_LENGTH
 
 
-def resolve_id(text: str, known: Iterable[str]) -> str:
+def resolve_id(text: str, known: Iterable[str], *, among_known: bool = False) -> str:
     """The one id that `text` stands for.
 
-    `known` are the ids to choose from, newest first; it is read only when `text` is not whole, and only the newest
-    5,000. Raises NoSuchObjectError when none fits, AmbiguousIdError (with the candidates) when several do.
+    `known` are the ids to choose from, newest first; it is read only when `text` is not whole, or with `among_known`,
+    and only the newest 5,000. Raises NoSuchObjectError when none fits, AmbiguousIdError (with the candidates) when
+    several do.
     """
     wanted = normal_id(text)
-    if is_whole(wanted):
+    if is_whole(wanted) and not among_known:
         return wanted
-    fitting = [job_id for job_id in islice(known, SEARCHED) if job_id.startswith(wanted)]
+    searched = list(islice(known, SEARCHED))
+    fitting = [job_id for job_id in searched if job_id.startswith(wanted)]
     if wanted in fitting:
         return wanted
     match fitting:
         case []:
+            bound = f" among your newest {SEARCHED}" if len(searched) == SEARCHED else ""
             raise NoSuchObjectError(
-                f"None of your newest {SEARCHED} jobs has the id or name {text.strip()}.",
-                next_command="gpu-dev list --all",
+                f"You have no job with the id or name {text.strip()}{bound}.", next_command="gpu-dev list --all"
             )
         case [only]:
             return only

@@ -51,14 +51,16 @@ def explain_it(
     Without a job: say whether a request would start now, start later or be refused, and why.
     """
     if job_id is not None:
-        if gpus is not None:
-            raise UsageError("Give either a job or --gpus.")
+        if any(given is not None for given in (gpus, gpu_type, nodes, duration, start, priority, project, user, zone)):
+            raise UsageError(
+                "Give either a job, or the options of a new request.", next_command=f"gpu-dev explain {job_id}"
+            )
         _explain_job(ctx, job_id, output, again=again)
         return
     if gpus is None or duration is None:
+        missing = "Name a job, or give --gpus and --for" if gpus is None else "Give --for, too,"
         raise UsageError(
-            "Name a job, or give --gpus for a new request.",
-            next_command="gpu-dev explain --gpus 4 --type h100 --for 8h",
+            f"{missing} for a new request.", next_command=f"gpu-dev explain --gpus {gpus or 4} --type h100 --for 8h"
         )
     fields: dict[str, Any] = {
         "gpus": gpus,

@@ -235,6 +235,24 @@ def test_a_name_stands_for_ones_own_job(system: System) -> None:
     assert f"resnet50 is {held}." in by_name.stderr
     nothing = system.cli("show", "no such name")
     assert (nothing.returncode, "nor the name of a job of yours" in nothing.stderr) == (3, True)
+    mistyped = system.cli("show", "resnet5O")  # as long as an id
+    assert mistyped.returncode == 3
+    assert "You have no job with the id or name resnet5O. Did you mean resnet50?" in mistyped.stderr
+    assert "job-" not in mistyped.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gpus", "2"), "Give --for, too, for a new request."),
+        (("--for", "1h"), "Name a job, or give --gpus and --for for a new request."),
+        (("train", "--for", "1h"), "Give either a job, or the options of a new request."),
+        (("train", "--type", "h100"), "Give either a job, or the options of a new request."),
+    ],
+)
+def test_options_of_explain_that_do_not_go_together_are_said(system: System, words: tuple[str, ...], said: str) -> None:
+    done = system.cli("explain", *words)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_a_title_stands_for_ones_own_booking_and_a_name_for_a_token(system: System) -> None:
