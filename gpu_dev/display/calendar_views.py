@@ -1,7 +1,7 @@
 """Tables of bookings, slots, rules, usage, maintenance windows and notification targets."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpu_dev.display.local_times import local_sentence, local_time, minute
 from gpu_dev.display.output import Column, View, amount, as_data
@@ -9,6 +9,7 @@ from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
+from reservation_core.domain.short_durations import plain_iso8601
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
@@ -132,9 +133,7 @@ def is_over(limit: "LimitOut") -> bool:
 
 def limit_of(limit: "LimitOut") -> str:
     """The limit itself, in words."""
-    if limit.value is None:
-        return "no limit"
-    return amount(limit.value) if isinstance(limit.value, float) else str(limit.value)
+    return "no limit" if limit.value is None else _rule_value(limit.value)
 
 
 def _in_use(limit: "LimitOut") -> str:
@@ -156,8 +155,23 @@ LIMIT: "View[LimitOut]" = View(
 
 
 def format_rules(rules: "RulesIn") -> str:
-    """Rules in one line."""
-    return ", ".join(f"{name}={value}" for name, value in as_data(rules).items() if value is not None)
+    """Rules in one line, with values as they are typed: `max_gpus=4, max_duration=7d`."""
+    return ", ".join(f"{name}={_rule_value(value)}" for name, value in as_data(rules).items() if value is not None)
+
+
+def _rule_value(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return amount(value)
+        case str():
+            length = plain_iso8601(value)
+            return value if length is None else format_duration(length)
+        case list():
+            return "; ".join(f"{_rule_value(one['within'])} lifts {' '.join(one['lifts'])}" for one in value)
+        case _:
+            return str(value)
 
 
 RULE: "View[RuleOut]" = View(

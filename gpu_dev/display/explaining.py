@@ -5,7 +5,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from gpu_dev.display.expected_starts import start_words
+from gpu_dev.display.expected_starts import expected_start, start_words
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.views import placed, wanted_gpus
@@ -146,7 +146,8 @@ def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:
                 advice.append(
                     f"{count} {one.gpu_type} {'is' if count == 1 else 'are'} free on one node now: --gpus {count}"
                 )
-            if one.next_free_at is not None:
+            start = expected_start(job)
+            if one.next_free_at is not None and (start is None or one.next_free_at < start):
                 advice.append(f"The next {one.gpu_type} becomes free about {local_time(one.next_free_at)}.")
     advice.append("A shorter --for may fit into a gap before the jobs ahead start.")
     advice.append("All waiting jobs: gpu-dev queue")

@@ -20,6 +20,12 @@ def slot_words(start: datetime, end: datetime) -> str:
     return range_words(start, end, None)
 
 
+def wall_words(text: str) -> str:
+    """A local time of a zone that is known (`2026-11-26T14:20`), without the zone: `Thu 26 Nov 2026 14:20`."""
+    local = datetime.fromisoformat(text)
+    return f"{local:%a} {local.day} {local:%b %Y %H:%M}"
+
+
 def local_sentence(text: str) -> str:
     """A sentence of the server with its times, which are in UTC, in the reader's zone."""
     return with_time_words(text, minute, slot_words)

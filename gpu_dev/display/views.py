@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpu_dev.display.expected_starts import expected_start, nine_in_ten, start_words
 from gpu_dev.display.local_times import local_sentence, local_time
-from gpu_dev.display.output import Column, View, amount, memory
+from gpu_dev.display.output import Column, View, amount, as_data, as_json, memory
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.model import JobStatus
 
@@ -45,6 +45,11 @@ def _until(job: "Job") -> datetime | None:
     if job.status is JobStatus.QUEUED:
         return expected_start(job)
     return job.finished_at or job.ends_at
+
+
+def _as_text(data: Any) -> str:
+    """Data in one line of JSON."""
+    return as_json(as_data(data)).rstrip()
 
 
 def _number(value: int | None) -> str:
@@ -218,7 +223,7 @@ DEAD_LETTER: "View[DeadLetterOut]" = View(
         Column("READS", lambda letter: str(letter.read_count), right=True),
         Column("ENQUEUED", lambda letter: local_time(letter.enqueued_at)),
         Column("ERROR", lambda letter: letter.error),
-        Column("BODY", lambda letter: str(letter.body), wide=True),
+        Column("BODY", lambda letter: _as_text(letter.body), wide=True),
     ),
     empty="No dead letters: every message could be handled.",
 )
@@ -288,7 +293,7 @@ EVENT: "View[JobEvent]" = View(
         Column("BEFORE", lambda event: event.before or ""),
         Column("AFTER", lambda event: event.after or ""),
         Column("REASON", lambda event: local_sentence(event.reason.detail) if event.reason else ""),
-        Column("DATA", lambda event: str(event.data) if event.data else "", wide=True),
+        Column("DATA", lambda event: _as_text(event.data) if event.data else "", wide=True),
     ),
     empty="No events yet.",
 )

@@ -8,7 +8,9 @@ _WORDS = ("w(?:eeks?)?", "d(?:ays?)?", "h(?:(?:ou)?rs?)?", "m(?:in(?:ute)?s?)?",
 _UNITS_S = (604_800, 86_400, 3_600, 60, 1)
 _SHORT = re.compile("".join(rf"(?:(\d{{1,9}}) ?{word} ?)?" for word in _WORDS), re.ASCII)
 _DECIMAL = re.compile(rf"(\d{{1,9}}\.\d{{1,3}}) ?(?:{'|'.join(f'({word})' for word in _WORDS)})", re.ASCII)
-_ISO8601 = re.compile(r"P(?:(\d{1,5})D)?(?:T(?=\d)(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})S)?)?", re.ASCII)
+_ISO8601 = re.compile(
+    r"P(?:(\d{1,2})Y)?(?:(\d{1,5})D)?(?:T(?=\d)(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})S)?)?", re.ASCII
+)
 _SHOWN = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -37,12 +39,12 @@ def written(duration: timedelta) -> str:
 
 
 def plain_iso8601(text: str) -> timedelta | None:
-    """A duration of whole days, hours, minutes and seconds (`P2D`, `PT1H30M`); None for all else."""
+    """A duration of years, days, hours, minutes and seconds (`P2D`, `PT1H30M`, `P1Y35D`); None for all else."""
     read = _ISO8601.fullmatch(text)
     if read is None or text == "P":
         return None
-    days, hours, minutes, seconds = (int(count or 0) for count in read.groups())
-    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    years, days, hours, minutes, seconds = (int(count or 0) for count in read.groups())
+    return timedelta(days=365 * years + days, hours=hours, minutes=minutes, seconds=seconds)
 
 
 def iso8601(duration: timedelta) -> str:

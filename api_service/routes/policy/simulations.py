@@ -53,7 +53,7 @@ async def simulate(request: Request, services: Served, caller: Caller) -> Respon
         raise ProblemError(503, "simulator_busy", detail, headers={"Retry-After": str(_RETRY_S)}) from error
     left_out = list(prepared.left_out)
     if found.never:
-        left_out.insert(0, f"{found.never:,} of the jobs fit on these nodes or quotas never; they are left out.")
+        left_out.insert(0, f"Jobs left out because no node or quota is large enough for them: {found.never:,}.")
     if found.today is None or found.changed is None:
         raise ProblemError(422, "nothing_to_simulate", " ".join(["No job is left to simulate.", *left_out]))
     shown = simulation(asked, prepared.question, found.today, found.changed, left_out)

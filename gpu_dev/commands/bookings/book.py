@@ -9,7 +9,7 @@ import typer
 
 from gpu_dev.calls.booking_calls import Reach
 from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on, costs_in_words
-from gpu_dev.display.local_times import local_sentence, local_time, slot_words
+from gpu_dev.display.local_times import local_sentence, local_time, slot_words, wall_words
 from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.errors import ApiError, UsageError
@@ -375,7 +375,7 @@ def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> 
     elif output is not None and isinstance(made, BookingSeries):
         put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))
     else:
-        dates = f"{len(made.items)} dates"
+        dates = f"{len(made.items)} {'date' if len(made.items) == 1 else 'dates'}"
         put(f"would be: {dates}\n" if isinstance(made, SeriesVerdict) else f"{made.series_id}: {dates} booked\n")
         for one in made.items:
             put(f"{_in_words(one)}\n")
@@ -383,7 +383,7 @@ def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> 
             put(f"together: about {costs_in_words(made.costs)}\n")
     for left_out in made.skipped:
         reasons = "; ".join(local_sentence(rule.detail) for rule in left_out.broken_rules)
-        say(f"{left_out.local_start} left out: {reasons}")
+        say(f"{wall_words(left_out.local_start)} left out: {reasons}")
 
 
 def _in_words(booking: BookingOut | BookingVerdict) -> str:

@@ -59,9 +59,9 @@ def disable(
     """
     with client_for(ctx) as client:
         if not yes:
-            ended = "everything that they run and have booked ends" if end else "what runs and is booked goes on"
+            ended = "running jobs and bookings end" if end else "running jobs and bookings go on"
             waiting = _waiting(client, name)
-            cancelled = f"{_counted(waiting)} of theirs that wait are cancelled; " if waiting else ""
+            cancelled = f"waiting jobs and requests are cancelled ({_counted(waiting)}); " if waiting else ""
             question = f"Disable {name}? Their tokens stop working; {cancelled}{ended}."
             confirmed(question, yes=yes)
         found = client.disable_user(name, end=end)

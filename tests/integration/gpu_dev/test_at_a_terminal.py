@@ -124,7 +124,7 @@ def test_who_disables_somebody_is_told_how_many_of_theirs_wait(system: System) -
     for _ in range(3):
         assert system.cli("submit", "-g", "64", "-d", "1h", "--", "true", GPU_DEV_TOKEN=token).returncode == 0
     at = AtTerminal(system, "users", "disable", "fred", who="admin")
-    at.shows("3 of theirs that wait are cancelled")
+    at.shows("waiting jobs and requests are cancelled (3); running jobs and bookings go on.")
     at.answer("n\n")
     assert at.process.wait(PATIENCE_S) == 1
     at.process.communicate()

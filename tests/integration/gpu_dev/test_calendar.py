@@ -59,6 +59,9 @@ def test_series_slots_and_the_timeline(system: System) -> None:
     made = system.cli(*wish)
     assert made.returncode == 0, made.stderr
     assert len(made.stdout.splitlines()) == 4
+    skipped = system.cli(*wish[:3], "4", *wish[4:], "--skip-conflicts", "--dry-run", "--rrule", "FREQ=DAILY;COUNT=4")
+    assert "would be: 1 date\n" in skipped.stdout
+    assert len(re.findall(r"^\w{3} \d+ \w{3} \d{4} 09:00 left out: ", skipped.stderr, re.MULTILINE)) == 3
     slots = _data(system, "book", "slots", "-g", "4", "-d", "2h", "--from", "tomorrow 08:30")["items"]  # type: ignore[index, call-overload]
     tomorrow = datetime.now(UTC).date()
     assert slots[0]["start"] > f"{tomorrow}T"

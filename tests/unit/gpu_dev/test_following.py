@@ -120,6 +120,8 @@ def test_what_would_help_a_waiting_job_is_what_is_free() -> None:
     assert "1 h100 is free on one node now: --gpus 1" in text
     assert "t4" not in text
     assert "becomes free about" in as_text(explain(a_job(), [kind("h100", 0, next_free=True)]))
+    sooner = a_job(estimated_start_at=NOON)  # its own GPUs come free before the next ones that nobody waits for
+    assert "becomes free" not in as_text(explain(sooner, [kind("h100", 0, next_free=True)]))
 
 
 def test_a_job_of_a_booking_is_not_sent_to_other_cards() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpu_dev.display.local_times import local_sentence, local_time, minute, slot_words
+from gpu_dev.display.local_times import local_sentence, local_time, minute, slot_words, wall_words
 from gpu_dev.errors import ApiError, NoSuchObjectError
 from gpu_dev.main import report
 from gpu_dev.wire.base import Problem
@@ -19,6 +19,10 @@ def _in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+def test_a_local_time_without_a_zone_reads_like_the_others() -> None:
+    assert wall_words("2026-11-26T09:00") == "Thu 26 Nov 2026 09:00"
 
 
 def test_a_time_has_its_day_and_zone() -> None:

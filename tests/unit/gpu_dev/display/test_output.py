@@ -12,8 +12,10 @@ from msgspec import convert
 
 from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Format, as_json, show_list, show_one
-from gpu_dev.display.views import GPU_TYPE, JOB, JOB_DETAILS, NODE
+from gpu_dev.display.views import DEAD_LETTER, EVENT, GPU_TYPE, JOB, JOB_DETAILS, NODE
 from gpu_dev.terminal import ProgramOutput, put, say
+from gpu_dev.wire.dead_letters import DeadLetterOut
+from gpu_dev.wire.jobs import JobEvent
 from gpu_dev.wire.nodes import GpuOut, NodeOut
 from tests.unit.gpu_dev.examples import NOON, a_job
 
@@ -199,3 +201,12 @@ def test_what_a_program_printed_draws_and_steers_nothing(printed: bytes, shown: 
         output = ProgramOutput()
         chunks = [printed[at : at + size] for at in range(0, len(printed), size)]
         assert b"".join([*map(output.take, chunks), output.rest()]) == shown
+
+
+def test_data_of_events_and_dead_letters_is_json() -> None:
+    event = JobEvent(
+        id=1, at=NOON, kind="shared", actor="ann", before=None, after=None, reason=None, data={"user": "ben", "n": None}
+    )
+    assert '{"user":"ben","n":null}' in show_list([event], EVENT, Format.WIDE)
+    letter = DeadLetterOut(queue="gpu_jobs", id=1, read_count=5, enqueued_at=NOON, error="x", body={"job": "a"})
+    assert '{"job":"a"}' in show_list([letter], DEAD_LETTER, Format.WIDE)
