@@ -105,7 +105,9 @@ def attach(
 
     name = None if terminal is None else terminal.removeprefix("/dev/").removeprefix("pts/")
     if not sys.stdin.isatty():
-        raise UsageError("A terminal can be joined only from a terminal.", next_command="gpu-dev exec ID -- COMMAND")
+        raise UsageError(
+            "A terminal can be joined only from a terminal.", next_command=f"gpu-dev exec {job_id or 'ID'} -- COMMAND"
+        )
     with client_for(ctx) as client:
         whole = session_id(client, job_id)
         code = join_terminal(client, whole, rank, name)
