@@ -34,7 +34,7 @@ from reservation_core.runtime.simulation.simulator import Simulator
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.jobs.submit import submit
-from reservation_core.usecases.policy.read_plan import JobTerms
+from reservation_core.usecases.policy.read_plan import JobTerms, LikelyStarts
 
 LAST_USED_EVERY_S = 30.0
 _STREAM_READERS = 4
@@ -69,6 +69,7 @@ class Services:
     connections: Connections
     ssh: SshDoor
     job_terms: JobTerms
+    likely_starts: LikelyStarts
     simulator: Simulator
     dry_run_turns: DryRunTurns
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
@@ -90,6 +91,15 @@ class Services:
 
         connections = Connections(runtime.uow, runtime.clock, settings.connections_per_user)
         authenticator = Authenticator(runtime.uow, runtime.ids, runtime.clock, settings.token_cache_s)
+        terms = JobTerms(
+            longest=settings.max_duration,
+            beside=settings.start_allowance + settings.turnaround,
+            promises=settings.promises,
+            fair_share=bool(settings.fair_share_half_life_s),
+            placement=settings.placement.policy,
+            slack=timedelta(seconds=settings.promise_slack_s),
+            estimates=settings.estimates,
+        )
         pace = TokenPace(settings, authenticator)
         return cls(
             runtime=runtime,
@@ -111,14 +121,8 @@ class Services:
             access_log=AccessLog(settings, runtime.clock),
             connections=connections,
             ssh=SshDoor(runtime, settings.ssh, connections),
-            job_terms=JobTerms(
-                longest=settings.max_duration,
-                beside=settings.start_allowance + settings.turnaround,
-                promises=settings.promises,
-                fair_share=bool(settings.fair_share_half_life_s),
-                placement=settings.placement.policy,
-                slack=timedelta(seconds=settings.promise_slack_s),
-            ),
+            job_terms=terms,
+            likely_starts=LikelyStarts(terms),
             simulator=Simulator(settings.simulation_s),
             dry_run_turns=DryRunTurns(),
         )

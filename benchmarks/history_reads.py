@@ -48,6 +48,7 @@ BY_KEY = frozenset(
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
     close_connections connections_of_job
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
+    store_learnt_waits
     """.split()  # noqa: SIM905 - names, one after the other
 )
 
@@ -100,6 +101,8 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "waiting_apart": [{}],
         "waiting_without_slot": [{"limit": 100}],
         "last_with_slot": [{"limit": 100}],
+        "others_with_slot": [{"limit": 20_000}],
+        "learnt_waits": [{}],
         "waiting_by_owner": [{"line_type": "h100", "without": "job-w00000001", "now": now, **_ORDER}],
         "open_allocations_beside": [{"id": "bkg-l00000001"}],
         "more_waiting": [{"line_type": "h100", "after_priority": -4, "after_seq": 0, "limit": 100}],

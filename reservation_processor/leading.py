@@ -130,7 +130,7 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             policy=settings.placement.policy,
         ),
     )
-    planner.predictions = StartPredictions(runtime.uow, StartPredictor(allowance))
+    planner.predictions = StartPredictions(runtime.uow, StartPredictor(allowance), runtime.loops["predictions"])
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription, AsyncExitStack() as beside_it:
         if settings.fair_share_half_life_s:
             await beside_it.enter_async_context(beside(_share(runtime, settings, planner), name="fair shares"))

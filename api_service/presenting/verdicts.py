@@ -21,8 +21,7 @@ def estimated_start(outlook: Outlook) -> EstimatedStart | None:
     """When it is likely to start, if that can be told."""
     if outlook.estimated_start is None:
         return None
-    by_half, by_nine_tenths = outlook.estimated_start
-    return EstimatedStart(p50=by_half, p90=by_nine_tenths)
+    return EstimatedStart(p50=outlook.estimated_start.p50, p90=outlook.estimated_start.p90)
 
 
 def sooner_requests(outlook: Outlook) -> list[SoonerRequest]:

@@ -52,8 +52,10 @@ def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Itera
         yield "Would wait. No start can be promised yet."
     else:
         yield f"Would start by {minute(promise)} at the latest."
-    if answer.estimated_start is not None:
-        likely = answer.estimated_start
+    likely = answer.estimated_start
+    if likely is None:
+        yield "Likely start: not known yet."
+    else:
         yield f"Likely start: {minute(likely.p50)}; nine times in ten by {minute(likely.p90)}."
     if answer.queue_position is not None:
         yield f"Place in the queue: {answer.queue_position}."

@@ -247,7 +247,7 @@ async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -
     policy = services.policy.known or await services.policy.current()
     with services.dry_run_turns.take():
         async with services.runtime.uow() as uow:
-            pending = await dry_run(uow, caller, new, policy, services.job_terms, now)
+            pending = await dry_run(uow, caller, new, policy, services.job_terms, services.likely_starts, now)
         verdict = verdicts.job_verdict(await decided(pending))
     return Response(verdict.model_dump_json(), media_type="application/json")
 

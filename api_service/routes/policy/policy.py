@@ -76,7 +76,8 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
             if body.instead_of is not None:
                 await explaining.check_replaced(uow, who, body.instead_of)
             found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
-            pending = await outlook(uow, who, body, services.job_terms, services.runtime.ids, now, disabled=disabled)
+            terms, likely, ids = services.job_terms, services.likely_starts, services.runtime.ids
+            pending = await outlook(uow, who, body, terms, likely, ids, now, disabled=disabled)
         verdict = await decided(pending)
     if unfit:
         others = verdict.reasons if verdict.verdict is RequestVerdict.REFUSED else ()

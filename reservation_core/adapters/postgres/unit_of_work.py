@@ -39,6 +39,7 @@ from reservation_core.adapters.postgres.people.identities import Identities
 from reservation_core.adapters.postgres.people.notices import Notices
 from reservation_core.adapters.postgres.people.token_budgets import Budgets
 from reservation_core.adapters.postgres.people.used_proofs import UsedProofs
+from reservation_core.adapters.postgres.planning.learnt_waits import LearntWaitsRow
 from reservation_core.adapters.postgres.planning.measurements import Measurements
 from reservation_core.adapters.postgres.planning.planning import Planning
 from reservation_core.adapters.postgres.pods.pod_endings import PodEndings
@@ -130,6 +131,10 @@ class UnitOfWork:
     @cached_property
     def idempotency(self) -> Idempotency:
         return Idempotency(self._connection, self._sealing)
+
+    @cached_property
+    def learnt_waits(self) -> LearntWaitsRow:
+        return LearntWaitsRow(self._connection)
 
     @cached_property
     def measurements(self) -> Measurements:

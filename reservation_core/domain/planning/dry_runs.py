@@ -10,16 +10,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from reservation_core.domain.calendar import to_moment
+from reservation_core.domain.calendar import length_micros, to_micros, to_moment
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.jobs.smaller_requests import Size, lengths_up_to, sizes_up_to
 from reservation_core.domain.model import RequestChange
-from reservation_core.domain.plan import PlacedGpu, PlanningSnapshot, Waiting
+from reservation_core.domain.plan import Commitment, PlannedSlot, PlanningSnapshot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.predictions.start_predictor import Prediction, StartPredictor
 from reservation_core.domain.planning.slot_decisions import earliest_slot
 from reservation_core.domain.planning.standings import BY_ARRIVAL, Orders
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.quota_rulings import limits_starts
 from reservation_core.domain.policy.rules import Holding
 
 T = TypeVar("T")
@@ -35,6 +38,8 @@ class PlanView:
     much later than their first slot they are promised their start.
 
     `names` are those of owners whom quotas bind, `holdings` all that quotas count, `shares` the ranks of owners.
+    `others` are waiting jobs of which the snapshot has the slot alone: they count where a start is predicted.
+    `estimates`: of how many jobs the planner predicts the start.
     """
 
     snapshot: PlanningSnapshot
@@ -46,6 +51,8 @@ class PlanView:
     placement: PlacementPolicy = DEFAULT_POLICY
     slack: timedelta = timedelta(0)
     orders: Orders = BY_ARRIVAL
+    others: Sequence[Waiting] = ()
+    estimates: int = 0
 
     @property
     def gpu_types(self) -> list[str]:
@@ -85,8 +92,11 @@ class DryRun:
         self._now = now
         self._picture = view.picture()
         self._picture.set_reservation(job.id, job, ())
-        self.start, self.promised_at, gpus = self._decide()
-        self.gpu_type = self._picture.common.pools.type_of(gpus[0].gpu_id) if gpus else None
+        decided = self._decided = self._decide()
+        self.start = None if decided is None else decided.start
+        self.promised_at = decided.promised_at if isinstance(decided, PlannedSlot) and self.start != now else self.start
+        self.gpu_type = None if decided is None else self._picture.common.pools.type_of(decided.gpus[0].gpu_id)
+        self._is_held_back = job.id in self._picture.common.queue.held
         # It leaves a free place behind: what is asked next is asked in its place.
         self._picture.set_reservation(job.id, None, ())
 
@@ -95,18 +105,52 @@ class DryRun:
         """Everything but the job."""
         return self._picture
 
-    def _decide(self) -> tuple[datetime | None, datetime | None, Sequence[PlacedGpu]]:
+    def _decide(self) -> Start | PlannedSlot | None:
         for _ in range(_ROUNDS):
             for start in self._picture.plan_starts(self._now, _ALL):
                 if start.id == self._job.id:
-                    return self._now, self._now, start.gpus
+                    return start
             plan = self._picture.plan_slots(self._now, self._view.promises, _ALL)
             for slot in plan.slots:
                 if slot.id == self._job.id and slot.gpus:
-                    return slot.start, self._now if slot.start == self._now else slot.promised_at, slot.gpus
+                    return slot
             if not plan.more:
                 break
-        return None, None, ()
+        return None
+
+    def predict(self, predictor: StartPredictor) -> Prediction | None:
+        """When the job is likely to start; None if it starts now, or too little is known.
+
+        None, too, while a quota holds it back, and within bookings. Nothing can be asked afterwards.
+        """
+        if self.start == self._now or self._is_held_back or self._job.booking_id is not None:
+            return None
+        slot = self._decided
+        rows = (
+            ()
+            if slot is None
+            else [Commitment(slot.id, gpu.gpu_id, slot.start, slot.end, held=False, planned=True) for gpu in slot.gpus]
+        )
+        common = self._picture.common
+        promised_at = None if self.promised_at is None else to_micros(self.promised_at)
+        self._picture.set_reservation(self._job.id, replace(self._job, promised_at=promised_at), rows)
+        self._add_others(common)
+        beside = min(self._view.estimates, len(common.queue.jobs) - len(common.queue.held)) - 1
+        return predictor.predict_once(common, self._job, max(0, beside), self._now)
+
+    def _add_others(self, picture: Picture) -> None:
+        """Put the jobs into the queue whose slots alone are known, held back where quotas do not let them start now."""
+        others = [
+            job for job in self._view.others if job.id in picture.ledger.slots and job.id not in picture.queue.jobs
+        ]
+        for job in others:
+            picture.queue.add(job, slotted=True)
+        for job in others if limits_starts(self._view.rules) else ():
+            length = length_micros(job.length)
+            if not any(
+                picture.within_quotas(job, pool.gpu_type, picture.at, length) for pool in picture.pools.for_job(job)
+            ):
+                picture.queue.hold_back(job)
 
     def start_of(self, changed: Waiting) -> datetime | None:
         """When another request would start in the job's place."""

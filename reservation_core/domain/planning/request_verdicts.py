@@ -5,7 +5,7 @@ planner would start it, or promise it a start, if it were submitted now (see `dr
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.model import Reason, RequestVerdict
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.dry_runs import DryRun, PlanView, SoonerJob
+from reservation_core.domain.planning.predictions.start_predictor import Prediction, StartPredictor
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.pools.waiting_reasons import (
     behind_in_line,
@@ -37,7 +38,7 @@ class Outlook:
     `starts_at` is about when it starts, `promised_at` when at the latest; None where it is refused, or is promised
     nothing. `sooner` are
     requests that would start earlier, `position` is its place in the queue. `estimated_start` is when it is likely to
-    start, as (by then in half of all cases, by then in nine of ten).
+    start, None where too little is known.
     """
 
     verdict: RequestVerdict
@@ -46,7 +47,7 @@ class Outlook:
     sooner: tuple[SoonerJob, ...] = ()
     promised_at: datetime | None = None
     position: int | None = None
-    estimated_start: tuple[datetime, datetime] | None = None
+    estimated_start: Prediction | None = None
 
 
 def refused(broken: Iterable[RuleBreach]) -> Outlook:
@@ -64,13 +65,21 @@ def booking_outlook(span: Span, missing: RuleBreach | None, now: datetime) -> Ou
     return Outlook(RequestVerdict.ACCEPTED, span.start)
 
 
-def job_outlook(view: PlanView, job: Waiting, duration: timedelta, types: Collection[str], now: datetime) -> Outlook:
+def job_outlook(
+    view: PlanView,
+    job: Waiting,
+    duration: timedelta,
+    types: Collection[str],
+    now: datetime,
+    predictor: StartPredictor | None = None,
+) -> Outlook:
     """The outlook of a job that submitting would accept. `types`: others that its owner may ask for instead."""
     run = DryRun(view, job, now)
     if run.start == now:
         return Outlook(RequestVerdict.STARTS_NOW, now, promised_at=now)
     reasons = _reasons(run, job, now)
-    return _waits(run, reasons, run.sooner(duration, types))
+    outlook = _waits(run, reasons, run.sooner(duration, types))
+    return outlook if predictor is None else replace(outlook, estimated_start=run.predict(predictor))
 
 
 def _reasons(run: DryRun, job: Waiting, now: datetime) -> list[Reason]:

@@ -155,6 +155,9 @@ class GraceSettings(StartSettings):
     promises: Annotated[int, Field(ge=0, le=100_000)] = (
         10_000  # the number of waiting jobs that get a slot in the calendar
     )
+    estimates: Annotated[int, Field(ge=0, le=100_000)] = (
+        500  # how many waiting jobs are told when they are likely to start
+    )
     # How much later than its first slot a job is promised its start: so much time short work may pass before it.
     promise_slack_s: Annotated[float, Field(ge=0, le=86_400 * 30)] = 0
     # The half-life of usage, which orders jobs of equal priority in the queue; 0: it does not.
@@ -291,7 +294,6 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     log_keep_lines: Annotated[int, Field(ge=0, le=100_000)] = 1000
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000
     plan_window: Annotated[int, Field(ge=10, le=1_000_000)] = 20_000
-    estimates: Annotated[int, Field(ge=0, le=100_000)] = 500
     slot_batch: Annotated[int, Field(ge=1, le=10_000)] = (
         100  # jobs that get slots between two searches for jobs that can start
     )

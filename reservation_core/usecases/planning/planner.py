@@ -280,7 +280,7 @@ class Planner:
         if not estimates and self._estimates is Estimates.NONE:
             return
         if estimates and self.predictions is not None:
-            estimates = await self.predictions.add(picture, estimates, now)
+            estimates = await self.predictions.add(picture, estimates, now, self._epoch)
         self._estimates = Estimates.CURRENT if estimates else Estimates.NONE
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)

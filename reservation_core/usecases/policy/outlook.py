@@ -35,7 +35,7 @@ from reservation_core.usecases.bookings.book import cards_around, wanted_by_requ
 from reservation_core.usecases.bookings.read_booking_rules import judge_for
 from reservation_core.usecases.jobs.permit import never_permitted
 from reservation_core.usecases.jobs.submit import prepare
-from reservation_core.usecases.policy.read_plan import JobTerms, read_booking_plan, read_plan
+from reservation_core.usecases.policy.read_plan import JobTerms, LikelyStarts, read_booking_plan, read_plan
 
 Pending = Callable[[], Outlook]
 """Finds an outlook from what was read, which may take long; no transaction is needed for that."""
@@ -49,6 +49,7 @@ async def outlook(
     who: Principal,
     request: ExplainRequest,
     terms: JobTerms,
+    likely: LikelyStarts,
     ids: IdSource,
     now: datetime,
     *,
@@ -61,7 +62,7 @@ async def outlook(
         if request.start is not None:
             found = await _booking(uow, who, request, now)
             return lambda: found
-        return await _job(uow, who, request, terms, ids, now)
+        return await _job(uow, who, request, terms, likely, ids, now)
     except DomainError as error:
         breaches = error.breaches
         return lambda: refused(breaches)
@@ -93,12 +94,18 @@ async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now
 
 
 async def _job(
-    uow: UnitOfWork, who: Principal, request: ExplainRequest, terms: JobTerms, ids: IdSource, now: datetime
+    uow: UnitOfWork,
+    who: Principal,
+    request: ExplainRequest,
+    terms: JobTerms,
+    likely: LikelyStarts,
+    ids: IdSource,
+    now: datetime,
 ) -> Pending:
     policy = (await uow.policies.current()).policy
     submission, foreign = await _for_project(uow, who, request.job)
     new = prepare(submission, who, ids=ids, longest=terms.longest, now=now, policy=policy, foreign=foreign)
-    return await dry_run(uow, who, new, policy, terms, now, instead_of=request.instead_of)
+    return await dry_run(uow, who, new, policy, terms, likely, now, instead_of=request.instead_of)
 
 
 async def dry_run(
@@ -107,6 +114,7 @@ async def dry_run(
     new: NewReservation,
     policy: Policy,
     terms: JobTerms,
+    likely: LikelyStarts,
     now: datetime,
     *,
     instead_of: str | None = None,
@@ -125,6 +133,7 @@ async def dry_run(
     if broken:
         raise NotPermittedError(broken[0].detail, broken)
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
+    teach = await likely.read(uow, now)
     position = await _position(uow, job, view, terms.beside, now, instead_of)
     types = [
         gpu_type
@@ -134,7 +143,7 @@ async def dry_run(
     ]
 
     def decide() -> Outlook:
-        return _placed(job_outlook(view, job, new.reservation.duration, types, now), position)
+        return _placed(job_outlook(view, job, new.reservation.duration, types, now, teach()), position)
 
     return decide
 
@@ -154,7 +163,6 @@ async def _position(
 
 
 def _placed(outlook: Outlook, position: int) -> Outlook:
-    # A predicted start goes into `estimated_start` here.
     return replace(outlook, position=position) if outlook.verdict is RequestVerdict.ACCEPTED else outlook
 
 

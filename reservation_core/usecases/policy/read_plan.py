@@ -1,6 +1,8 @@
 """Read what the planner would decide on, for a job that is not stored."""
 
-from collections.abc import Mapping
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -8,18 +10,23 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.plan import PlanningSnapshot
 from reservation_core.domain.planning.dry_runs import PlanView
+from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
+from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.domain.planning.standings import orders_of
 from reservation_core.domain.policy.fair_share import ranks
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.policy.quota_rulings import counts_hours, limits_starts
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.usecases.planning.start_predictions import RunTimeReader
 
 _SLOTTED = 100
 """Of the jobs with a slot, the last so many are looked at as the planner does; the slots of the others count as taken.
 
 To look at 10,000 costs a second and more, and changes something only while the planner is moving them.
 """
+_OTHERS = 20_000
+"""So many others with a slot are read for predictions, which run the whole queue forward."""
 _UNPROMISED = 1000
 """So many jobs without a slot are looked at, even if they get none: some may start at once."""
 
@@ -28,8 +35,8 @@ _UNPROMISED = 1000
 class JobTerms:
     """The operators' terms of jobs: how long one may ask for at most, and how much longer each has its GPUs.
 
-    How many get a slot, whether fair shares order them, the choice among nodes, and the slack of promises are as the
-    planner has them.
+    How many get a slot, whether fair shares order them, the choice among nodes, the slack of promises, and of how many
+    jobs starts are predicted are as the planner has them.
     """
 
     longest: timedelta
@@ -38,6 +45,7 @@ class JobTerms:
     fair_share: bool
     placement: PlacementPolicy
     slack: timedelta
+    estimates: int
 
 
 async def read_plan(
@@ -45,8 +53,10 @@ async def read_plan(
 ) -> PlanView:
     """The common queue and calendar. `names` are those of more users whom quotas may bind; `without` counts as gone."""
     unpromised = max(terms.promises, _UNPROMISED)
-    found, others = await uow.planning.undecided(terms.beside, unpromised=unpromised, slotted=_SLOTTED)
-    promises = max(0, terms.promises - others)
+    found, slots, others = await uow.planning.undecided(
+        terms.beside, unpromised=unpromised, slotted=_SLOTTED, others=_OTHERS
+    )
+    promises = max(0, terms.promises - slots)
     snapshot = _first_in_need(_leave_out(found, without), max(promises, _UNPROMISED))
     holdings: tuple[Holding, ...] = ()
     rules = NO_POLICY
@@ -59,7 +69,19 @@ async def read_plan(
             holdings += await uow.policies.spent_by_all(week_start(now), now)
         holdings = tuple(holding for holding in holdings if without is None or holding.reservation_id != without)
     shares = ranks(await uow.usage.shares()) if terms.fair_share else {}
-    return PlanView(snapshot, rules, names, holdings, shares, promises, terms.placement, terms.slack, orders_of(policy))
+    return PlanView(
+        snapshot,
+        rules,
+        names,
+        holdings,
+        shares,
+        promises,
+        terms.placement,
+        terms.slack,
+        orders_of(policy),
+        [job for job in others if job.id != without],
+        terms.estimates,
+    )
 
 
 async def read_booking_plan(uow: UnitOfWork, booking_id: str, terms: JobTerms, *, without: str | None) -> PlanView:
@@ -81,3 +103,29 @@ def _first_in_need(snapshot: PlanningSnapshot, limit: int) -> PlanningSnapshot:
     slots = {row.reservation_id for row in snapshot.commitments if row.planned}
     need = sorted((job for job in snapshot.waiting if job.id not in slots), key=lambda job: job.key)
     return replace(snapshot, waiting=(*(job for job in snapshot.waiting if job.id in slots), *need[:limit]))
+
+
+class LikelyStarts:
+    """What starts of jobs that are not submitted are predicted from, kept from one dry run to the next."""
+
+    def __init__(self, terms: JobTerms) -> None:
+        self._predictor = StartPredictor(terms.beside)
+        self._reader = RunTimeReader()
+        self._reading = asyncio.Lock()
+        self._unlearnt: deque[Sequence[RunTime]] = deque()
+
+    async def read(self, uow: UnitOfWork, now: datetime) -> Callable[[], StartPredictor]:
+        """Read what is new; answers what makes a predictor of it. One after the other: they share their memory."""
+        async with self._reading:
+            if self._reader.is_due(now):
+                self._unlearnt.append(await self._reader.read(uow, now))
+        waits = await uow.learnt_waits.read()
+
+        def teach() -> StartPredictor:
+            while self._unlearnt:
+                self._predictor.learn(self._unlearnt.popleft())
+            if waits is not None:
+                self._predictor.calibrate(waits)
+            return self._predictor
+
+        return teach

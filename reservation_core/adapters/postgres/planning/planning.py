@@ -137,11 +137,12 @@ class Planning(StatementRunner):
         return waiting, [_commitment(row) for row in held]
 
     async def undecided(
-        self, start_allowance: timedelta, *, unpromised: int, slotted: int
-    ) -> tuple[PlanningSnapshot, int]:
+        self, start_allowance: timedelta, *, unpromised: int, slotted: int, others: int
+    ) -> tuple[PlanningSnapshot, int, list[Waiting]]:
         """A snapshot with the first `unpromised` jobs without a slot, and the last `slotted` with one.
 
-        Also answers how many other jobs have a slot. Jobs within bookings are left out.
+        Also answers how many other jobs have a slot, and `others` of these, without their promises. Jobs within
+        bookings are left out.
         """
         first = await self._mappings("waiting_without_slot", limit=unpromised)
         waiting = [_waiting(row, start_allowance) for row in first]
@@ -152,9 +153,12 @@ class Planning(StatementRunner):
         known = {job.id for job in waiting}
         last = await self._mappings("last_with_slot", limit=slotted) if slots else ()
         waiting += [_waiting(row, start_allowance) for row in last if row["id"] not in known]
+        known = {job.id for job in waiting}
+        rest = slots - known
+        queued = await self._run("others_with_slot", limit=others) if rest else ()
+        found = [_queued(row, start_allowance) for row in queued if row.id not in known]
         types = frozenset(job.gpu_type for job in waiting)
-        others = len(slots - {job.id for job in waiting})
-        return PlanningSnapshot(nodes, tuple(rows), tuple(waiting), types), others
+        return PlanningSnapshot(nodes, tuple(rows), tuple(waiting), types), len(rest), found
 
     async def within(self, booking_id: str, start_allowance: timedelta, jobs: Sequence[str]) -> PlanningSnapshot:
         """The nodes of a booking's GPUs with all open rows on them, and those of these jobs that wait in it."""
@@ -349,6 +353,25 @@ def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         project=row["project"],
         submitted_at=to_micros(row["created_at"]),
         promised_at=None if row["promised_at"] is None else to_micros(row["promised_at"]),
+    )
+
+
+def _queued(row: Row[Any], start_allowance: timedelta) -> Waiting:
+    """A waiting job with a slot; without its promise, and as no plan changes it, without its version."""
+    return Waiting(
+        row.id,
+        row.gpus,
+        row.nodes,
+        row.gpu_type,
+        start_allowance + timedelta(seconds=row.duration_s),
+        row.priority,
+        row.seq,
+        None,
+        frozenset(row.avoid_nodes),
+        row.user_id,
+        None,
+        row.project,
+        to_micros(row.created_at),
     )
 
 

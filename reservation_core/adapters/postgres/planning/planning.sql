@@ -108,6 +108,15 @@ WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 ORDER BY line_priority DESC, seq DESC LIMIT :limit;
 
+-- name: others_with_slot
+-- The first waiting jobs with a slot, over all types: what predictions need of them.
+SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq,
+       avoid_nodes, user_id, project, created_at
+FROM reservations
+WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+  AND id IN (SELECT reservation_id FROM allocations WHERE planned)
+ORDER BY line_priority, seq LIMIT :limit;
+
 -- name: open_allocations_beside
 -- The open ledger rows on the GPUs of a booking.
 SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id

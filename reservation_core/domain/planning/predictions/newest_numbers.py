@@ -17,6 +17,11 @@ class NewestNumbers:
     def __len__(self) -> int:
         return len(self._in_order)
 
+    @property
+    def oldest_first(self) -> tuple[float, ...]:
+        """All numbers, the newest last."""
+        return tuple(self._newest)
+
     def add(self, number: float) -> None:
         """Add the newest."""
         if len(self._newest) == self._size:

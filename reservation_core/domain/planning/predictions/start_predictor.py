@@ -18,7 +18,7 @@ from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.predictions.queue_run import QueueRun, RunningRows
 from reservation_core.domain.planning.predictions.run_time_shares import RunTimeShares
-from reservation_core.domain.planning.predictions.wait_calibration import LEVELS, WaitCalibration
+from reservation_core.domain.planning.predictions.wait_calibration import LEVELS, LearntWaits, WaitCalibration
 from reservation_core.domain.planning.run_times import RunTime
 
 _STARTS = 1000
@@ -97,6 +97,15 @@ class StartPredictor:
                     self._calibration.judge(level, right=by_then)
             self._judged.append(right)
 
+    @property
+    def learnt_waits(self) -> LearntWaits:
+        """All that is learnt from waits; `calibrate` goes on with it."""
+        return self._calibration.learnt
+
+    def calibrate(self, learnt: LearntWaits) -> None:
+        """Go on with what a predictor before has learnt from waits."""
+        self._calibration = WaitCalibration(learnt)
+
     def calibration(self) -> Calibration | None:
         """How right the first predictions were of jobs that started lately; None while none has started."""
         starts = len(self._judged)
@@ -123,23 +132,38 @@ class StartPredictor:
         """
         at = picture.catch_up(now)
         self._note_past(picture, at)
-        jobs = [job for job in jobs if job.id in picture.queue.jobs and job.id not in picture.queue.held]
+        known = [job for job in jobs if job.id in picture.queue.jobs]
+        found = self._run(picture, known, 0, self._running, at)
+        for job_id, first in found.items():
+            self._remember(job_id, first)
+        return {job_id: _prediction(first.times) for job_id, first in found.items() if first.times}
+
+    def predict_once(self, picture: Picture, job: Waiting, beside: int, now: datetime) -> Prediction | None:
+        """The prediction for a waiting job, as `predict_starts` makes it together with so many others.
+
+        Nothing is remembered.
+        """
+        running = RunningRows(self._shares)
+        first = self._run(picture, [job], beside, running, picture.catch_up(now)).get(job.id)
+        return None if first is None or not first.times else _prediction(first.times)
+
+    def _run(
+        self, picture: Picture, jobs: Sequence[Waiting], beside: int, running: RunningRows, at: int
+    ) -> Mapping[str, _First]:
+        """The predictions for these jobs in the queue; `beside` counts as so many more of them."""
+        jobs = [job for job in jobs if job.id not in picture.queue.held]
         if not (jobs and len(self._shares)):
             return {}
-        run = QueueRun(picture, self._shares, self._running, at)
-        starts = run.starts({job.id for job in jobs}, _STARTS + 2 * len(jobs))
-        found: dict[str, Prediction] = {}
+        run = QueueRun(picture, self._shares, running, at)
+        starts = run.starts({job.id for job in jobs}, _STARTS + 2 * (len(jobs) + beside))
+        found: dict[str, _First] = {}
         for job in jobs:
             slot = picture.ledger.slots.get(job.id)
             promised = None if slot is None else max(at, slot[0], picture.queue.promises.get(job.id, at))
             start = starts.get(job.id, None if slot is None else max(at, slot[0]))
-            if start is None:
-                continue
-            wait = (start - at) / _SECOND
-            times = self._times(wait, at, promised)
-            self._remember(job.id, _First(at, wait, times))
-            if times:
-                found[job.id] = Prediction(*map(to_moment, times))
+            if start is not None:
+                wait = (start - at) / _SECOND
+                found[job.id] = _First(at, wait, self._times(wait, at, promised))
         return found
 
     def _times(self, wait: float, at: int, promised: int | None) -> Sequence[int]:
@@ -178,3 +202,7 @@ class StartPredictor:
             if first is not None and level not in first.missed:
                 first.missed.add(level)
                 self._calibration.judge(level, right=False)
+
+
+def _prediction(times: Sequence[int]) -> Prediction:
+    return Prediction(*map(to_moment, times))

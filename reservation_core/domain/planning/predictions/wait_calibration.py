@@ -8,6 +8,7 @@ under distribution shift", 2021).
 
 from bisect import bisect_right
 from math import exp, log
+from typing import NamedTuple
 
 from reservation_core.domain.planning.predictions.newest_numbers import NewestNumbers
 
@@ -29,12 +30,29 @@ _FARTHEST = 1.5
 """Beyond 1 only the promise will do; how far beyond is how long it takes to come back."""
 
 
+class LearntWaits(NamedTuple):
+    """All that a calibration has learnt: the quantile of each level, and the ratios of each class, oldest first."""
+
+    quantiles: tuple[float, ...]
+    ratios: tuple[tuple[float, ...], ...]
+
+
 class WaitCalibration:
     """Ratios of the newest waits by class, as logarithms, and the quantile of them that is used for each level."""
 
-    def __init__(self) -> None:
+    def __init__(self, learnt: LearntWaits | None = None) -> None:
         self._ratios = [NewestNumbers(_NEWEST) for _ in range(len(_CLASSES) + 1)]
-        self._quantiles = dict.fromkeys(LEVELS, 0.0) | {level: level for level in LEVELS}
+        self._quantiles = {level: level for level in LEVELS}
+        if learnt is not None:
+            self._quantiles = dict(zip(LEVELS, learnt.quantiles, strict=True))
+            for ratios, numbers in zip(self._ratios, learnt.ratios, strict=True):
+                for number in numbers:
+                    ratios.add(number)
+
+    @property
+    def learnt(self) -> LearntWaits:
+        """All that it has learnt, for another calibration to go on with."""
+        return LearntWaits(tuple(self._quantiles.values()), tuple(ratios.oldest_first for ratios in self._ratios))
 
     def learn(self, predicted: float, real: float) -> None:
         """Learn from a wait (seconds) that is over."""

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LEVELS, LearntWaits
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
@@ -205,3 +206,66 @@ async def test_the_explanation_says_the_same(lab: Lab) -> None:
     assert explained["starts_at"] == dry["promised_start_at"]
     booking = await lab.verdict(asked(at(1), gpus=2, gpu_type="h100"))
     assert (booking["instead"], booking["queue_position"]) == ([], None)
+
+
+async def practise(lab: Lab, chance: random.Random) -> None:
+    """Jobs of the last days that ran for a part of what they asked for, and waits that came about as predicted."""
+    ended = (
+        "INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, "
+        "priority, workload, created_at, changed_at, started_at, finished_at, attempt) "
+        "SELECT 'job-past' || n, 'job', u.id, 'succeeded', 'completed', 'It ended.', 1 + n % 2, 'h100', 1, "
+        "interval '2 hours', 0, jsonb_build_object('command', jsonb_build_array('true')), t.at, t.at, "
+        "t.at - interval '1 minute' * (10 + n % 50), t.at, 1 "
+        "FROM users u, generate_series(1, 60) n, LATERAL (SELECT now() - interval '1 hour' * n AS at) t "
+        "WHERE u.name = 'alice'"
+    )
+    await execute(lab.runtime, ended)
+    ratios = tuple(chance.gauss(0, 0.3) for _ in range(ENOUGH))
+    async with lab.runtime.uow() as uow:
+        epoch = await uow.planning.acquire("test", timedelta(hours=1))
+        assert epoch is not None
+        await uow.learnt_waits.store(epoch, LearntWaits(LEVELS, (ratios, ratios, ratios)))
+        await uow.planning.release(epoch)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_its_start_is_predicted_as_the_planner_then_does(lab: Lab, seed: int) -> None:
+    """What a job gets in its first estimate, never later than its promise."""
+    chance = random.Random(seed)
+    await practise(lab, chance)
+    predicted = 0
+    for _ in range(15):
+        sizes, types = chance.choice([1, 2, 4, 8]), chance.choice([None, "h100", "t4"])
+        body = {**JOB, "gpus": min(sizes, 4) if types == "t4" else sizes, "gpu_type": types, "duration": "PT5H"}
+        verdict = await said(lab, body)
+        job = await submitted(lab.alice, **body)
+        await lab.plan()
+        job = (await lab.alice.get(f"/v1/jobs/{job['id']}")).json()
+        likely, came_true = verdict["estimated_start"], job["estimated_start"]
+        if likely is None:
+            assert came_true is None
+            continue
+        predicted += 1
+        assert all(abs(moment(likely[name]) - moment(came_true[name])) < SOON for name in ("p50", "p90"))
+        assert moment(likely["p50"]) <= moment(likely["p90"]) <= moment(verdict["promised_start_at"])
+    assert predicted > 5
+
+
+async def test_what_is_learnt_meanwhile_counts(lab: Lab) -> None:
+    """A server that has just begun knows nothing; the next planner goes on with what the last has learnt."""
+    await lab.jobs(gpus=8, gpu_type="h100", duration="PT5H")
+    body = {**JOB, "gpus": 8, "gpu_type": "h100"}
+    assert (await said(lab, body))["estimated_start"] is None
+    await practise(lab, random.Random(0))
+    await lab.plan()
+    async with lab.runtime.uow() as uow:
+        learnt = await uow.learnt_waits.read()
+        assert learnt is not None
+        assert [len(ratios) for ratios in learnt.ratios] == [ENOUGH] * 3
+        # Another planner has the lease: what the former has learnt is too late.
+        await uow.learnt_waits.store(-1, LearntWaits(LEVELS, ((), (), ())))
+        assert await uow.learnt_waits.read() == learnt

@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
+from reservation_core.usecases.planning.start_predictions import StartPredictions
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked, booked_now, execute
 from tests.integration.api_service.callers import JOB, submitted
 
@@ -45,6 +47,7 @@ class Lab:
             max_reads=2,
         )
         planner = Planner(self.runtime.uow, self.runtime.clock, epoch, rules)
+        planner.predictions = StartPredictions(self.runtime.uow, StartPredictor(rules.start_allowance))
         await planner.cycle()
         while await planner.give_slots():
             await planner.cycle()

@@ -62,6 +62,13 @@ def test_the_first_line(fields: dict[str, Any], first: str) -> None:
     assert show_start(REQUEST, answered(**fields), Format.TABLE, NOW).splitlines()[0] == first
 
 
+def test_it_says_that_the_likely_start_is_not_known_yet() -> None:
+    lines = show_start(REQUEST, answered(), Format.TABLE, NOW).splitlines()
+    assert lines[1] == "Likely start: not known yet."
+    now = answered(verdict="starts_now", queue_position=None, reasons=[])
+    assert show_start(REQUEST, now, Format.TABLE, NOW) == "Would start now.\n"
+
+
 def test_programs_get_the_data() -> None:
     shown = json.loads(show_start(REQUEST, answered(instead=[sooner("shorter")]), Format.JSON, NOW))
     assert (shown["promised_start_at"], shown["estimated_start"]) == ("2026-11-26T13:20:00.000Z", None)

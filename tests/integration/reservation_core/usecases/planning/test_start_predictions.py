@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
+
 from reservation_core.domain.model import PodPhase
 from reservation_core.domain.plan import WaitEstimate
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.predictions.wait_calibration import LEVELS, LearntWaits
 from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.ports.jobs.reservations import PredictedStart
+from reservation_core.ports.planning.planning import LostLeadershipError
+from reservation_core.runtime.loops.loops import Loop
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.planning.planner import Planner
 from reservation_core.usecases.planning.start_predictions import StartPredictions
@@ -24,7 +29,11 @@ class Minutes:
 
     def __init__(self) -> None:
         self.learnt: list[list[float]] = []
+        self.learnt_waits = LearntWaits(LEVELS, ((), (), ()))
         self.asked = 0
+
+    def calibrate(self, learnt: LearntWaits) -> None:
+        self.learnt_waits = learnt
 
     def learn(self, ended: Sequence[RunTime]) -> None:
         self.learnt.append([run.ran for run in ended])
@@ -104,3 +113,53 @@ async def test_jobs_that_end_are_learnt_once(world: World) -> None:
     world.clock.go_on(10 * SECOND)
     await planner.publish_estimates()
     assert minutes.learnt == [[420.0, 300.0], [10.0]]
+
+
+class Broken(Minutes):
+    """Predicts nothing, but fails, as long as it is `broken`."""
+
+    broken = True
+
+    def predict(self, picture: CalendarPicture, estimates: Sequence[WaitEstimate], now: datetime) -> list[WaitEstimate]:
+        if self.broken:
+            raise ZeroDivisionError("half a job")
+        return super().predict(picture, estimates, now)
+
+
+async def test_estimates_are_published_when_predicting_fails(world: World) -> None:
+    """The failure is counted; later predictions come again."""
+    loop, broken = Loop("predictions", world.clock.now, lambda: 0.0), Broken()
+    planner = await world.planner()
+    planner.predictions = StartPredictions(world.uow, broken, loop)
+    await all_gpus(world, planner)
+    job_id = await world.submitted(gpus=2, nodes=2)
+    await plan(world, planner)
+    view = await world.view(job_id)
+    assert (view.queue_position, view.predicted_start) == (1, None)
+    assert view.estimated_start_at is not None
+    assert (loop.failures, loop.error) == (1, "ZeroDivisionError")
+    broken.broken = False
+    world.clock.go_on(10 * SECOND)
+    await planner.publish_estimates()
+    assert (await world.view(job_id)).predicted_start is not None
+    assert loop.failing_since is None
+
+
+async def test_what_is_learnt_from_waits_is_there_for_the_next_planner(world: World) -> None:
+    first, minutes = await predicting(world)
+    await all_gpus(world, first)
+    await world.submitted(gpus=2, nodes=2)
+    await plan(world, first)
+    minutes.learnt_waits = LearntWaits((0.25, 1.5), ((0.1, -2.5), (), (1 / 3,)))
+    world.clock.go_on(10 * SECOND)
+    await first.publish_estimates()
+    second, others = await predicting(world)
+    await plan(world, second)
+    assert others.learnt_waits == minutes.learnt_waits
+    # The former planner, which has lost the lease, changes nothing.
+    minutes.learnt_waits = LearntWaits(LEVELS, ((), (), ()))
+    world.clock.go_on(10 * SECOND)
+    with pytest.raises(LostLeadershipError):
+        await first.publish_estimates()
+    async with world.uow() as uow:
+        assert await uow.learnt_waits.read() == others.learnt_waits

@@ -11,6 +11,9 @@ from reservation_core.domain.jobs.smaller_requests import lengths_up_to
 from reservation_core.domain.model import RequestChange
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.dry_runs import DryRun, PlanView
+from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
+from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LearntWaits
+from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.domain.policy.limits import NO_POLICY
 from tests.examples import examples
 from tests.unit.reservation_core.domain.jobs.test_promises import CHANCES, OPERATIONS, nodes_by, policy_by
@@ -35,11 +38,8 @@ def played(steps: int, chance: Random) -> Simulation:
 def seen(simulation: Simulation, *, slotted: bool = True) -> PlanView:
     """The true state, as a ledger has it; of jobs with a slot perhaps nothing but their slots."""
     rows = [row for within in (None, *simulation.booked) for row in simulation.rows(within=within)]
-    waiting = [
-        waiting_job
-        for waiting_job in simulation.waiting.values()
-        if slotted or waiting_job.booking_id is not None or waiting_job.id not in simulation.slots
-    ]
+    apart = [job for job in simulation.waiting.values() if job.booking_id is None and job.id in simulation.slots]
+    waiting = [job for job in simulation.waiting.values() if slotted or job not in apart]
     holdings = [*simulation.holdings()]
     return PlanView(
         snapshot(simulation.nodes, rows, waiting),
@@ -49,7 +49,23 @@ def seen(simulation: Simulation, *, slotted: bool = True) -> PlanView:
         simulation.shares,
         MANY,
         simulation.placement,
+        others=() if slotted else apart,
+        estimates=MANY,
     )
+
+
+def practised(seed: int) -> StartPredictor:
+    """A predictor that has seen jobs run, and wait, for longer or shorter than they asked for."""
+    chance = Random(seed)
+    predictor = StartPredictor()
+    for _ in range(30):
+        asked = chance.randint(1, 15) * MINUTE
+        ran = asked * chance.random()
+        owner, gpus = chance.choice(list(NAMES)), chance.choice((1, 2, 4))
+        predictor.learn([RunTime(owner, gpus, 1, "h100", asked.total_seconds(), ran.total_seconds(), T0)])
+    ratios = tuple(chance.gauss(0, 1) for _ in range(ENOUGH))
+    predictor.calibrate(LearntWaits((0.5, 0.9), (ratios, ratios, ratios)))
+    return predictor
 
 
 def comes_true(simulation: Simulation, wanted: Waiting) -> datetime | None:
@@ -89,6 +105,32 @@ def test_so_it_does_where_only_the_slots_of_the_others_are_known(steps: int, cha
     refused = simulation.refused
     came = comes_true(simulation, wanted)
     assert simulation.refused > refused or came == said
+
+
+@often
+@given(STEPS, st.integers(0, 25), st.booleans(), st.integers(0, 2**32), CHANCES)
+def test_its_start_is_predicted_as_the_planner_predicts_it(
+    steps: int,
+    more: int,
+    slotted: bool,
+    seed: int,
+    chance: Random,
+) -> None:
+    """Whether the other jobs with a slot are looked at or not; never later than the promise."""
+    simulation = played(steps, chance)
+    for _ in range(more):
+        simulation.do("arrive")
+    simulation.plan()
+    wanted = replace(asked(simulation), avoid_nodes=frozenset())
+    run = DryRun(seen(simulation, slotted=slotted), wanted, simulation.now)
+    said = run.predict(practised(seed))
+    refused = simulation.refused
+    comes_true(simulation, wanted)
+    common = simulation.planner.common
+    came = practised(seed).predict_starts(common, common.queue.jobs.values(), simulation.now).get(wanted.id)
+    assert simulation.refused > refused or came == said
+    if said is not None and run.promised_at is not None:
+        assert simulation.now <= said.p50 <= said.p90 <= run.promised_at
 
 
 @often
