@@ -2,7 +2,7 @@
 
 from alembic import op
 
-revision = "0046_learnt_waits"
+revision = "0042_learnt_waits"
 down_revision = "0041_queue_order"
 branch_labels = None
 depends_on = None
