@@ -76,7 +76,8 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     for words in (["submit", "-g", "1", "-d", "1h"], ["run", "-g", "1", "-d", "1h"]):
         tested = system.cli(*words, "--test-only", "--", "true")
         assert tested.returncode == 0, tested.stderr
-        promised = r"Would start by \w+ \d+ \w+ 20[\d :]+ UTC at the latest\.\nPlace in the queue: 1\.\nReason: "
+        promised = r"Would start by \w+ \d+ \w+ 20[\d :]+ UTC at the latest\.\n"
+        promised += r"Likely start: not known yet\.\nPlace in the queue: 1\.\nReason: "
         assert re.match(promised, tested.stdout)
     tested = system.cli("submit", "-g", "1", "-d", "1h", "--test-only", "-o", "json", "--", "true")
     assert json.loads(tested.stdout)["verdict"] == "accepted"
