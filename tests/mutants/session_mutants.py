@@ -130,7 +130,7 @@ ENTERING = (
         "reservation_core/usecases/sessions/enter.py",
         "    await uow.connections.lock_of_user(visitor.user_id)\n",
         "",
-        (f"{CONNECTIONS}::test_a_user_has_no_more_connections_than_allowed_however_they_come",),
+        (f"{CONNECTIONS}::test_a_connection_waits_until_another_of_its_user_is_counted",),
     ),
     Mutant(
         "connections of killed processes count for ever",

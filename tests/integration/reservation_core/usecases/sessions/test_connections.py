@@ -18,6 +18,7 @@ from tests.sql import sql
 
 _OUTAGE = timedelta(minutes=5)
 _MOST = 5
+_WAITS = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture
@@ -147,6 +148,20 @@ async def test_a_user_has_no_more_connections_than_allowed_however_they_come(wor
     assert most_inside == _MOST
     async with processes[0].enter(_visitor(world), job_id, 0, Way.EXEC):
         pass
+
+
+async def test_a_connection_waits_until_another_of_its_user_is_counted(world: World, job_id: str) -> None:
+    async def enter() -> None:
+        async with _process(world).enter(_visitor(world), job_id, 0, Way.EXEC):
+            pass
+
+    async with world.uow() as uow:
+        await uow.connections.lock_of_user(world.who.user_id)
+        entering = asyncio.create_task(enter())
+        while not ((await world.sql(_WAITS)).all() or entering.done()):
+            await asyncio.sleep(0.01)
+        assert not entering.done()
+    await entering
 
 
 async def test_connections_of_a_process_that_was_killed_count_no_more(world: World, job_id: str) -> None:
