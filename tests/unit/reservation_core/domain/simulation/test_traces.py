@@ -45,7 +45,7 @@ def test_what_a_row_can_not_say(values: dict[str, str], words: str) -> None:
 
 
 def test_a_column_that_is_missing_is_named() -> None:
-    with pytest.raises(ValueError, match="no column gpus. A trace needs submitted_at, duration_s, gpus"):
+    with pytest.raises(ValueError, match=r"no column gpus\. A trace needs submitted_at, duration_s, gpus"):
         read_row(1, {"submitted_at": "2017-09-21", "duration_s": "1"})
 
 
