@@ -108,6 +108,7 @@ def submit(
     """Submit a job and print its id. Without a command the job is a session: enter it with `gpu-dev shell`."""
     if timeout is not None and not wait:
         raise UsageError("--timeout needs --wait.")
+    _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
     patience = None if timeout is None else parse_duration(timeout)
     fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
@@ -168,6 +169,7 @@ def run(
 
     If stdin is a pipe or a file, the command reads it (the job's image needs `sh`); `</dev/null` prevents that.
     """
+    _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
     fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
@@ -187,6 +189,12 @@ def run(
             raise typer.Exit(run_in_terminal(client, request))
         feeds = has_input()
         raise typer.Exit(_run(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds))
+
+
+def _require_one_rehearsal(*, dry_run: bool, test_only: bool) -> None:
+    """Raise UsageError where two answers are asked for."""
+    if dry_run and test_only:
+        raise UsageError("Give either --dry-run or --test-only: each shows an answer of its own.")
 
 
 def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:

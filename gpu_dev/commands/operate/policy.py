@@ -1,5 +1,6 @@
 """`policy list|show|set|remove` and `projects list|create|end|join|leave`: what is allowed, and for whom."""
 
+import shlex
 from collections.abc import Iterable
 from enum import StrEnum
 from itertools import islice
@@ -95,6 +96,11 @@ def set_rules(
                 raise
             stored, tag = {}, None
         fields = {name: value for name, value in (stored | typed).items() if value is not None}
+        if not fields:
+            raise UsageError(
+                f"No rule of {scope} would be left. Remove them all instead.",
+                next_command=f"gpu-dev policy remove {shlex.quote(scope)}",
+            )
         if dry_run:
             verdict = client.policy.would_put_rules(scope, fields, if_match=tag)
             put(show_one(verdict, POLICY_VERDICT, output or Format.TABLE))

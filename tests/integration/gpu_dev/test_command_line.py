@@ -242,6 +242,20 @@ def test_a_name_stands_for_ones_own_job(system: System) -> None:
     assert "job-" not in mistyped.stderr
 
 
+@pytest.mark.parametrize("command", ["submit", "run"])
+def test_a_rehearsal_has_one_answer(system: System, command: str) -> None:
+    done = system.cli(command, "-g", "1", "-d", "5m", "--dry-run", "--test-only", "--", "true")
+    assert (done.returncode, "Give either --dry-run or --test-only" in done.stderr) == (2, True)
+    assert system.cli("submit", "-g", "1", "-d", "5m", "--dry-run", "--wait").returncode == 0
+
+
+def test_the_last_rule_of_a_scope_is_removed_by_the_command_that_is_shown(system: System) -> None:
+    assert system.cli("policy", "set", "user:alice", "max_gpus=4", who="admin").returncode == 0
+    none = system.cli("policy", "set", "user:alice", "max_gpus=none", who="admin")
+    assert (none.returncode, "try: gpu-dev policy remove user:alice" in none.stderr) == (2, True)
+    assert system.cli("policy", "remove", "user:alice", who="admin").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

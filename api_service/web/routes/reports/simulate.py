@@ -18,7 +18,7 @@ from reservation_core.domain.simulation.answer_words import table, wait_text
 _FIELDS = {"days": "90", "more": "0", "type": "", "order": "", "share": ""}
 _ORDERS = {"": "As today", "area": "Small jobs first", "arrival": "First come, first served"}
 _SHARES = {"": "As today", "P1D": "Half-life of a day", "P7D": "Half-life of a week", "P30D": "Half-life of 30 days"}
-_NO_SHARES = {"PT0S": "None"}
+_NO_SHARES = {"PT0S": "No fair shares"}
 _LISTED = 20
 _MOST_DAYS = LONGEST.days
 
