@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api_service.access import token_reach
 from api_service.problems import ProblemError, of_exception, respond
 from api_service.requests import headers
+from api_service.requests.query_names import CHANGING, refuse_unknown_names
 from api_service.services import Services
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.model import Role
@@ -139,6 +140,9 @@ class Gate:
         if scope["query_string"] and scope["path"] != SELECTION:
             most = _MAX_WORDS if scope["type"] == "websocket" else _MAX_PARAMETERS
             _refuse_repeated_parameters(scope["query_string"], most)
+            route = _route_asked_for(scope) if scope["method"] in CHANGING else None
+            if isinstance(route, APIRoute):
+                refuse_unknown_names(scope["query_string"], route)
 
     async def _caller_of(self, scope: Scope) -> Principal:
         header = _authorization(scope)
