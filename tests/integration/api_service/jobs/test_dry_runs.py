@@ -1,12 +1,15 @@
 """`POST /v1/jobs?dry_run=true` says what submitting would do, and does nothing."""
 
 import random
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
+from api_service.access.dry_run_turns import MOST, DryRunTurns
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LEVELS, LearntWaits
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.runtime.settings.components import ApiSettings
@@ -269,3 +272,26 @@ async def test_what_is_learnt_meanwhile_counts(lab: Lab) -> None:
         # Another planner has the lease: what the former has learnt is too late.
         await uow.learnt_waits.store(-1, LearntWaits(LEVELS, ((), (), ())))
         assert await uow.learnt_waits.read() == learnt
+
+
+async def test_too_many_dry_runs_at_once_are_put_off(lab: Lab, app: FastAPI) -> None:
+    turns: DryRunTurns = app.state.services.dry_run_turns
+    with ExitStack() as taken:
+        for _ in range(MOST):
+            taken.enter_context(turns.take())
+        for path in ("/v1/jobs?dry_run=true", "/v1/policy/explain"):
+            answer = await lab.alice.post(path, json=JOB)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+            assert problem(answer)[1:] == (
+                "application/problem+json",
+                {
+                    "type": "urn:gpu-dev:problem:busy",
+                    "title": "Service Unavailable",
+                    "status": 503,
+                    "detail": "Many ask just now when a job would start. Nothing was submitted; "
+                    "try again in some seconds.",
+                    "instance": None,
+                },
+            )
+        assert (await lab.alice.get("/v1/jobs")).json()["items"] == []
+    assert (await said(lab, JOB))["verdict"] == "starts_now"
