@@ -82,7 +82,7 @@ def trace(name: str, seed: int) -> list[TraceRow]:
         )
     chance = random.Random(seed)
     with (folder / f"{name}.csv").open() as lines:
-        rows = [read_row(number, row) for number, row in enumerate(csv.DictReader(lines), start=1)]
+        rows = [read_row(number, row) for number, row in enumerate(csv.DictReader(lines), start=2)]
     weights = [1 / (1 + number) for number in range(USERS)]
     return [
         TraceRow(

@@ -132,18 +132,23 @@ def _length(text: str) -> timedelta:
 
 
 def _read_trace(path: str) -> list[TraceJobIn]:
-    """The jobs of a CSV file. Raises UsageError that names the row."""
+    """The jobs of a CSV file. Raises UsageError that names the line and the column."""
+    jobs: list[TraceJobIn] = []
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as lines:
-            jobs: list[TraceJobIn] = []
-            for number, row in enumerate(csv.DictReader(lines), start=1):
-                if number > MOST_JOBS:
+            rows = csv.DictReader(lines)
+            for row in rows:
+                if len(jobs) == MOST_JOBS:
                     raise UsageError(f"{path} has more than {MOST_JOBS:,} jobs. Leave out some, such as old ones.")
-                jobs.append(_job(read_row(number, row)))
+                jobs.append(_job(read_row(rows.line_num, row)))
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}.") from error
-    except (UnicodeError, csv.Error) as error:
-        raise UsageError(f"{path} is no CSV file in UTF-8. Save the table as such a file.") from error
+    except UnicodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text. Save it as CSV in UTF-8.") from error
+    except csv.Error as error:
+        raise UsageError(
+            f"{path} is not CSV: a cell has no end. Look for a quotation mark without its other."
+        ) from error
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
     if not jobs:

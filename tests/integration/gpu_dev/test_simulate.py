@@ -61,14 +61,19 @@ def test_without_a_past_there_is_nothing_to_simulate(system: System) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("submitted_at,gpus\n2030-01-01T00:00:00Z,1\n", "Row 1 has no column duration_s. A trace needs"),
-        ("submitted_at,duration_s,gpus\n2030-01-01,1,1\nsoon,1,1\n", "Row 2: submitted_at must be a time such as"),
+        ("submitted_at,gpus\n2030-01-01T00:00:00Z,1\n", "The first line has no column duration_s; it needs"),
+        (
+            "submitted_at,duration_s,gpus\n2030-01-01,1,1\nsoon,1,1\n",
+            "Line 3, column submitted_at: 'soon' is not a time, such as 2026-11-26T14:00:00Z.",
+        ),
+        (f'submitted_at,duration_s,gpus\n"{"x" * 140_000}\n', "is not CSV: a cell has no end."),
+        ("\N{LATIN SMALL LETTER U WITH DIAERESIS}", "is not UTF-8 text."),
         ("submitted_at,duration_s,gpus\n", "has no jobs"),
     ],
 )
-def test_a_row_that_can_not_be_read_is_named(system: System, tmp_path: Path, text: str, words: str) -> None:
+def test_a_cell_that_can_not_be_read_is_named(system: System, tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text(text)
+    path.write_bytes(text.encode("latin-1"))
     done = system.cli("simulate", "--trace", str(path))
     assert done.returncode == 2
     assert words in done.stderr
