@@ -64,7 +64,8 @@ def simulate(
         str | None, typer.Option("--type", "-t", help="The GPU type of these nodes; needed if there are several.")
     ] = None,
     order: Annotated[
-        QueueOrder | None, typer.Option(help="Change: who goes first among equal jobs, the smallest or the oldest.")
+        QueueOrder | None,
+        typer.Option(help="Change: smaller jobs first (area), or older ones (arrival)."),
     ] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="FILE", help="Change: rules in place of the present ones (TOML).")
@@ -127,7 +128,7 @@ def _jobs(trace: str | None, history: str | None, gpus: int | None, node_size: i
 def _length(text: str) -> timedelta:
     seconds = seconds_in(text)
     if seconds is None or not 1 <= seconds <= _LONGEST.total_seconds():
-        raise UsageError(f"{text!r} is no such time. Write it as 12h, 7d or 12w (at most {_LONGEST.days}d).")
+        raise UsageError(f"{text!r} is not a length of time. Write it as 12h, 7d or 12w (at most {_LONGEST.days}d).")
     return timedelta(seconds=seconds)
 
 

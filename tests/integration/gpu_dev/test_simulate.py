@@ -84,7 +84,7 @@ def test_a_cell_that_can_not_be_read_is_named(system: System, tmp_path: Path, te
     [
         (("--gpus", "8"), "--gpus and --node-size are for --trace"),
         (("--type", "h100"), "--type is for the nodes of --add-nodes"),
-        (("--history", "soon"), "'soon' is no such time"),
+        (("--history", "soon"), "'soon' is not a length of time. Write it as 12h, 7d or 12w"),
         (("--trace", "nowhere.csv"), "nowhere.csv can't be read"),
         (("--trace", "x", "--history", "1d"), "Give either --trace or --history"),
     ],
