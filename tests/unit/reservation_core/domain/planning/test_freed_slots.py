@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from random import Random
 
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -12,10 +13,11 @@ from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
 from tests.examples import examples
-from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, worlds
+from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
 
 ALL = 1000
 
+often = examples(150, suppress_health_check=list(HealthCheck))
 thousand = examples(1000, suppress_health_check=list(HealthCheck))
 
 
@@ -54,3 +56,48 @@ def test_jobs_passed_over_could_not_have_had_an_earlier_slot(world: World, event
             else:
                 state.set_reservation(chosen, None, ())
         assert decided(some, now, of_all=False) == decided(every, now, of_all=True)
+
+
+def crowded(chance: Random) -> Picture:
+    """Two to four nodes on which all GPUs are taken for a while, and up to 40 jobs of all sizes with slots."""
+    nodes = [node(f"n{number}", chance.choice((2, 4)), first_id=10 * number) for number in range(chance.randint(2, 4))]
+    gpus = [gpu.id for one in nodes for gpu in one.gpus]
+    rows = [held(f"r{gpu}", gpu, -5, chance.randint(5, 60)) for gpu in gpus]
+    rows += [held(f"b{gpu}", gpu, 70, chance.randint(71, 90), is_held=False) for gpu in gpus if chance.random() < 0.2]
+    jobs = [
+        job(seq, chance.choice((1, 1, 2, 3, 4)), chance.choice((1, 1, 1, 2)), minutes=chance.randint(1, 30))
+        for seq in range(1, chance.randint(10, 40))
+    ]
+    return Picture(snapshot(nodes, rows, jobs))
+
+
+@often
+@given(st.integers(0, 2**32))
+def test_nor_where_many_wait_for_what_few_give_back(seed: int) -> None:
+    """Each step ends, moves or cuts short several at once, so that slots move while others are looked at."""
+    some, every = crowded(Random(seed)), crowded(Random(seed))
+    now = T0
+    assert decided(some, now, of_all=False) == decided(every, now, of_all=True)
+    chance = Random(seed)
+    for _ in range(5):
+        now += chance.choice((0, 0, 1, 3)) * MINUTE
+        known = sorted(some.ledger.by_reservation)
+        gone = chance.sample(known, min(len(known), chance.randint(1, 3)))
+        for state in (some, every):
+            for reservation_id in gone:
+                state.set_reservation(reservation_id, None, ())
+        assert decided(some, now, of_all=False) == decided(every, now, of_all=True)
+
+
+def test_in_a_new_pool_all_are_looked_at_once_and_what_comes_meanwhile_counts_for_the_next_walk() -> None:
+    freed_time = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
+    assert freed_time.may_begin("job-1", 1, 1, 1, 0)
+    freed_time.begin_walk()
+    freed_time.add_job("job-2")
+    assert freed_time.everywhere == (True, False)
+    freed_time.begin_walk()
+    assert freed_time.everywhere == (False, False)
+    assert [freed_time.may_begin(job_id, 1, 1, 1, 0) for job_id in ("job-1", "job-2")] == [False, True]
+    freed_time.add_all()
+    freed_time.begin_walk()
+    assert freed_time.may_begin("job-1", 1, 1, 1, 0)
