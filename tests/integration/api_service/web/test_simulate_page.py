@@ -1,5 +1,7 @@
 """The page that simulates the queue: a form, and what came of it."""
 
+import re
+
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
@@ -29,6 +31,19 @@ async def test_two_nodes_more_are_answered_with_a_table_and_curves(browsing: Sig
     assert "Unchanged, jobs would have waited as long as today" in own
     assert "Mean waits of users" not in own
     assert "bob" not in own
+
+
+@pytest.mark.parametrize("days", ["days=45&", ""], ids=("simulated", "not yet"))
+async def test_the_address_fills_the_form_in(browsing: SignedIn, runtime: Runtime, days: str) -> None:
+    """A link is ready to be sent again, or for the first time; without days nothing is simulated."""
+    await add_nodes(runtime, node1=("h100", 4), node2=("t4", 2))
+    await add_past(runtime, "alice", (30, 4, 2))
+    page = await (await browsing("alice")).get(f"/simulate?{days}more=3&type=t4&order=area&share=PT0S")
+    fields = dict(re.findall(r'<input id="(days|more)" .*? value="(.*?)">', page))
+    assert fields == {"days": "45" if days else "90", "more": "3"}
+    chosen = re.findall(r"<option(?: value=\"([^\"]*)\")? selected>(.*?)</option>", page)
+    assert chosen == [("", "t4"), ("area", "Small jobs first"), ("PT0S", "None")]
+    assert ("What this leaves out" in words(page)) is bool(days)
 
 
 @pytest.mark.parametrize(
