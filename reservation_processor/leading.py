@@ -130,11 +130,13 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             policy=settings.placement.policy,
         ),
     )
-    planner.predictions = StartPredictions(runtime.uow, StartPredictor(allowance), runtime.loops["predictions"])
+    loop = runtime.loops["planner"]
+    planner.predictions = StartPredictions(
+        runtime.uow, StartPredictor(allowance), lambda error: _note_unpredicted(loop, error)
+    )
     async with runtime.wakeups.subscribe(Channel.GPU_JOBS) as subscription, AsyncExitStack() as beside_it:
         if settings.fair_share_half_life_s:
             await beside_it.enter_async_context(beside(_share(runtime, settings, planner), name="fair shares"))
-        loop = runtime.loops["planner"]
         sweep = timedelta(seconds=settings.sweep_s)
         await loop.repeat(lambda: _plan_once(planner, loop, subscription, sweep), ends=_END)
 
@@ -170,6 +172,12 @@ async def _share(runtime: Runtime, settings: ProcessorSettings, planner: Planner
         planner.set_shares(await share_ranks(runtime.uow, half_life, runtime.clock.now()))
 
     await runtime.loops["fair_shares"].repeat(once, rest_s=settings.fair_share_every_s)
+
+
+def _note_unpredicted(loop: Loop, error: Exception) -> None:
+    """Count and log that the predictor failed: the planner goes on without predictions."""
+    loop.failures += 1
+    _log.error("starts are not predicted; trying again", exc_info=error)
 
 
 async def _plan_once(planner: Planner, loop: Loop, subscription: Subscription, sweep: timedelta) -> None:

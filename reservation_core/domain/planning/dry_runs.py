@@ -199,3 +199,7 @@ class DryRun:
 
     def _is_sooner(self, start: datetime | None) -> bool:
         return start is not None and (self.start is None or start < self.start)
+
+
+Predict = Callable[[DryRun], Prediction | None]
+"""Predicts the start of a dry run's job with a predictor of its own; see `DryRun.predict`."""

@@ -13,8 +13,8 @@ from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.model import Reason, RequestVerdict
 from reservation_core.domain.plan import Waiting
-from reservation_core.domain.planning.dry_runs import DryRun, PlanView, SoonerJob
-from reservation_core.domain.planning.predictions.start_predictor import Prediction, StartPredictor
+from reservation_core.domain.planning.dry_runs import DryRun, PlanView, Predict, SoonerJob
+from reservation_core.domain.planning.predictions.start_predictor import Prediction
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.pools.waiting_reasons import (
     behind_in_line,
@@ -71,7 +71,7 @@ def job_outlook(
     duration: timedelta,
     types: Collection[str],
     now: datetime,
-    predictor: StartPredictor | None = None,
+    predict: Predict | None = None,
 ) -> Outlook:
     """The outlook of a job that submitting would accept. `types`: others that its owner may ask for instead."""
     run = DryRun(view, job, now)
@@ -79,7 +79,7 @@ def job_outlook(
         return Outlook(RequestVerdict.STARTS_NOW, now, promised_at=now)
     reasons = _reasons(run, job, now)
     outlook = _waits(run, reasons, run.sooner(duration, types))
-    return outlook if predictor is None else replace(outlook, estimated_start=run.predict(predictor))
+    return outlook if predict is None else replace(outlook, estimated_start=predict(run))
 
 
 def _reasons(run: DryRun, job: Waiting, now: datetime) -> list[Reason]:

@@ -1,6 +1,6 @@
 """Predicted starts of waiting jobs: what they are learnt from is read here, and the estimates that get them come by."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -9,6 +9,7 @@ from reservation_core.domain.plan import WaitEstimate
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.predictions.wait_calibration import LearntWaits
 from reservation_core.domain.planning.run_times import RunTime
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _LASTS = timedelta(seconds=10)
 """After so long starts are predicted again, even if nothing has changed: jobs that still run make them later."""
@@ -54,25 +55,19 @@ class RunTimeReader:
         return ended
 
 
-class CountsFailures(Protocol):
-    """Counts and logs what fails; `note_success` says that all is well again."""
-
-    def failed(self, error: BaseException) -> None:
-        """Count a failure."""
-
-    def note_success(self) -> None:
-        """Note that the last try did not fail."""
-
-
 class StartPredictions:
-    """A predictor, and what it has learnt. What it learns from waits is stored, for the next and for dry runs."""
+    """A predictor, and what it has learnt. What it learns from waits is stored, for the next and for dry runs.
+
+    `failed` is called with what the predictor fails with; estimates go without it, and it rests for a while.
+    """
 
     def __init__(
-        self, uow_factory: UnitOfWorkFactory, predictor: PredictsStarts, failures: CountsFailures | None = None
+        self, uow_factory: UnitOfWorkFactory, predictor: PredictsStarts, failed: Callable[[Exception], None]
     ) -> None:
         self._uow = uow_factory
         self._predictor = predictor
-        self._failures = failures
+        self._failed = failed
+        self._failed_at: datetime | None = None
         self._reader = RunTimeReader()
         self._predicted_at: datetime | None = None
         self._is_calibrated = False
@@ -87,19 +82,22 @@ class StartPredictions:
     ) -> list[WaitEstimate]:
         """Learn from what has ended lately, at first from the newest that ever did, and predict.
 
-        When that fails the estimates stay as they are. An old epoch stores nothing.
+        When the predictor fails the estimates stay as they are. An old epoch stores nothing.
         """
         self._predicted_at = now
+        if self._failed_at is not None and abs(now - self._failed_at) < _LASTS:
+            return list(estimates)
+        self._failed_at = None
         try:
             await self._learn(now)
             predicted = self._predictor.predict(picture, estimates, now)
             await self._store(epoch)
+        except DatabaseUnavailableError:
+            raise
         except Exception as error:  # noqa: BLE001 - places, reasons and promised starts are true without predictions
-            if self._failures is not None:
-                self._failures.failed(error)
+            self._failed_at = now
+            self._failed(error)
             return list(estimates)
-        if self._failures is not None:
-            self._failures.note_success()
         return predicted
 
     async def _store(self, epoch: int) -> None:
@@ -114,10 +112,10 @@ class StartPredictions:
         if not self._is_calibrated:
             async with self._uow(one_statement=True) as uow:
                 learnt = await uow.learnt_waits.read()
+            self._is_calibrated = True
             if learnt is not None:
                 self._predictor.calibrate(learnt)
             self._stored = self._predictor.learnt_waits
-            self._is_calibrated = True
         if self._reader.is_due(now):
             async with self._uow(one_statement=True) as uow:
                 ended = await self._reader.read(uow, now)

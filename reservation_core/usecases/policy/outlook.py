@@ -133,7 +133,7 @@ async def dry_run(
     if broken:
         raise NotPermittedError(broken[0].detail, broken)
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
-    teach = await likely.read(uow, now)
+    predict = await likely.read(uow, now)
     position = await _position(uow, job, view, terms.beside, now, instead_of)
     types = [
         gpu_type
@@ -143,7 +143,7 @@ async def dry_run(
     ]
 
     def decide() -> Outlook:
-        return _placed(job_outlook(view, job, new.reservation.duration, types, now, teach()), position)
+        return _placed(job_outlook(view, job, new.reservation.duration, types, now, predict), position)
 
     return decide
 

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+import structlog
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.plan import PlanningSnapshot
-from reservation_core.domain.planning.dry_runs import PlanView
-from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
+from reservation_core.domain.planning.dry_runs import DryRun, PlanView, Predict
+from reservation_core.domain.planning.predictions.start_predictor import Prediction, StartPredictor
 from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.domain.planning.standings import orders_of
 from reservation_core.domain.policy.fair_share import ranks
@@ -19,6 +21,8 @@ from reservation_core.domain.policy.quota_rulings import counts_hours, limits_st
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.usecases.planning.start_predictions import RunTimeReader
+
+_log = structlog.get_logger(__name__)
 
 _SLOTTED = 100
 """Of the jobs with a slot, the last so many are looked at as the planner does; the slots of the others count as taken.
@@ -114,18 +118,22 @@ class LikelyStarts:
         self._reading = asyncio.Lock()
         self._unlearnt: deque[Sequence[RunTime]] = deque()
 
-    async def read(self, uow: UnitOfWork, now: datetime) -> Callable[[], StartPredictor]:
-        """Read what is new; answers what makes a predictor of it. One after the other: they share their memory."""
+    async def read(self, uow: UnitOfWork, now: datetime) -> Predict:
+        """Read what is new; answers what predicts with it. Predict one start after the other: they share a memory."""
         async with self._reading:
             if self._reader.is_due(now):
                 self._unlearnt.append(await self._reader.read(uow, now))
         waits = await uow.learnt_waits.read()
 
-        def teach() -> StartPredictor:
-            while self._unlearnt:
-                self._predictor.learn(self._unlearnt.popleft())
-            if waits is not None:
-                self._predictor.calibrate(waits)
-            return self._predictor
+        def predict(run: DryRun) -> Prediction | None:
+            try:
+                while self._unlearnt:
+                    self._predictor.learn(self._unlearnt.popleft())
+                if waits is not None:
+                    self._predictor.calibrate(waits)
+                return run.predict(self._predictor)
+            except Exception as error:  # noqa: BLE001 - the promise is true without a prediction
+                _log.error("a start is not predicted", exc_info=error)
+                return None
 
-        return teach
+        return predict

@@ -50,7 +50,6 @@ OTHERWISE = {
     "notice_routes": "is over once its row is stored",
     "owners_file": "reads a file",
     "pod_ending_lease": "asks the cluster",
-    "predictions": "counts failures in memory: test_start_predictions.py",
     "policy_file": "is over once the database was there: test_starting_without_database.py",
     "reconsider": "works in memory",
     "replica": "asks the replica: tests/integration/api_service/test_replica.py",

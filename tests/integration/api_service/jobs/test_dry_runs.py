@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from api_service.access.dry_run_turns import MOST, DryRunTurns
+from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LEVELS, LearntWaits
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.runtime.settings.components import ApiSettings
@@ -256,6 +257,21 @@ async def test_its_start_is_predicted_as_the_planner_then_does(lab: Lab, seed: i
         assert all(abs(moment(likely[name]) - moment(came_true[name])) < SOON for name in ("p50", "p90"))
         assert moment(likely["p50"]) <= moment(likely["p90"]) <= moment(verdict["promised_start_at"])
     assert predicted > 5
+
+
+async def test_when_predicting_fails_the_rest_is_said(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("half a job")
+
+    await practise(lab, random.Random(0))
+    await lab.jobs(gpus=8, gpu_type="h100", duration="PT5H")
+    body = {**JOB, "gpus": 8, "gpu_type": "h100"}
+    before = await said(lab, body)
+    assert before["estimated_start"] is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(StartPredictor, "predict_once", fail)
+        assert (await said(lab, body))["estimated_start"] is None
+    assert (await said(lab, body))["estimated_start"] is not None
 
 
 async def test_what_is_learnt_meanwhile_counts(lab: Lab) -> None:

@@ -47,11 +47,14 @@ class Lab:
             max_reads=2,
         )
         planner = Planner(self.runtime.uow, self.runtime.clock, epoch, rules)
-        planner.predictions = StartPredictions(self.runtime.uow, StartPredictor(rules.start_allowance))
+        failures: list[Exception] = []
+        predictor = StartPredictor(rules.start_allowance)
+        planner.predictions = StartPredictions(self.runtime.uow, predictor, failures.append)
         await planner.cycle()
         while await planner.give_slots():
             await planner.cycle()
         await planner.publish_estimates()
+        assert not failures
         async with self.runtime.uow() as uow:
             await uow.planning.release(epoch)
 

@@ -13,7 +13,6 @@ from reservation_core.domain.planning.predictions.wait_calibration import LEVELS
 from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.ports.jobs.reservations import PredictedStart
 from reservation_core.ports.planning.planning import LostLeadershipError
-from reservation_core.runtime.loops.loops import Loop
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.planning.planner import Planner
 from reservation_core.usecases.planning.start_predictions import StartPredictions
@@ -46,7 +45,7 @@ class Minutes:
 async def predicting(world: World) -> tuple[Planner, Minutes]:
     """A planner that predicts, and its predictor; the planner before has lost the lease."""
     planner, minutes = await world.planner(), Minutes()
-    planner.predictions = StartPredictions(world.uow, minutes)
+    planner.predictions = StartPredictions(world.uow, minutes, lambda _: None)
     return planner, minutes
 
 
@@ -127,22 +126,24 @@ class Broken(Minutes):
 
 
 async def test_estimates_are_published_when_predicting_fails(world: World) -> None:
-    """The failure is counted; later predictions come again."""
-    loop, broken = Loop("predictions", world.clock.now, lambda: 0.0), Broken()
-    planner = await world.planner()
-    planner.predictions = StartPredictions(world.uow, broken, loop)
+    """The failure is told, and the predictor rests for a while; then predictions come again."""
+    failures: list[Exception] = []
+    broken, planner = Broken(), await world.planner()
+    planner.predictions = StartPredictions(world.uow, broken, failures.append)
     await all_gpus(world, planner)
     job_id = await world.submitted(gpus=2, nodes=2)
     await plan(world, planner)
     view = await world.view(job_id)
     assert (view.queue_position, view.predicted_start) == (1, None)
     assert view.estimated_start_at is not None
-    assert (loop.failures, loop.error) == (1, "ZeroDivisionError")
+    assert [str(error) for error in failures] == ["half a job"]
     broken.broken = False
-    world.clock.go_on(10 * SECOND)
-    await planner.publish_estimates()
-    assert (await world.view(job_id)).predicted_start is not None
-    assert loop.failing_since is None
+    for wait, is_predicted in ((9 * SECOND, False), (SECOND, True)):
+        world.clock.go_on(wait)
+        planner.read_anew()
+        await plan(world, planner)
+        assert ((await world.view(job_id)).predicted_start is not None) is is_predicted
+    assert len(failures) == 1
 
 
 async def test_what_is_learnt_from_waits_is_there_for_the_next_planner(world: World) -> None:
