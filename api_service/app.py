@@ -19,7 +19,7 @@ from api_service.routes.bookings import availability, bookings, calendar_feed, w
 from api_service.routes.history import audit_chain, events
 from api_service.routes.jobs import job_events, job_logs, job_specs, jobs
 from api_service.routes.nodes import inventory, maintenance, nodes
-from api_service.routes.people import login, notifications, tokens, users
+from api_service.routes.people import login, notifications, tokens, user_secrets, users
 from api_service.routes.pods import schedulability, unknown_pods
 from api_service.routes.policy import policy, projects, simulations, usage
 from api_service.routes.sessions import app_tickets, connections, ports, programs, shares, ssh, ssh_keys, terminals
@@ -52,6 +52,7 @@ _ROUTERS = (
     maintenance.router,
     tokens.router,
     ssh_keys.router,
+    user_secrets.router,
     ssh.router,
     login.router,
     users.router,

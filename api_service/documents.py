@@ -42,6 +42,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_sessions.SshKeyAdd,
     contracts_sessions.SshCertificateIssue,
     contracts_people.UserCreate,
+    contracts_people.SecretSet,
     contracts_sessions.AppTicketMake,
     contracts_dead_letters.Redrive,
     contracts_nodes.NodeFence,

@@ -44,6 +44,8 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.ForbiddenError: 403,
     errors.ChainTrimmedError: 409,
     errors.UnknownBookingError: 422,
+    errors.UnknownSecretError: 422,
+    errors.NoSecretsKeyError: 409,
     errors.BookingNotUsableError: 409,
     errors.UnknownCallerError: 401,
     errors.UserDisabledError: 409,

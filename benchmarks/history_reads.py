@@ -44,6 +44,8 @@ BY_KEY = frozenset(
     remove_promises_of unlink_started_jobs remove_pod_logs_of remove_admissions_of remove_windows_of remove_bookings_of
     remove_empty_series remove_reservations note_removed make_event_partitions drop_event_partition
     principal_of_token server_key add_server_key lock_user_of_keys ssh_key_by_fingerprint add_ssh_key remove_ssh_key
+    lock_user_of_secrets replace_user_secret add_user_secret remove_user_secret user_secrets_named
+    sealed_user_secrets reseal_user_secret
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
     close_connections connections_of_job
@@ -187,6 +189,9 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
 
 def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
     return {
+        "user_secrets_of_former_keys": [
+            {"keys": keys, "user_id": 0, "name": "", "limit": 100} for keys in ([], ["0" * 8])
+        ],
         "due_reservations": [{"now": now, "limit": 100}],
         "next_end": [{}],
         "warnable_reservations": [{"now": now, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100}],

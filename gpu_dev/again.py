@@ -23,6 +23,10 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"{what} Give it with --env {missing[0]}=VALUE.")
     kept = ("name", "gpus", "gpu_type", "nodes", "duration", "priority", "project")
     fields: dict[str, Any] = {name: getattr(spec, name) for name in kept}
+    if spec.secrets:
+        fields["secrets"] = [
+            {name: value for name, value in asdict(secret).items() if isinstance(value, str)} for secret in spec.secrets
+        ]
     fields |= given
     fields["workload"] = {name: value for name, value in workload.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpu_dev.calls.maintenance_calls import MaintenanceCalls
     from gpu_dev.calls.notice_calls import NoticeCalls
     from gpu_dev.calls.policy_calls import PolicyCalls
+    from gpu_dev.calls.secret_calls import SecretCalls
     from gpu_dev.calls.session_calls import SessionCalls
     from gpu_dev.calls.simulation_calls import SimulationCalls
     from gpu_dev.wire.people import TokenCreate, TokenCreated, TokenOut, TokensRevoked
@@ -116,6 +117,13 @@ class GpuDevClient(Calls):
         from gpu_dev.calls.key_calls import KeyCalls
 
         return KeyCalls(self._exchange)
+
+    @cached_property
+    def secrets(self) -> "SecretCalls":
+        """Secrets of your jobs."""
+        from gpu_dev.calls.secret_calls import SecretCalls
+
+        return SecretCalls(self._exchange)
 
     # jobs
 

@@ -97,6 +97,7 @@ COMMANDS = {
     "login": Entry("people.login", "login_app", "Remember a server and a token for it.", PEOPLE),
     "logout": Entry("people.login", "logout_app", "Forget the token of a server.", PEOPLE),
     "keys": Entry("people.keys", "app", "List, add and remove your SSH keys.", PEOPLE),
+    "secret": Entry("people.secret", "app", "Set, list and delete secrets that your jobs get.", PEOPLE),
     "tokens": Entry("people.tokens", "app", "List, create and revoke tokens.", PEOPLE),
     "users": Entry("people.users", "app", "List, add and disable users; `users me` shows your own.", PEOPLE),
     "projects": Entry("operate.policy", "projects_app", "List projects and their members.", PEOPLE),

@@ -21,6 +21,7 @@ from reservation_core.runtime.retention import remove_old_once
 from reservation_core.runtime.settings.components import ProcessorSettings, UnknownPodRule
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.history.retention import RetentionWalk
+from reservation_core.usecases.people.user_secrets import reseal_secrets
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from reservation_core.usecases.planning.start_predictions import StartPredictions
 from reservation_core.usecases.policy.usage import share_ranks
@@ -31,6 +32,7 @@ from reservation_processor.calendar_keeping import CALENDAR_EVERY_S, SUM_UP_EVER
 from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
 
+RESEAL_EVERY_S = 60.0
 _log = structlog.get_logger(__name__)
 _MESSAGES = 1000
 _CONFLICT_PAUSE_S = 0.05
@@ -90,6 +92,9 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
             ),
             group.create_task(loops["usage_sums"].repeat(lambda: sum_up(runtime), rest_s=SUM_UP_EVERY_S), name="sums"),
             group.create_task(keep_chaining(runtime), name="audit chain"),
+            group.create_task(
+                loops["secret_keys"].repeat(lambda: _reseal(runtime), rest_s=RESEAL_EVERY_S), name="secret keys"
+            ),
             group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
@@ -101,6 +106,13 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
             await uow.planning.release(epoch)
     except DatabaseUnavailableError as error:
         _log.warning("the lease was not given back; it expires by itself", error=str(error))
+
+
+async def _reseal(runtime: Runtime) -> None:
+    """Seal secrets of former keys with the first one; processes that restart later may still use a former key."""
+    read, unread = await reseal_secrets(runtime.uow)
+    if read:
+        _log.info("secrets of former keys were sealed with the first key", secrets=read - unread, unreadable=unread)
 
 
 async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accounted: asyncio.Event) -> None:

@@ -180,11 +180,14 @@ def _run(server: NoopExecutor, statement: str) -> None:
 @pytest.fixture
 async def runtime(database_url: str, tmp_path: Path) -> "AsyncIterator[Runtime]":
     """Adapters on a fresh database, with a local cluster of four simulated cards; no pod outlives the test."""
+    from reservation_core.runtime.sealing_keys import ensure_key_file
     from reservation_core.runtime.settings.components import StandaloneSettings
     from reservation_core.runtime.wiring import open_runtime
     from tests.pods import end_all_pods
 
-    settings = StandaloneSettings(home=tmp_path / "home", local_gpus="h100:4")
+    (tmp_path / "keys").mkdir()
+    key_file = ensure_key_file(tmp_path / "keys")
+    settings = StandaloneSettings(home=tmp_path / "home", local_gpus="h100:4", secrets_key_file=key_file)
     async with open_runtime(settings, database_url) as opened:
         try:
             yield opened

@@ -13,6 +13,18 @@ def connection_of(uow: UnitOfWork) -> AsyncConnection:
     return uow._connection
 
 
+async def everything(connection: AsyncConnection) -> str:
+    """All that all tables hold, queues with it."""
+    found = []
+    tables = await connection.execute(
+        text("SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'pgmq')")
+    )
+    for [table] in tables.all():
+        rows = await connection.execute(text(f"SELECT t::text || encode(t::text::bytea, 'escape') FROM {table} t"))
+        found += [row[0] for row in rows]
+    return "".join(found)
+
+
 async def sql(uow: UnitOfWork, statement: str, **values: object) -> CursorResult[Any]:
     """What it answers."""
     return await connection_of(uow).execute(text(statement), values)

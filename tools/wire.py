@@ -40,7 +40,7 @@ ANSWERS = {
     "sessions": "AppTicketOut JobConnection JobTerminal SshCertificateOut SshKeyOut",
     "sign_in": "SignedIn",
     "simulations": "SimulationOut",
-    "people": "TokenOut TokensRevoked TokenCreated UserOut UserDisabled",
+    "people": "SecretOut TokenOut TokensRevoked TokenCreated UserOut UserDisabled",
 }
 REQUESTS = {
     "bookings": "BookingCreate BookingChange",
@@ -53,7 +53,7 @@ REQUESTS = {
     "sessions": "AppTicketMake SshCertificateIssue SshKeyAdd",
     "sign_in": "AwsProof OidcProof KubernetesProof",
     "simulations": "SimulationCreate",
-    "people": "TokenCreate TokenRenew UserCreate",
+    "people": "SecretSet TokenCreate TokenRenew UserCreate",
 }
 NULL_IS_UNSET = frozenset({"RulesIn"})
 """Contracts of requests in which null says the same as nothing, as their answers have it."""

@@ -15,8 +15,9 @@ _ANSWERS_ONLY = frozenset({"/v1/policy/explain", "/v1/simulations"})
 _BY_SUBJECT = {
     "jobs": frozenset({TokenScope.SUBMIT}),
     "bookings": frozenset({TokenScope.BOOK}),
-    # A key of a person outlives the token that it was added with.
+    # A key or secret of a person outlives the token that it was added with.
     "keys": PERSONAL,
+    "secrets": PERSONAL,
     "notifications": PERSONAL,
     "tokens": PERSONAL,
     "schedulability": _NOTHING,  # for services, by their role

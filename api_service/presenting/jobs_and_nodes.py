@@ -11,7 +11,7 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut
-from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
+from reservation_core.contracts.jobs import JobSecretOut, JobSpec, WorkloadSpec
 from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
@@ -90,6 +90,7 @@ def job_spec(row: Reservation, caller: Principal) -> JobSpec:
         priority=row.priority,
         booking_id=row.booking_id,
         project=row.project,
+        secrets=[JobSecretOut(name=use.name, env=use.env, path=use.path) for use in row.workload.secrets],
     )
 
 

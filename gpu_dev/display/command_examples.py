@@ -86,6 +86,9 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "keys add": ("gpu-dev keys add", "gpu-dev keys add ~/.ssh/id_ed25519.pub --name laptop"),
     "keys import": ("gpu-dev keys import github:ada", "gpu-dev keys import agent"),
     "keys remove": ("gpu-dev keys remove laptop", "gpu-dev keys remove key-7f3k9q2m key-4c8d2k7m"),
+    "secret set": ("gpu-dev secret set HF_TOKEN", "gpu-dev secret set deploy-key --from-file ~/.ssh/deploy_key"),
+    "secret list": ("gpu-dev secret list", "gpu-dev secret list -o json"),
+    "secret delete": ("gpu-dev secret delete HF_TOKEN", "gpu-dev secret delete HF_TOKEN deploy-key"),
     "tokens list": ("gpu-dev tokens list", "gpu-dev tokens list -o json"),
     "tokens create": (
         "gpu-dev tokens create --name laptop --expires-in 30d",

@@ -15,6 +15,8 @@ from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
+from reservation_core.domain.jobs.variables import fault_of_variable
+from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _OPTIONS = {
     "booking_id": "--booking",
     "project": "--project",
     "inactivity": "--inactivity",
+    "secrets": "--secret",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",
@@ -116,6 +119,19 @@ def read_env(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]
     return read
 
 
+def read_secret_uses(texts: Sequence[str]) -> list[dict[str, str | None]]:
+    """Secrets from `NAME` (the variable of that name), `NAME=VARIABLE` or `NAME=/path`. Raises UsageError."""
+    uses = []
+    for text in texts:
+        name, use = text.partition("=")[0], read_use(text)
+        if not is_secret_name(name):
+            raise UsageError(f"--secret {name}: this can't be a secret's name. `gpu-dev secret list` shows yours.")
+        if use is None or (text == name and fault_of_variable(name) is not None):
+            raise UsageError(f"--secret {name}: name its variable or file: {name}=VARIABLE or {name}=/path.")
+        uses.append({"name": name, **({"env": use.env} if use.path is None else {"path": use.path})})
+    return uses
+
+
 def read_working_dir(text: str | None) -> str | None:
     """An absolute path; a relative one starts at the current folder."""
     return None if text is None else os.path.normpath(Path.cwd() / text)
@@ -172,6 +188,7 @@ def job_fields(
     booking: str | None,
     project: str | None,
     inactivity: str | None = None,
+    secrets: list[str] | None = None,
 ) -> dict[str, Any]:
     """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
@@ -188,6 +205,7 @@ def job_fields(
         "booking_id": booking,
         "project": project,
         "inactivity": None if inactivity is None else parse_duration(inactivity),
+        "secrets": read_secret_uses(secrets) if secrets else None,
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}

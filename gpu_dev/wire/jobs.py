@@ -16,6 +16,12 @@ class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
     working_dir: UnsetType | Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^/")] | None = UNSET
 
 
+class JobSecret(Struct, kw_only=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    env: UnsetType | Annotated[str, Meta(min_length=1, max_length=128)] | None = UNSET
+    path: UnsetType | Annotated[str, Meta(min_length=2, max_length=1024, pattern=r"^/")] | None = UNSET
+
+
 class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     name: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
     gpus: Annotated[int, Meta(ge=1, le=64)]
@@ -27,6 +33,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     booking_id: UnsetType | Annotated[str, Meta(min_length=1, max_length=64)] | None = UNSET
     project: UnsetType | Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")] | None = UNSET
     inactivity: UnsetType | timedelta | None = UNSET
+    secrets: UnsetType | Annotated[list[JobSecret], Meta(max_length=16)] = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -141,6 +148,12 @@ class WorkloadSpec(Struct, kw_only=True):
     working_dir: str | None
 
 
+class JobSecretOut(Struct, kw_only=True):
+    name: str
+    env: str | None
+    path: str | None
+
+
 class JobSpec(Struct, kw_only=True):
     name: str | None
     gpus: int
@@ -151,3 +164,4 @@ class JobSpec(Struct, kw_only=True):
     priority: int
     booking_id: str | None
     project: str | None
+    secrets: list[JobSecretOut] = []

@@ -81,3 +81,13 @@ class TokensRevoked(Struct, kw_only=True):
 
 class TokenCreated(TokenOut, kw_only=True):
     token: str | None
+
+
+class SecretSet(Struct, kw_only=True):
+    value: str
+
+
+class SecretOut(Struct, kw_only=True):
+    name: str
+    created_at: datetime
+    updated_at: datetime

@@ -111,6 +111,7 @@ UserName = Annotated[
     ExactUserName,
     BeforeValidator(lambda name: folded(name) if isinstance(name, str) else name, json_schema_input_type=str),
 ]
+SecretName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 ProjectName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
 
 

@@ -1,9 +1,9 @@
 """Jobs over REST: submitting them, their state, the queue, and their events."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic.functional_validators import field_validator
 
 from reservation_core.contracts.base import (
@@ -15,6 +15,7 @@ from reservation_core.contracts.base import (
     Page,
     Place,
     ProjectName,
+    SecretName,
     Text,
     Time,
     Wire,
@@ -23,6 +24,7 @@ from reservation_core.contracts.base import (
 )
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
+from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, SecretUse, fault_of_path, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
 
@@ -48,6 +50,38 @@ class Workload(Wire):
             if (fault := fault_of_variable(name)) is not None:
                 raise ValueError(fault)
         return value
+
+
+class JobSecret(Wire):
+    """A secret that a job gets: in the variable `env`, or in a file at the absolute `path`."""
+
+    name: SecretName
+    env: Annotated[str, Field(strict=True, min_length=1, max_length=128)] | None = None
+    path: Annotated[str, Field(strict=True, min_length=2, max_length=1024, pattern=r"^/")] | None = None
+
+    @field_validator("env")
+    @classmethod
+    def _check_env(cls, value: str | None) -> str | None:
+        if value is not None and (fault := fault_of_variable(value)) is not None:
+            raise ValueError(fault)
+        return value
+
+    @field_validator("path")
+    @classmethod
+    def _check_path(cls, value: str | None) -> str | None:
+        if value is not None and (fault := fault_of_path(value)) is not None:
+            raise ValueError(fault)
+        return value
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        if (self.env is None) == (self.path is None):
+            raise ValueError("a secret needs either `env` or `path`")
+        return self
+
+    @property
+    def use(self) -> SecretUse:
+        return SecretUse(self.name, self.env, self.path)
 
 
 Inactivity = Annotated[
@@ -77,6 +111,20 @@ class JobSubmit(Wire):
         Inactivity | None,
         Field(description="End the session (a job without a command) after nobody was connected for this long."),
     ] = None
+    secrets: Annotated[
+        list[JobSecret],
+        Field(
+            max_length=MOST_IN_JOB,
+            default_factory=list,
+            description="Your secrets that the job gets, with the values that they have when it starts.",
+        ),
+    ]
+
+    @model_validator(mode="after")
+    def _check_secrets(self) -> Self:
+        if self.secrets and (fault := fault_of_uses([secret.use for secret in self.secrets], self.workload.env)):
+            raise ValueError(fault)
+        return self
 
 
 class JobExtend(Wire):
@@ -222,6 +270,14 @@ class WorkloadSpec(Wire):
     working_dir: str | None
 
 
+class JobSecretOut(Wire):
+    """A secret that a job gets: in the variable `env`, or in a file at `path`."""
+
+    name: str
+    env: str | None
+    path: str | None
+
+
 class JobSpec(Wire):
     """A job's request; `duration` includes extensions. Its owner can send it to `POST /v1/jobs` again."""
 
@@ -234,3 +290,4 @@ class JobSpec(Wire):
     priority: int
     booking_id: str | None
     project: str | None
+    secrets: Annotated[list[JobSecretOut], Field(default_factory=list)]

@@ -2,12 +2,19 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from reservation_core.contracts.base import Duration, Instant, Line, Time, UserName, Wire
+from reservation_core.contracts.base import Duration, Instant, Line, Text, Time, UserName, Wire
 from reservation_core.domain.model import BookingStatus, JobStatus, Role
 from reservation_core.domain.people.token_budgets import MOST_HOURS
 from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.sessions.secret_uses import LONGEST_SECRET
+
+
+def _refuse_long_secret(value: str) -> str:
+    if len(value.encode()) > LONGEST_SECRET:
+        raise ValueError(f"must be at most {LONGEST_SECRET} bytes in UTF-8")
+    return value
 
 
 class UserCreate(Wire):
@@ -110,3 +117,19 @@ class TokenCreated(TokenOut):
     """A new token with its secret, shown only once; null when the response is repeated for an Idempotency-Key."""
 
     token: str | None
+
+
+class SecretSet(Wire):
+    """The value of a secret. No answer has it."""
+
+    value: Annotated[
+        Text, Field(min_length=1, max_length=LONGEST_SECRET, repr=False), AfterValidator(_refuse_long_secret)
+    ]
+
+
+class SecretOut(Wire):
+    """A secret without its value. `updated_at`: when its present value was set."""
+
+    name: str
+    created_at: Time
+    updated_at: Time

@@ -108,6 +108,14 @@ class UnknownBookingError(DomainError, code="no_such_booking"):
     """The booking that a job names does not exist for this user."""
 
 
+class UnknownSecretError(DomainError, code="no_such_secret"):
+    """The secret that a job names does not exist or belongs to another user."""
+
+
+class NoSecretsKeyError(DomainError, code="no_secrets_key"):
+    """The server has no key to seal secrets with, so it stores none."""
+
+
 class BookingNotUsableError(DomainError, code="booking_not_usable"):
     """The booking that a job names is over, has no GPUs yet, is too small, or belongs to another project."""
 

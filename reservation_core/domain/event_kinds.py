@@ -100,7 +100,7 @@ class NodeEventKind(StrEnum):
 
 
 class PeopleEventKind(StrEnum):
-    """Events of users, tokens, sessions, SSH keys, projects and notification targets."""
+    """Events of users, tokens, sessions, SSH keys, secrets, projects and notification targets."""
 
     USER_CREATED = "user_created"
     USER_DISABLED = "user_disabled"
@@ -116,6 +116,8 @@ class PeopleEventKind(StrEnum):
     SSH_KEY_ADDED = "ssh_key_added"
     SSH_KEY_REMOVED = "ssh_key_removed"
     SSH_CERTIFICATE_ISSUED = "ssh_certificate_issued"
+    SECRET_SET = "secret_set"  # noqa: S105 - no secret
+    SECRET_DELETED = "secret_deleted"  # noqa: S105 - no secret
     NOTICE_TARGET_CREATED = "notice_target_created"
     NOTICE_TARGET_REMOVED = "notice_target_removed"
     NOTICE_PREFERENCES_CHANGED = "notice_preferences_changed"

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.cards.link_words import Links
+from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 
 
 class JobStatus(StrEnum):
@@ -186,6 +187,7 @@ class PodWorkload:
     env: tuple[tuple[str, str], ...] = ()
     working_dir: str | None = None
     unread: str | None = None
+    secrets: tuple[SecretUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +344,7 @@ class PodSpec:
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     gpu_resource: str | None = None
+    secrets: tuple[PodSecret, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The keys that seal jobs' variables and notification addresses in the database."""
+"""The keys that seal jobs' variables, notification addresses and users' secrets in the database."""
 
 import base64
 import binascii
@@ -10,30 +10,35 @@ from reservation_core.adapters.postgres.sealing import KEY_BYTES, Sealing
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.error import SettingsError
 
-_SETTING = "GPU_DEV_SEAL_KEY_FILE"
 _MOST_BYTES = 64 * 1024
 _MOST_KEYS = 100
 
 
 def sealing_of(settings: CommonSettings) -> Sealing:
-    """Sealing with the keys of the settings' file, one a line; without a file nothing is sealed.
+    """Sealing with the keys of the settings' files; without a file nothing is sealed.
 
-    Raises SettingsError, which never quotes the file.
+    Raises SettingsError, which never quotes a file.
     """
-    if settings.seal_key_file is None:
-        return Sealing()
+    keys = () if settings.seal_key_file is None else _read_keys(settings.seal_key_file, "GPU_DEV_SEAL_KEY_FILE")
+    if settings.secrets_key_file is None:
+        return Sealing(keys)
+    return Sealing(keys, _read_keys(settings.secrets_key_file, "GPU_DEV_SECRETS_KEY_FILE"))
+
+
+def _read_keys(path: Path, setting: str) -> list[bytes]:
+    """The keys of a file, one a line. Raises SettingsError."""
     try:
-        with settings.seal_key_file.open("rb") as file:
+        with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise SettingsError(f"{_SETTING}: {settings.seal_key_file} can't be read: {error.strerror}.") from error
+        raise SettingsError(f"{setting}: {path} can't be read: {error.strerror}.") from error
     lines = [line.strip() for line in text[:_MOST_BYTES].splitlines()]
     words = [line for line in lines if line and not line.startswith(b"#")]
     if len(text) > _MOST_BYTES or not 1 <= len(words) <= _MOST_KEYS:
         raise SettingsError(
-            f"{_SETTING}: the file must hold 1 to {_MOST_KEYS} keys, one a line, the one to seal with first."
+            f"{setting}: the file must hold 1 to {_MOST_KEYS} keys, one a line, the one to seal with first."
         )
-    return Sealing([_key(word, number) for number, word in enumerate(words, start=1)])
+    return [_key(word, number, setting) for number, word in enumerate(words, start=1)]
 
 
 def ensure_key_file(home: Path) -> Path:
@@ -52,13 +57,13 @@ def ensure_key_file(home: Path) -> Path:
     return path
 
 
-def _key(word: bytes, number: int) -> bytes:
+def _key(word: bytes, number: int, setting: str) -> bytes:
     try:
         key = base64.b64decode(word, validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != KEY_BYTES:
         raise SettingsError(
-            f"{_SETTING}: key {number} is not base64 of {KEY_BYTES} bytes; `openssl rand -base64 {KEY_BYTES}` makes it."
+            f"{setting}: key {number} is not base64 of {KEY_BYTES} bytes; `openssl rand -base64 {KEY_BYTES}` makes it."
         )
     return key

@@ -5,8 +5,9 @@ from tests.mutants.flow_mutants import FLOWS
 from tests.mutants.ledger_mutants import LEDGER
 from tests.mutants.operation_mutants import OPERATION
 from tests.mutants.rule_mutants import RULES
+from tests.mutants.secret_mutants import SECRETS
 from tests.mutants.session_mutants import SESSIONS
 from tests.mutants.stream_mutants import STREAMS
 from tests.mutants.trust_mutants import TRUST
 
-MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST, *SESSIONS, *OPEN_APPS, *STREAMS)
+MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST, *SECRETS, *SESSIONS, *OPEN_APPS, *STREAMS)

@@ -25,7 +25,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit, JobVerdict
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.errors import CalendarConflictError, DomainError
+from reservation_core.domain.errors import CalendarConflictError, DomainError, UnknownSecretError
 from reservation_core.domain.model import JobStatus, Reservation
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation, SharedFilter
 from reservation_core.ports.people.identities import Principal
@@ -33,6 +33,7 @@ from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
+from reservation_core.usecases.people.user_secrets import check_secrets
 from reservation_core.usecases.policy.outlook import decided, dry_run
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -256,11 +257,22 @@ async def _prepared(body: JobSubmit, caller: Principal, services: Services, now:
     """The job that is to be stored. Raises DomainError for what is refused without a look at the queue."""
     policy = services.policy.known or await services.policy.current()
     found = await refusals_of(body.workload.image, body.gpu_type, services)
+    if body.secrets:
+        found += await _unknown_secrets(body, caller, services)
     foreign = False
     if body.project is not None or body.booking_id is not None:
         body, foreign = await _with_project(body, caller, services)
     ids, longest = services.runtime.ids, services.settings.max_duration
     return prepare(body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign, found=found)
+
+
+async def _unknown_secrets(body: JobSubmit, caller: Principal, services: Services) -> list[DomainError]:
+    async with services.runtime.uow(one_statement=True) as uow:
+        try:
+            await check_secrets(uow, caller.user_id, [secret.use for secret in body.secrets])
+        except UnknownSecretError as error:
+            return [error]
+    return []
 
 
 async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from reservation_core.domain.sessions.secret_uses import written_use
 from reservation_core.domain.short_durations import written
 
 _CREDENTIAL = '"Authorization: Bearer $GPU_DEV_TOKEN"'
@@ -32,6 +33,8 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
             words += [option, str(value)]
     for name, value in (workload.get("env") or {}).items():
         words += ["--env", f"{name}={value}"]
+    for secret in body.get("secrets") or []:
+        words += ["--secret", written_use(secret["name"], secret.get("env"), secret.get("path"))]
     return shlex.join([*words, "--", *command] if command else words)
 
 

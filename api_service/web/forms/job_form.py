@@ -8,10 +8,11 @@ from typing import Any
 
 from api_service.web.forms.form import Form
 from reservation_core.contracts.jobs import JobSpec
+from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "booking", "project")  # fmt: skip
+          "secrets", "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
 _NEEDS_A_SHELL = re.compile(r"[\n|&;<>()$`*?\[\]{}~#!]|^\s*\w+=")
@@ -40,6 +41,7 @@ def typed_job(form: Form) -> TypedJob:
         wrong["gpus"] = "Say how many GPUs, such as 1."
     _duration(form.get("duration"), body, wrong)
     body["workload"] = _workload(form, wrong)
+    _secrets(form, body, wrong)
     return TypedJob(body, wrong)
 
 
@@ -73,6 +75,7 @@ def fields_of(spec: JobSpec) -> dict[str, str]:
         "image": workload.image,
         "working_dir": workload.working_dir,
         "env": "\n".join(f"{name}={value}" for name, value in workload.env.items()),
+        "secrets": "\n".join(written_use(secret.name, secret.env, secret.path) for secret in spec.secrets),
         "priority": spec.priority or None,
         "project": spec.project,
     }
@@ -98,6 +101,18 @@ def _duration(value: str | None, body: dict[str, Any], wrong: dict[str, str]) ->
         body["duration"] = seconds
     else:
         wrong["duration"] = "Say for how long at most, such as 4h, 90m, 1h30m or 2d."
+
+
+def _secrets(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    for line in (form.text("secrets") or "").split("\n"):
+        if not line.strip():
+            continue
+        use = read_use(line.strip())
+        if use is None:
+            wrong["secrets"] = "Write each secret on a line of its own, as NAME, NAME=VARIABLE or NAME=/path."
+        else:
+            place = {"env": use.env} if use.path is None else {"path": use.path}
+            body.setdefault("secrets", []).append({"name": use.name, **place})
 
 
 def _workload(form: Form, wrong: dict[str, str]) -> dict[str, Any]:

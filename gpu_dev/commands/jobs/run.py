@@ -56,6 +56,12 @@ Booking = Annotated[
     str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours: its id or title.")
 ]
 Project = Annotated[str | None, typer.Option("--project", "-p", help="For this project (in a booking: the booking's).")]
+Secret = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret", metavar="NAME", help="A secret of yours as a variable; `NAME=VARIABLE` or `NAME=/path` for a file."
+    ),
+]
 Inactivity = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="End the session after nobody was connected for this long, such as 30m."),
@@ -87,6 +93,7 @@ def submit(
     nodes: Nodes = None,
     name: Name = None,
     env: Env = None,
+    secret: Secret = None,
     image: Image = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
@@ -110,7 +117,9 @@ def submit(
         raise UsageError("--timeout needs --wait.")
     _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
     patience = None if timeout is None else parse_duration(timeout)
-    fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity)
+    fields = job_fields(
+        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret
+    )
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         if test_only:
@@ -142,6 +151,7 @@ def run(
     nodes: Nodes = None,
     name: Name = None,
     env: Env = None,
+    secret: Secret = None,
     image: Image = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
@@ -170,7 +180,9 @@ def run(
     If stdin is a pipe or a file, the command reads it (the job's image needs `sh`); `</dev/null` prevents that.
     """
     _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
-    fields = job_fields(command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project)
+    fields = job_fields(
+        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, secrets=secret
+    )
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(

@@ -16,6 +16,7 @@ from gpu_dev.commands.jobs.run import (
     Nodes,
     Priority,
     Project,
+    Secret,
     WorkingDir,
 )
 from gpu_dev.commands.sessions.ssh import write_config
@@ -41,6 +42,7 @@ def dev(
     image: Image = None,
     name: Name = None,
     env: Env = None,
+    secret: Secret = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
     booking: Booking = None,
@@ -63,7 +65,9 @@ def dev(
     from gpu_dev.sessions.entering import enter_shell
     from gpu_dev.sessions.notebooks import enter_notebook
 
-    fields = job_fields(None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity)
+    fields = job_fields(
+        None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret
+    )
     with client_for(ctx) as client:
         if booking is not None:
             fields["booking_id"] = booking_id_of(client, booking)

@@ -204,7 +204,7 @@ class LocalCluster:
         def guarded() -> T:
             try:
                 if not self._prepared:
-                    self._pods.prepare()
+                    self._pods.prepare(self._clock.now())
                     self._prepared = True
                 return function(*args, **kwargs)
             except OSError as problem:

@@ -26,7 +26,9 @@ from typing import Any
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_files import OUTPUT, as_json, tidy, write_atomically
 from reservation_core.adapters.local.processes import MARKER, ProcessId, is_running, kill_orphans, send_signal
+from reservation_core.adapters.local.secret_files import folder_of_files, remove_secrets, write_secrets
 from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.sessions.secret_uses import FILES_VARIABLE
 from reservation_core.ports.cluster import PodRefusedError
 
 _POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}-[0-9]{1,9}-[0-9]{1,9}")
@@ -34,6 +36,7 @@ _BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF
 _TOMBSTONE_AGE = timedelta(days=1)
 _ORPHANS_PATIENCE_S = 5.0
 _REMOVE_PATIENCE_S = 2.0
+_STAGED = timedelta(minutes=1)
 _LOST = "The pod's supervisor ended without a report, so the rest of the pod was ended. Submit the job again."
 
 
@@ -55,11 +58,12 @@ class PodDirectories:
         # Supervisors that ran when last observed: observing these again costs two system calls.
         self._running: dict[str, tuple[ProcessId, PodStatus]] = {}
 
-    def prepare(self) -> None:
-        """Create the directories, for this user alone."""
+    def prepare(self, now: datetime) -> None:
+        """Create the directories, for this user alone, and remove secrets that a killed process has left."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self.pods, self.tombstones, self.logs, self._staging):
             directory.mkdir(mode=0o700, exist_ok=True)
+        self._remove_secrets_left(now)
 
     def names(self) -> list[str]:
         """The existing pods, including finished ones."""
@@ -81,7 +85,7 @@ class PodDirectories:
         directory = self.pods / pod
         if directory.exists():
             return not (directory / "started").exists()
-        content = _spec_fields(spec)
+        content = _spec_fields(spec, folder_of_files(str(directory)))
         staging = Path(tempfile.mkdtemp(prefix=f"{pod}.", dir=self._staging))
         try:
             _write(staging / "spec", content)
@@ -89,6 +93,8 @@ class PodDirectories:
                 _write(staging / name, at)
             _write(staging / "lock", b"")
             _write(staging / "holding", _holding_document(spec))
+            if spec.secrets:
+                _write_secrets(staging, spec)
             # Reserves room for the deletion request: a workload that fills the disk must not keep its GPUs.
             _write(staging / "delete.new", b" " * 32)
             (staging / "scratch").mkdir(mode=0o700)
@@ -170,6 +176,16 @@ class PodDirectories:
                     if age > _TOMBSTONE_AGE:
                         shutil.rmtree(entry.path, ignore_errors=True)
 
+    def _remove_secrets_left(self, now: datetime) -> None:
+        """Remove secrets of pods that were being created or removed by a process that was killed."""
+        for name in os.listdir(self.tombstones):  # noqa: PTH208
+            remove_secrets(str(self.tombstones / name))
+        for entry in os.scandir(self._staging):
+            with contextlib.suppress(FileNotFoundError):
+                # Another process may be creating a younger one now.
+                if now - datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC) > _STAGED:
+                    remove_secrets(entry.path)
+
     def _ended(self, directory: Path) -> PodStatus | None:
         ended = _read_json(directory / "exit.json")
         if ended is None:
@@ -218,6 +234,7 @@ class PodDirectories:
                 return ended
             if not kill_orphans(name, directory / OUTPUT, _process(state, "workload"), _ORPHANS_PATIENCE_S):
                 return status
+            remove_secrets(str(directory))
             written = state or {}
             fields: dict[str, str | float | bool | None] = {
                 "exit_code": None,
@@ -270,10 +287,12 @@ class PodDirectories:
             os.close(fd)
 
 
-def _spec_fields(spec: PodSpec) -> bytes:
-    """The content of `spec`; raises PodRefusedError for NUL characters, which a process can't receive."""
+def _spec_fields(spec: PodSpec, secret_files: str) -> bytes:
+    """The content of `spec`, without secrets; raises PodRefusedError for NULs, which a process can't receive."""
     base = {name: os.environ.get(name, default) for name, default in _BASE_ENV.items()}
     env = {**base, **dict(spec.env), MARKER: str(spec.name)}
+    if any(secret.use.path is not None for secret in spec.secrets):
+        env[FILES_VARIABLE] = secret_files
     fields = [str(spec.name), repr(max(0.0, spec.grace.total_seconds())), spec.workload.working_dir or ""]
     fields += [str(len(spec.workload.command)), *spec.workload.command]
     fields += [str(len(env)), *(text for variable in env.items() for text in variable)]
@@ -285,6 +304,12 @@ def _spec_fields(spec: PodSpec) -> bytes:
     except UnicodeEncodeError as problem:
         detail = "The command, its variables or its working directory contain text that has no UTF-8 form. Correct it."
         raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail)) from problem
+
+
+def _write_secrets(pod_dir: Path, spec: PodSpec) -> None:
+    variables = {secret.use.env: secret.value for secret in spec.secrets if secret.use.env is not None}
+    files = {secret.use.path: secret.value for secret in spec.secrets if secret.use.path is not None}
+    write_secrets(str(pod_dir), variables, files)
 
 
 def _any_exists(directory: Path, *names: str) -> bool:

@@ -8,6 +8,7 @@ pod's directory:
 - `lock`      an exclusive flock for as long as the supervisor lives. Its holder owns the pod.
 - `started`   created once (O_EXCL) before anything runs; if it exists, nothing is ever started again.
 - `spec`      what to run (mode 0600, see `read_spec`); never in argv or in the environment of this process.
+- `secrets/`  values of secrets (see `secret_files`): variables until they are read here, files until the end.
 - `deadline`  seconds since the epoch; read again before the pod is ended, so it may change.
 - `delete`    the deletion request: seconds of grace. After its end the pod's directory is moved to its tombstone.
 - `state.json`, `exit.json` what runs, and how it ended; replaced atomically. The room for exit.json is reserved before
@@ -49,6 +50,7 @@ from reservation_core.adapters.local.pod_files import (
     tidy,
     write_atomically,
 )
+from reservation_core.adapters.local.secret_files import read_variables, remove_secrets, remove_variables
 from reservation_core.adapters.local.workload import NOT_EXECUTABLE, EndRequest, PodProcess
 
 LOCK_PATIENCE_S = 10.0
@@ -81,7 +83,8 @@ def take_lock(pod_dir: str, tombstone: str) -> str | None:
 
 
 def finish(pod: PodProcess, exit_code: int | None, reason: str | None, detail: str | None) -> None:
-    """Write exit.json, with retries while the disk is full; then remove the pod if `delete` exists."""
+    """Remove secrets, write exit.json, with retries while the disk is full; then remove the pod if `delete` exists."""
+    remove_secrets(pod.dir)
     fields = {
         "exit_code": exit_code,
         "started_at": pod.started_at,
@@ -173,6 +176,7 @@ def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> N
             report(ready, other.encode())
             return
         spec = read_spec(pod_dir)
+        spec.env.update(read_variables(pod_dir))
         reserve_room(pod_dir)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,6 +186,7 @@ def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> N
         contained = prctl(PR_SET_CHILD_SUBREAPER, 1)
         pod = PodProcess(pod_dir, tombstone, BoundedLog(log, log_limit, OutputTimes(log)), spec, wake_read, contained)
         os.close(os.open(pod_dir + "/started", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        remove_variables(pod_dir)
     except FileExistsError:
         report(ready, b"exists")
         return

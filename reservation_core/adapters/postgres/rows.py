@@ -15,6 +15,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
+from reservation_core.domain.sessions.secret_uses import SecretUse
 
 
 def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
@@ -66,6 +67,7 @@ def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWo
         env=tuple(env.items()),
         working_dir=stored.get("working_dir"),
         unread=unread,
+        secrets=tuple(SecretUse(**use) for use in stored.get("secrets", ())),
     )
 
 
@@ -81,6 +83,11 @@ def workload_document(workload: PodWorkload, user_id: int, sealing: Sealing) -> 
         document["image"] = workload.image
     if workload.working_dir is not None:
         document["working_dir"] = workload.working_dir
+    if workload.secrets:
+        document["secrets"] = [
+            {"name": use.name, "env": use.env} if use.path is None else {"name": use.name, "path": use.path}
+            for use in workload.secrets
+        ]
     return document
 
 

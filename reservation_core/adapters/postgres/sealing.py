@@ -1,4 +1,4 @@
-"""Seal confidential values before they are stored: variables of jobs, addresses and secrets of webhooks.
+"""Seal confidential values before they are stored: variables of jobs, addresses of webhooks, secrets of users.
 
 AES-256-GCM with a key outside the database, so that dumps, backups and a replica's disk reveal nothing. A sealed value
 is bound to its owner. Without a key values are stored as plain text, which can always be read.
@@ -24,15 +24,24 @@ class UnreadableError(Exception):
 
 
 class Sealing:
-    """Seals with the first key, opens with any: a new key goes before the others."""
+    """Seals with the first key, opens with any: a new key goes before the others.
 
-    def __init__(self, keys: Sequence[bytes] = ()) -> None:
+    `secrets` seals users' secrets, with keys of their own (`secret_keys`) or the same ones.
+    """
+
+    def __init__(self, keys: Sequence[bytes] = (), secret_keys: Sequence[bytes] | None = None) -> None:
         self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
         self._first = next(iter(self._ciphers), None)
+        self.secrets: Sealing = self if secret_keys is None else Sealing(secret_keys)
 
     @property
     def seals(self) -> bool:
         return self._first is not None
+
+    @property
+    def former(self) -> list[str]:
+        """The ids of the keys that only open."""
+        return [key for key in self._ciphers if key != self._first]
 
     def seal(self, plain: str, whose: str) -> str:
         """Seal a value for storage. `whose` names its owner, and is needed to open it."""

@@ -39,6 +39,7 @@ from reservation_core.adapters.postgres.people.identities import Identities
 from reservation_core.adapters.postgres.people.notices import Notices
 from reservation_core.adapters.postgres.people.token_budgets import Budgets
 from reservation_core.adapters.postgres.people.used_proofs import UsedProofs
+from reservation_core.adapters.postgres.people.user_secrets import UserSecrets
 from reservation_core.adapters.postgres.planning.learnt_waits import LearntWaitsRow
 from reservation_core.adapters.postgres.planning.measurements import Measurements
 from reservation_core.adapters.postgres.planning.planning import Planning
@@ -210,6 +211,10 @@ class UnitOfWork:
     @cached_property
     def used_proofs(self) -> UsedProofs:
         return UsedProofs(self._connection)
+
+    @cached_property
+    def secrets(self) -> UserSecrets:
+        return UserSecrets(self._connection, self._sealing)
 
     @cached_property
     def shares(self) -> Shares:

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from reservation_core.domain.model import AllocatedGpu, PodName, PodSpec, Reservation
 from reservation_core.domain.sessions.job_tokens import JobAccess
+from reservation_core.domain.sessions.secret_uses import PodSecret
 
 JOB_ID_VARIABLE = "GPU_DEV_JOB_ID"
 """The variable that tells a workload its reservation. Users can't set it."""
@@ -66,6 +67,7 @@ def pod_specs(
     belt: timedelta,
     master_address: str = "127.0.0.1",
     access: JobAccess | None = None,
+    secrets: tuple[PodSecret, ...] = (),
 ) -> tuple[PodSpec, ...]:
     """The pods of the current attempt, in the order of ranks; with `access` their programs may extend the job.
 
@@ -96,6 +98,7 @@ def pod_specs(
             starts_at=min(gpu.starts_at for gpu in gpus),
             ends_at=ends_at,
             gpu_resource=gpus[0].gpu_resource,
+            secrets=secrets,
         )
         for rank, gpus in ranks.items()
     )

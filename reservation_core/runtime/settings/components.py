@@ -111,6 +111,9 @@ class CommonSettings(BaseSettings):
     # Keys that seal jobs' variables, and addresses and secrets of webhooks, in the database: base64 of 32 bytes, one a
     # line. The first key seals, all keys open. None: stored as plain text.
     seal_key_file: Path | None = None
+    # Keys that seal users' secrets in the database, in the same form. None: those of `GPU_DEV_SEAL_KEY_FILE`; without
+    # either no secret is stored.
+    secrets_key_file: Path | None = None
     # Every pod operation holds a connection during its calls to the cluster; planner, lease and requests need more.
     database_pool: Annotated[int, Field(ge=1, le=200)] = 20
     # How long programs that run once (expiry, updater) wait at their start for the database.

@@ -61,6 +61,7 @@ def prepare(
             image=request.workload.image,
             env=tuple(request.workload.env.items()),
             working_dir=request.workload.working_dir,
+            secrets=tuple(secret.use for secret in request.secrets),
         ),
         created_at=now,
         version=1,

@@ -1,6 +1,6 @@
 """Create the pods of many reservations at once, with common reads and locks.
 
-All other cases (gangs, refusals, a cluster that does not answer, a taken lock) are left to
+All other cases (gangs, secrets, refusals, a cluster that does not answer, a taken lock) are left to
 `perform_pod_operations.perform`, which also handles pods that were created here.
 """
 
@@ -70,6 +70,7 @@ def _is_plain(row: Reservation, cards: Sequence[AllocatedGpu], now: datetime) ->
         row.status is JobStatus.STARTING
         and row.nodes == 1
         and row.workload.unread is None
+        and not row.workload.secrets
         and (row.range_end is None or row.range_end > now)
         and len(cards) > 0
         and all(card.claimed_by is None for card in cards)

@@ -18,8 +18,10 @@ from reservation_core.domain.jobs.observation import began, event_of
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.pods.pod_environment import pod_names, pod_specs
 from reservation_core.domain.sessions.job_tokens import JobAccess
+from reservation_core.domain.sessions.secret_uses import PodSecret
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
+from reservation_core.ports.people.user_secrets import SecretUnreadableError
 from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
@@ -36,6 +38,9 @@ _UNREAD = Reason(
     ReasonCode.START_FAILED,
     "Its variables are sealed with a key that the server does not have: an administrator has to put it back into the"
     " file of GPU_DEV_SEAL_KEY_FILE. The job waits for that.",
+)
+_KEY_MISSING = (
+    "An administrator can put the key back into the file of GPU_DEV_SECRETS_KEY_FILE. The job waits for that."
 )
 # Pods that are created after the end of their range would be ended at once, as if they had run.
 _RANGE_OVER = Reason(
@@ -123,8 +128,11 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
     if reservation.workload.unread is not None:
         await _change(held, reservation.id, StartDelayed(_UNREAD), clock)
         raise MessageNotDueError(_UNREAD.detail, rules.not_now_pause)
+    secrets = await _read_secrets(held, reservation, clock, rules)
+    if secrets is None:
+        return
     master = cluster.master_address(reservation.id, reservation.attempt)
-    specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master, rules.access)
+    specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master, rules.access, secrets)
     creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)
     # Rank 0 comes last, as the others wait for it: when one is refused, no work has begun.
     others = [spec for spec in specs if spec.name.rank]
@@ -136,6 +144,31 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
     except PodNotNowError as refusal:
         await _change(held, reservation.id, StartDelayed(refusal.reason), clock)
         raise MessageNotDueError(refusal.reason.detail, rules.not_now_pause) from refusal
+
+
+async def _read_secrets(
+    held: HeldPods, reservation: Reservation, clock: Clock, rules: LaunchRules
+) -> tuple[PodSecret, ...] | None:
+    """The job's secrets with their values now; None when one was deleted, which ends the job.
+
+    Raises MessageNotDueError while one can't be read.
+    """
+    uses = reservation.workload.secrets
+    if not uses:
+        return ()
+    try:
+        async with held.work(one_statement=True) as uow:
+            values = await uow.secrets.values(reservation.user_id, {use.name for use in uses})
+    except SecretUnreadableError as problem:
+        reason = Reason(ReasonCode.START_FAILED, f"{problem} {_KEY_MISSING}")
+        await _change(held, reservation.id, StartDelayed(reason), clock)
+        raise MessageNotDueError(reason.detail, rules.not_now_pause) from problem
+    missing = sorted({use.name for use in uses} - values.keys())
+    if missing:
+        detail = f"The secret {missing[0]} was deleted before the job started. Set it again and resubmit the job."
+        await _change(held, reservation.id, StartRefused(Reason(ReasonCode.START_FAILED, detail)), clock)
+        return None
+    return tuple(PodSecret(use, values[use.name]) for use in uses)
 
 
 async def _change(held: HeldPods, reservation_id: str, event: Event, clock: Clock) -> None:

@@ -59,6 +59,9 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/keys"): Call(201, 201, 201, {"public_key": PUBLIC_KEY}),
     ("GET", "/v1/keys"): Call(200, 200, 200),
     ("DELETE", "/v1/keys/{key_id}"): Call(200, 404, 200),
+    ("PUT", "/v1/secrets/{secret}"): Call(200, 201, 201, {"value": "v"}),
+    ("GET", "/v1/secrets"): Call(200, 200, 200),
+    ("DELETE", "/v1/secrets/{secret}"): Call(200, 404, 404),
     ("POST", "/v1/ssh-certificates"): Call(201, 201, 201, {"public_key": PUBLIC_KEY}),
     ("GET", "/v1/ssh"): Call(426, 426, 426),
     ("GET", "/v1/gpus"): Call(200, 200, 200),
@@ -179,6 +182,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
     line = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     key = (await alice.post("/v1/keys", json={"public_key": line})).json()
+    await alice.put("/v1/secrets/deploy-key", json={"value": "v"})
     hook = {"channel": "webhook", "address": "https://hooks.example.org/alice"}
     target = (await alice.post("/v1/notifications/targets", json=hook)).json()
     booking = (await alice.post("/v1/bookings", json=asked(at(5), duration=60, wait=True))).json()
@@ -187,6 +191,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
         "booking_id": booking["id"],
         "token_id": token["id"],
         "key_id": key["id"],
+        "secret": "deploy-key",
         "project": "vision",
         "scope": "project:vision",
         "user": "alice",
@@ -240,6 +245,7 @@ async def _looks_like_one_that_never_was(
         "booking_id": "bkg-zzzzzzzz",
         "token_id": "tok-zzzzzzzz",
         "key_id": "key-zzzzzzzz",
+        "secret": "nothing",
         "user": "alice",
         "project": "nothing",
         "scope": "project:nothing",
@@ -250,7 +256,7 @@ async def _looks_like_one_that_never_was(
     }
     missing = await client.request(method, path.format(**never) + call.query, json=call.body)
     text = response.text
-    for key in ("job_id", "booking_id", "token_id", "key_id", "project", "target_id", "name"):
+    for key in ("job_id", "booking_id", "token_id", "key_id", "secret", "project", "target_id", "name"):
         text = text.replace(things[key], never[key])
     drop = {"instance"}
     assert {k: v for k, v in missing.json().items() if k not in drop} == {

@@ -21,6 +21,7 @@ from api_service.app import create_app
 from reservation_core.domain.model import Role
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.reading.sign_in import open_sign_in
+from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
@@ -71,9 +72,11 @@ class Server:
 
 @asynccontextmanager
 async def _server(proxy: PostgresProxy, home: Path, world: SignInWorld, **changed: Any) -> AsyncIterator[Server]:
+    home.mkdir(exist_ok=True)
     settings = ApiSettings(
-        home=home, local_gpus="h100:4", database_pool=5, token_cache_s=60, auth=world.settings, **changed
-    )
+        home=home, local_gpus="h100:4", secrets_key_file=ensure_key_file(home), database_pool=5, token_cache_s=60,
+        auth=world.settings, **changed,
+    )  # fmt: skip
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(settings, proxy.url))
         app = create_app(runtime, settings, open_sign_in(settings, runtime, world.network))
@@ -117,6 +120,7 @@ async def _things(runtime: Runtime, client: httpx.AsyncClient) -> dict[str, str]
     target = (await client.post("/v1/notifications/targets", json=hook)).json()
     booking = (await client.post("/v1/bookings", json=asked(at(5), duration=60, wait=True))).json()
     key = (await client.post("/v1/keys", json={"public_key": PUBLIC_KEY})).json()
+    await client.put("/v1/secrets/HF_TOKEN", json={"value": "v"})
     feed = (await client.post("/v1/bookings/feed")).json()["path"].partition("token=")[2]
     return {
         "job_id": job["id"],
@@ -125,6 +129,7 @@ async def _things(runtime: Runtime, client: httpx.AsyncClient) -> dict[str, str]
         "token": token["id"],
         "key_id": key["id"],
         "key": key["id"],
+        "secret": "HF_TOKEN",
         "project": "vision",
         "scope": "project:vision",
         "user": "alice",

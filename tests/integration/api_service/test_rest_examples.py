@@ -19,6 +19,7 @@ from reservation_core.domain.model import PodName
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.sessions.pod_streams import Program, Terminal
+from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -63,6 +64,7 @@ def standalone(tmp_path: Path, mails: MailBox) -> StandaloneSettings:
         home=tmp_path / "home",
         access_log="",
         local_gpus="node1=h100:4;node2=h100:4",
+        secrets_key_file=ensure_key_file(tmp_path),
         end_grace_s=1,
         sweep_s=0.1,
         estimate_s=0.1,
@@ -134,6 +136,11 @@ class Story:
         await self.call(self.alice, "GET /v1/keys")
         await self.call(self.alice, "DELETE /v1/keys/{key_id}", key_id=key["id"])
         await self.call(self.alice, "POST /v1/ssh-certificates", {"public_key": PUBLIC_KEY})
+
+    async def secrets(self) -> None:
+        await self.call(self.alice, "PUT /v1/secrets/{secret}", {"value": "hf_4f1cf0"}, secret="HF_TOKEN")
+        await self.call(self.alice, "GET /v1/secrets")
+        await self.call(self.alice, "DELETE /v1/secrets/{secret}", secret="HF_TOKEN")
 
     async def policy(self) -> None:
         await self.call(self.root, "POST /v1/projects", {"name": "vision", "title": "Seeing robots"})
@@ -311,6 +318,7 @@ async def test_every_call_answers_as_its_example_says(
         parts: list[Callable[[], Awaitable[None]]] = [
             story.people,
             story.ssh_keys,
+            story.secrets,
             story.policy,
             story.jobs,
             story.bookings,

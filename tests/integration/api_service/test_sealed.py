@@ -16,7 +16,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.pods import end_all_pods
-from tests.sql import connection_of
+from tests.sql import connection_of, everything
 
 WORD = "hunter2-in-confidence"
 WORKLOAD = {"command": ["true"], "env": {"PASSWORD": WORD}}
@@ -37,20 +37,6 @@ async def runtime(database_url: str, tmp_path: Path, key_file: Path) -> AsyncIte
             await end_all_pods(opened.cluster)
 
 
-async def everything(runtime: Runtime) -> str:
-    """All that all tables hold, queues with it."""
-    found = ""
-    async with runtime.uow() as uow:
-        connection = connection_of(uow)
-        tables = await connection.execute(
-            text("SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('public', 'pgmq')")
-        )
-        for [table] in tables.all():
-            rows = await connection.execute(text(f"SELECT t::text || encode(t::text::bytea, 'escape') FROM {table} t"))
-            found += "".join(row[0] for row in rows)
-    return found
-
-
 def hidden(word: str) -> tuple[str, str]:
     return word, word.encode().hex()
 
@@ -69,7 +55,8 @@ async def test_nothing_of_it_is_in_the_database(alice: httpx.AsyncClient, runtim
             ("webhook", f"https://lab.example.org/{WORD}"),
         )
     ]
-    stored = await everything(runtime)
+    async with runtime.uow() as uow:
+        stored = await everything(connection_of(uow))
     assert job["id"] in stored
     for word in (*hidden(WORD), *hidden(made[1]["secret"])):
         assert word not in stored

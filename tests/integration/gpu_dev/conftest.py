@@ -26,6 +26,7 @@ from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import Exchange
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
 from reservation_core.runtime.reading.sign_in import open_sign_in
+from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
@@ -162,9 +163,11 @@ class _Thread(threading.Thread):
             self.up.set()
 
     async def _serve(self) -> None:
+        (self.folder / "keys").mkdir()
         settings = StandaloneSettings(
-            home=self.folder / "home", local_gpus="h100:4", end_grace_s=1, sweep_s=0.1, estimate_s=0.1, resync_s=0.5
-        )
+            home=self.folder / "home", local_gpus="h100:4", end_grace_s=1, sweep_s=0.1, estimate_s=0.1, resync_s=0.5,
+            secrets_key_file=ensure_key_file(self.folder / "keys"),
+        )  # fmt: skip
         async with open_runtime(settings, self.database_url) as runtime:
             self.tokens = await _people(runtime)
             await update_inventory(runtime.uow, runtime.cluster, runtime.clock)

@@ -39,7 +39,7 @@ SQLSTATES = [
 LOOPS = [
     "audit_chain", "calendar", "clock", "ends", "expire", "fair_shares", "holdings", "lease", "notifications",
     "open_pages", "planner", "pod_operations", "policy", "promised_cards", "repair", "resync", "update",
-    "usage_sums", "wake_ups",
+    "secret_keys", "usage_sums", "wake_ups",
 ]  # fmt: skip
 """Those that ask the database without anybody's doing, each often enough here."""
 OFTEN_S = 0.3
@@ -59,6 +59,7 @@ async def whole(
 ) -> AsyncIterator["Whole"]:
     """All loops of a system in one process, at work behind the proxy; none may have ended when the test has."""
     monkeypatch.setattr(leading, "SUM_UP_EVERY_S", OFTEN_S)
+    monkeypatch.setattr(leading, "RESEAL_EVERY_S", OFTEN_S)
     monkeypatch.setattr(ending, "REPAIR_EVERY_S", OFTEN_S)
     monkeypatch.setattr(shared_clock, "ASK_EVERY_S", OFTEN_S)
     monkeypatch.setattr(wiring, "open_engine", bounded_engine)

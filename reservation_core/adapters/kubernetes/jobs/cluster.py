@@ -30,6 +30,7 @@ from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.jobs.log_streams import read_log
 from reservation_core.adapters.kubernetes.jobs.pod_events import PodEvents
 from reservation_core.adapters.kubernetes.jobs.pod_places import place_of
+from reservation_core.adapters.kubernetes.jobs.pod_secrets import put_secret
 from reservation_core.adapters.kubernetes.jobs.pod_watch import PodWatch
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
 from reservation_core.adapters.kubernetes.other_objects.event_writer import Regarding
@@ -149,7 +150,7 @@ class KubernetesCluster:
                 yield status
 
     async def create_pod(self, spec: PodSpec, unanswered: Callable[[], None] | None = None) -> None:
-        """Create a pod, and with rank 0 of a gang the service by which its pods find each other; keep what exists.
+        """Create a pod, its secrets, and with rank 0 of a gang the service by which its pods meet; keep what exists.
 
         A pod that was removed leaves no trace, so it would be created again. Raises PodRefusedError for pods that the
         API server or its admission will never accept, and when something else has the name.
@@ -159,6 +160,8 @@ class KubernetesCluster:
         if is_new:
             about = self._regarding(str(spec.name), _identity(made).uid)
             self._events.created(spec, about, self._rules.pods.attach)
+        if spec.secrets:
+            await put_secret(self._transport, self._namespace, spec, _identity(made).uid)
         if spec.pods > 1 and spec.name.rank == 0:
             service = build_service(spec, self._rules.pods, _identity(made).uid)
             marks = attempt_labels(spec.name)

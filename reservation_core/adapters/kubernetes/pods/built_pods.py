@@ -1,4 +1,4 @@
-"""Build the Pod and Service objects of a job: pure, without a client.
+"""Build the Pod and Service objects of a job: pure, without a client. `secret_objects` builds Secrets.
 
 User input reaches only the image, the command, the environment and the working directory. Every pod fits Pod Security
 `restricted`.
@@ -17,6 +17,7 @@ from reservation_core.adapters.kubernetes.pods.image_names import is_image_refer
 from reservation_core.adapters.kubernetes.pods.marks import annotations, attempt_labels, labels
 from reservation_core.adapters.kubernetes.pods.pod_defaults import SHM_PATH, SHM_VOLUME, PodDefaults, ResourceShare
 from reservation_core.adapters.kubernetes.pods.quantities import format_bytes, format_cores, read_quantity
+from reservation_core.adapters.kubernetes.pods.secret_objects import secret_mounts, secret_variables, secret_volumes
 from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 
@@ -188,12 +189,16 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
         "name": CONTAINER,
         "image": _image(spec, rules),
         "command": [_literal(_text(word, "the command")) for word in command],
-        "env": [{"name": name, "value": _literal(value)} for name, value in sorted(_environment(spec, rules).items())],
+        "env": [
+            *({"name": name, "value": _literal(value)} for name, value in sorted(_environment(spec, rules).items())),
+            *secret_variables(spec),
+        ],
         "resources": _resources(spec, rules),
         # Settings of the pod are not repeated here: the API server stores an owner for every field.
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
             {"name": SHM_VOLUME, "mountPath": SHM_PATH},
+            *secret_mounts(spec),
             *([{"name": TOOLS_VOLUME, "mountPath": TOOLS_PATH, "readOnly": True}] if _has_tools(spec, rules) else []),
             *(mount.model_dump(exclude_none=True, exclude_defaults=True) for mount in rules.defaults.volumeMounts),
         ],
@@ -243,7 +248,8 @@ def _image(spec: PodSpec, rules: PodRules) -> str:
 
 def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
     """The administrator's variables, then the job's, then those for its GPUs; later ones win."""
-    env = {variable.name: variable.value for variable in rules.defaults.env}
+    secret = {secret.use.env for secret in spec.secrets}
+    env = {variable.name: variable.value for variable in rules.defaults.env if variable.name not in secret}
     for name, value in spec.env:
         if not _ENV_NAME.fullmatch(name):
             raise _refusal(
@@ -324,7 +330,7 @@ def _volumes(spec: PodSpec, rules: PodRules) -> list[dict[str, Any]]:
     own: list[dict[str, Any]] = [{"name": SHM_VOLUME, "emptyDir": memory}]
     if _has_tools(spec, rules):
         own.append({"name": TOOLS_VOLUME, "emptyDir": {"sizeLimit": "64Mi"}})
-    return [*own, *(volume.model_dump(exclude_none=True) for volume in defaults.volumes)]
+    return [*own, *secret_volumes(spec), *(volume.model_dump(exclude_none=True) for volume in defaults.volumes)]
 
 
 def _text(text: str, what: str) -> str:

@@ -35,6 +35,8 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/ssh-certificates"): "sessions",
     ("POST", "/v1/keys"): PERSONAL,
     ("DELETE", "/v1/keys/{key_id}"): PERSONAL,
+    ("PUT", "/v1/secrets/{secret}"): PERSONAL,
+    ("DELETE", "/v1/secrets/{secret}"): PERSONAL,
     ("POST", "/v1/bookings"): "book",
     ("PATCH", "/v1/bookings/{booking_id}"): "book",
     ("DELETE", "/v1/bookings/{booking_id}"): "book",
@@ -96,6 +98,7 @@ async def test_a_token_is_good_for_its_scopes_alone(
     things |= {"project": "nothing", "scope": "project:nothing", "user": "nobody", "target_id": "ntg-zzzzzzzz"}
     things |= {
         "key_id": "key-zzzzzzzz",
+        "secret": "nothing",
         "window_id": "mnt-zzzzzzzz",
         "name": "nobody",
         "queue": "gpu_jobs",

@@ -7,6 +7,7 @@ import pytest
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
+from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
@@ -26,7 +27,8 @@ async def world(database_url: str) -> AsyncIterator[World]:
     engine = open_engine(database_url, pool=5, application="test")
     clock, cluster = SettableClock(), ScriptedCluster()
     try:
-        uow = UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(database_url, "test"))
+        wakeups, sealing = PostgresWakeups(database_url, "test"), Sealing((), [b"k" * 32])
+        uow = UnitOfWorkFactory(engine, await open_client(engine), wakeups, sealing=sealing)
         async with uow() as work:
             user = await work.identities.create_user("alice", Role.USER, clock.now())
         await update_inventory(uow, cluster, clock)

@@ -92,7 +92,7 @@ def supervisor_of(home: Path, spec: PodSpec) -> psutil.Process:
 
 def prepared(home: Path) -> PodDirectories:
     pods = PodDirectories(home, MachineTimes(SystemClock(), SystemClock()))
-    pods.prepare()
+    pods.prepare(SystemClock().now())
     return pods
 
 

@@ -41,6 +41,21 @@ def test_every_field_that_cannot_be_read_is_named() -> None:
     assert set(typed(gpus="1", duration="0m", env="A=1\nA=2").wrong) == {"duration", "env"}
 
 
+def test_secrets_are_one_a_line_and_come_back_as_they_were() -> None:
+    found = typed(gpus="1", duration="1h", secrets="HF_TOKEN\n\n a=B \nkey=/run/key\n")
+    uses = [{"name": "HF_TOKEN", "env": "HF_TOKEN"}, {"name": "a", "env": "B"}, {"name": "key", "path": "/run/key"}]
+    assert (found.wrong, found.body["secrets"]) == ({}, uses)
+    assert set(typed(gpus="1", duration="1h", secrets="a b").wrong) == {"secrets"}
+    assert set(typed(gpus="1", duration="1h", secrets="a=").wrong) == {"secrets"}
+    spec = {"name": None, "gpus": 1, "gpu_type": None, "nodes": 1, "duration": 3600, "priority": 0, "booking_id": None}
+    workload = WorkloadSpec(image=None, command=[], env={}, working_dir=None)
+    again = fields_of(JobSpec.model_validate({**spec, "project": None, "workload": workload, "secrets": uses}))
+    assert again["secrets"] == "HF_TOKEN\na=B\nkey=/run/key"
+    words = shlex.split(job_by_cli(found.body))
+    context = typer.main.get_command(submit_app).make_context("submit", words[2:])
+    assert context.params["secret"] == ["HF_TOKEN", "a=B", "key=/run/key"]
+
+
 def test_what_only_a_shell_understands_goes_to_one() -> None:
     for text in ("a | b", "echo $HOME", "a && b", "X=1 make", "ls *.py", "one\ntwo", 'echo "open'):
         assert command_of(text) == ["sh", "-c", text]
