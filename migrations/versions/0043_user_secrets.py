@@ -6,7 +6,7 @@ from alembic import op
 
 from migrations.scripts import execute_script
 
-revision = "0044_user_secrets"
+revision = "0043_user_secrets"
 down_revision = "0042_learnt_waits"
 branch_labels = None
 depends_on = None
