@@ -179,10 +179,13 @@ class GpuPools:
             freed_time.add_all()
 
     def take_freed(self) -> frozenset[str]:
-        """The types in which slots may have become possible earlier since the last call."""
+        """The types in which slots may have become possible earlier since the last call, which a walk goes through.
+
+        The walk before is over: what it looked at in other types is not looked at again.
+        """
         freed, self.freed = self.freed, set()
-        for gpu_type in freed & self.freed_time.keys():
-            self.freed_time[gpu_type].begin_walk()
+        for freed_time in self.freed_time.values():
+            freed_time.begin_walk()
         return frozenset(freed)
 
     def marks(self) -> Marks:
