@@ -7,33 +7,40 @@ that goes on, and those for the next: what is given back during a walk is for jo
 
 from bisect import bisect_left
 
+from reservation_core.domain.calendar import FOREVER
 from reservation_core.domain.pools.pool_profile import PoolProfile
 
 
 class _Steps:
-    """The earliest start of each length in a set of windows, as a stair: longer ones begin later."""
+    """The earliest start of each length in a set of windows, as a stair: longer ones begin later.
 
-    __slots__ = ("_lengths", "_starts")
+    Each step has the node of its window. No place is as long as the last step.
+    """
+
+    __slots__ = ("_lengths", "_nodes", "_starts")
 
     def __init__(self) -> None:
-        self._lengths: list[int] = []
-        self._starts: list[int] = []
+        self._lengths, self._starts, self._nodes = [2 * FOREVER], [FOREVER], [-1]
 
-    def add(self, start: int, length: int) -> None:
+    def add(self, start: int, length: int, node: int) -> None:
         lengths, starts = self._lengths, self._starts
         index = bisect_left(lengths, length)
-        if index < len(lengths) and starts[index] <= start:
+        if starts[index] <= start and index < len(starts) - 1:
             return
         first = index
         while first and starts[first - 1] >= start:
             first -= 1
         lengths[first:index] = [length]
         starts[first:index] = [start]
+        self._nodes[first:index] = [node]
 
     def begins_before(self, length: int, before: int) -> bool:
         """Whether so long a place begins before a time."""
-        index = bisect_left(self._lengths, length)
-        return index < len(self._starts) and self._starts[index] < before
+        return self._starts[bisect_left(self._lengths, length)] < before
+
+    def node_for(self, length: int) -> int:
+        """The node where the first so long a place begins."""
+        return self._nodes[bisect_left(self._lengths, length)]
 
 
 class FreedTime:
@@ -89,18 +96,31 @@ class FreedTime:
         self._steps.clear()
         self._beside.clear()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no job that may find an earlier place."""
+        return not (self._everywhere or self._asked or self.nodes)
+
     def may_begin(self, job_id: str, gpus: int, length: int, before: int, now: int) -> bool:
         """Whether a job may find a place that begins before its slot, if that is not in its way; false only if not."""
         if self._everywhere or job_id in self._asked:
             return True
-        if not self.nodes:
-            return False
         steps = self._steps.get(gpus)
         if steps is None:
             steps = self._steps[gpus] = _Steps()
             self._unread[gpus] = set(self.nodes)
         if self._unread[gpus]:
             self._read(steps, gpus, now)
+        return steps.begins_before(length, before) and self._is_left(steps, gpus, length, before, now)
+
+    def _is_left(self, steps: _Steps, gpus: int, length: int, before: int, now: int) -> bool:
+        """Whether there still is such a place: others may have taken it since it was read."""
+        window = self._profile.timeline(steps.node_for(length), now).first_window(gpus, length, now)
+        if window is not None and window[0] < before:
+            return True
+        steps = self._steps[gpus] = _Steps()
+        self._unread[gpus] = set(self.nodes)
+        self._read(steps, gpus, now)
         return steps.begins_before(length, before)
 
     def is_beside(self, job_id: str) -> bool:
@@ -125,5 +145,5 @@ class FreedTime:
             if len(self._profile.nodes[position].cards) >= gpus:
                 for start, end in self._profile.windows(position, gpus, now):
                     first = max(start, now)
-                    steps.add(first, end - first)
+                    steps.add(first, end - first, position)
         unread.clear()
