@@ -8,7 +8,7 @@ from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_queue import WaitingQueue
-from reservation_core.domain.pools.freed_time import FreedTime
+from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime
 from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.pool_profile import PoolProfile
 from reservation_core.domain.pools.reach import Reach
@@ -150,22 +150,15 @@ class GpuPools:
         """Go through the queue of a requested type again; None is any type, and ties all pools together."""
         self.dirty.update(self.by_type if gpu_type is None else self.by_type.keys() & {gpu_type})
 
-    def may_improve(self, job: Waiting, length: int, start: int, now: int) -> bool:
-        """Whether a job may find an earlier place than its slot, which begins at `start`; false only where not."""
-        beside = False
-        for pool in self.for_job(job):
-            freed_time = self.freed_time[pool.gpu_type]
-            if freed_time.may_begin(job.id, job.gpus, length, start, now):
-                return True
-            beside = beside or freed_time.is_beside(job.id)
-        rows = self._ledger.by_reservation[job.id] if beside else ()
-        for place in {self._places.get(gpu_id) for gpu_id, _ in rows} if beside else ():
-            if place is not None:
-                pool, position = place
-                freed_time = self.freed_time[pool.gpu_type]
-                if freed_time.may_begin_beside(job.id, job.gpus, length, position, start, now):
-                    return True
-        return False
+    def earlier_places(self, job: Waiting, now: int) -> EarlierPlaces:
+        """Where jobs of a job's shape may find earlier places than their slots; good until anything changes."""
+        freed_times = {pool.gpu_type: self.freed_time[pool.gpu_type] for pool in self.for_job(job)}
+        return EarlierPlaces(freed_times, job.gpus, now, self._nodes_of)
+
+    def _nodes_of(self, job_id: str) -> set[tuple[str, int]]:
+        """The nodes of a slot, as type and position; those of unusable GPUs are left out."""
+        places = {self._places.get(gpu_id) for gpu_id, _ in self._ledger.by_reservation[job_id]}
+        return {(place[0].gpu_type, place[1]) for place in places if place is not None}
 
     def note_asked(self, job: Waiting) -> None:
         """Note that a job with a slot asks for something else than when it got it."""

@@ -49,14 +49,17 @@ class _Before:
     marks: Marks
 
 
-def may_be_given_room(picture: Picture, job: Waiting) -> bool:
-    """Whether it is worth a try to start a job now; a quick look."""
-    queue, walk = picture.queue, picture.walk
-    if walk.tries >= MOST_TRIES or job.id in queue.held or not queue.is_by_area(job):
-        return False
-    if length_micros(job.length) >= walk.too_long.get((job.gpu_type, job.shape), FOREVER):
-        return False
-    return picture.pools.has_room(job, picture.pools.for_job(job))
+def room_length(picture: Picture, job: Waiting) -> int:
+    """The length from which on no job of this shape is given room now; 0 if it is not worth a try. A quick look."""
+    walk, pools = picture.walk, picture.pools
+    if walk.tries >= MOST_TRIES or not pools.has_room(job, pools.for_job(job)):
+        return 0
+    return walk.too_long.get((job.gpu_type, job.shape), FOREVER)
+
+
+def may_have_room(picture: Picture, job: Waiting) -> bool:
+    """Whether others may make room for a job, if it is not too long."""
+    return job.id not in picture.queue.held and picture.queue.is_by_area(job)
 
 
 class RoomMaker:
@@ -72,7 +75,7 @@ class RoomMaker:
         """A slot from now on for a job with a later one, and those of the jobs that make room; none if it can't be."""
         picture = self._picture
         length = length_micros(job.length)
-        if not may_be_given_room(picture, job):
+        if not may_have_room(picture, job) or length >= room_length(picture, job):
             return []
         for pool in picture.pools.for_job(job):
             never = picture.pools.never(pool, job)

@@ -12,14 +12,15 @@ A *walk* goes through jobs with a slot, after something was given back, a part o
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from heapq import merge
+from heapq import heapify, heappop, heapreplace, merge
 from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
 from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
-from reservation_core.domain.planning.making_room import RoomMaker, may_be_given_room
+from reservation_core.domain.planning.making_room import RoomMaker, may_have_room, room_length
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
+from reservation_core.domain.pools.freed_time import EarlierPlaces
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import Pool, write_row
 from reservation_core.domain.pools.pool_profile import Fit
@@ -140,34 +141,51 @@ def _jobs_to_plan(picture: Picture, promises: int) -> Iterator[Entry]:
         if not queue.slotted and reach.pools_for(queue.gpu_type, queue.shape)
     ]
     walked = [
-        walk.rest_of(queue)
+        queue
         for queue in (slotted if walk.gpu_types else ())
         if any(pool.gpu_type in walk.gpu_types for pool in reach.pools_for(queue.gpu_type, queue.shape))
     ]
-    return merge(*without, _improvable(picture, merge(*walked)))
+    return merge(*without, _improvable(picture, walked))
 
 
-def _improvable(picture: Picture, entries: Iterator[Entry]) -> Iterator[Entry]:
-    """Those of these jobs with a slot that may find an earlier one, or for which others may make room.
+def _improvable(picture: Picture, queues: list[ShapeQueue]) -> Iterator[Entry]:
+    """Those of the jobs with a slot that may find an earlier one, or for which others may make room.
 
     Others are passed on now and then, so that the search is asked whether it has time to go on.
     """
     pools, slots, at = picture.pools, picture.ledger.slots, picture.at
+    heap = [
+        (queue.entries[index][0], number, index)
+        for number, queue in enumerate(queues)
+        if (index := picture.walk.first_of(queue)) < len(queue.entries)
+    ]
+    heapify(heap)
+    # What is true of all jobs of a shape, until something is decided: where there are earlier places, and room.
+    known: dict[int, tuple[EarlierPlaces, int]] = {}
     passed = 0
-    for entry in entries:
+    while heap:
+        _, number, index = heap[0]
+        entries = queues[number].entries
+        entry = entries[index]
         _, job, length = entry
-        slot = slots.get(job.id)
-        if (
-            slot is not None
-            and slot[0] > at
-            and (may_be_given_room(picture, job) or pools.may_improve(job, length, slot[0], at))
-        ):
+        start, _ = slots.get(job.id, (at, at))
+        if start > at:
+            if number not in known:
+                known[number] = pools.earlier_places(job, at), room_length(picture, job)
+            places, too_long = known[number]
+            hopeful = places.may_begin(job.id, length, start) or (length < too_long and may_have_room(picture, job))
+        else:
+            hopeful = False
+        passed = 0 if hopeful else passed + 1
+        if hopeful or passed == _PASSED_OVER:
             passed = 0
             yield entry
+            known.clear()
+        index += 1
+        if index < len(entries):
+            heapreplace(heap, (entries[index][0], number, index))
         else:
-            passed += 1
-            if passed % _PASSED_OVER == 0:
-                yield entry
+            heappop(heap)
 
 
 def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], promises: int) -> Iterator[Entry]:

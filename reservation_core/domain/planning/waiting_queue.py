@@ -352,9 +352,9 @@ class SlotWalk:
         """Begin at the start once more: the queue has another order."""
         self._after = None
 
-    def rest_of(self, shape_queue: ShapeQueue) -> Iterator[Entry]:
-        """The jobs of a shape that the walk has not come to."""
-        return shape_queue.after(self._after)
+    def first_of(self, shape_queue: ShapeQueue) -> int:
+        """The index of the first job of a shape that the walk has not come to."""
+        return shape_queue.first_after(self._after)
 
     def go_on(self, last: Entry | None, *, over: bool) -> None:
         """Remember the last job that was looked at in this part; `over` says that there are no more."""

@@ -6,12 +6,13 @@ that goes on, and those for the next: what is given back during a walk is for jo
 """
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
 
 from reservation_core.domain.calendar import FOREVER
 from reservation_core.domain.pools.pool_profile import PoolProfile
 
 
-class _Steps:
+class Steps:
     """The earliest start of each length in a set of windows, as a stair: longer ones begin later.
 
     Each step has the node of its window. No place is as long as the last step.
@@ -20,6 +21,10 @@ class _Steps:
     __slots__ = ("_lengths", "_nodes", "_starts")
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all windows."""
         self._lengths, self._starts, self._nodes = [2 * FOREVER], [FOREVER], [-1]
 
     def add(self, start: int, length: int, node: int) -> None:
@@ -59,7 +64,7 @@ class FreedTime:
         self._asked: set[str] = set()
         self._next_asked: set[str] = set()
         self._unread: dict[int, set[int]] = {}
-        self._steps: dict[int, _Steps] = {}
+        self._steps: dict[int, Steps] = {}
         self._beside: set[str] = set()
 
     def add(self, position: int) -> None:
@@ -97,49 +102,48 @@ class FreedTime:
         self._beside.clear()
 
     @property
-    def is_over(self) -> bool:
-        """Whether there is no job that may find an earlier place."""
-        return not (self._everywhere or self._asked or self.nodes)
+    def asked(self) -> set[str]:
+        """The jobs that ask for something else than before."""
+        return self._asked
 
-    def may_begin(self, job_id: str, gpus: int, length: int, before: int, now: int) -> bool:
-        """Whether a job may find a place that begins before its slot, if that is not in its way; false only if not."""
-        if self._everywhere or job_id in self._asked:
-            return True
+    def steps(self, gpus: int, now: int) -> Steps:
+        """The places for so many GPUs on the nodes."""
         steps = self._steps.get(gpus)
         if steps is None:
-            steps = self._steps[gpus] = _Steps()
+            steps = self._steps[gpus] = Steps()
             self._unread[gpus] = set(self.nodes)
+            self._profile.firsts(gpus)
         if self._unread[gpus]:
             self._read(steps, gpus, now)
-        return steps.begins_before(length, before) and self._is_left(steps, gpus, length, before, now)
+        return steps
 
-    def _is_left(self, steps: _Steps, gpus: int, length: int, before: int, now: int) -> bool:
-        """Whether there still is such a place: others may have taken it since it was read."""
+    def is_left(self, steps: Steps, gpus: int, length: int, before: int, now: int) -> bool:
+        """Whether a place in these steps still is there: others may have taken it since it was read."""
         window = self._profile.timeline(steps.node_for(length), now).first_window(gpus, length, now)
         if window is not None and window[0] < before:
             return True
-        steps = self._steps[gpus] = _Steps()
+        steps.clear()
         self._unread[gpus] = set(self.nodes)
-        self._read(steps, gpus, now)
-        return steps.begins_before(length, before)
+        return self.steps(gpus, now).begins_before(length, before)
 
-    def is_beside(self, job_id: str) -> bool:
-        """Whether a job has a slot on one of the nodes."""
+    @property
+    def beside(self) -> set[str]:
+        """The reservations on the nodes."""
         unread = self._unread.setdefault(0, set(self.nodes))
         if unread:
             nodes = [self._profile.nodes[position] for position in unread]
             self._beside.update([row[3] for node in nodes for card in node.cards for row in card.calendar.rows])
             unread.clear()
-        return job_id in self._beside
+        return self._beside
 
     def may_begin_beside(self, job_id: str, gpus: int, length: int, position: int, before: int, now: int) -> bool:
-        """The same on a node of its slot, where this does not stand in its way."""
+        """Whether a job may find a place that begins before its slot, which is on this node, in its own way there."""
         if position not in self.nodes:
             return False
         window = self._profile.without(position, job_id, now).first_window(gpus, length, now)
         return window is not None and window[0] < before
 
-    def _read(self, steps: _Steps, gpus: int, now: int) -> None:
+    def _read(self, steps: Steps, gpus: int, now: int) -> None:
         unread = self._unread[gpus]
         for position in unread:
             if len(self._profile.nodes[position].cards) >= gpus:
@@ -147,3 +151,46 @@ class FreedTime:
                     first = max(start, now)
                     steps.add(first, end - first, position)
         unread.clear()
+
+
+class EarlierPlaces:
+    """Where jobs that ask for so many GPUs in these pools may find earlier places than their slots.
+
+    It is good until anything is given back or taken. `nodes_of` says on which nodes a job has its slot, as type and
+    position.
+    """
+
+    __slots__ = ("_asked", "_everywhere", "_freed", "_gpus", "_nodes_of", "_now")
+
+    def __init__(
+        self,
+        freed_times: Mapping[str, FreedTime],
+        gpus: int,
+        now: int,
+        nodes_of: Callable[[str], Iterable[tuple[str, int]]],
+    ) -> None:
+        self._gpus = gpus
+        self._now = now
+        self._nodes_of = nodes_of
+        self._everywhere = any(freed.everywhere[0] for freed in freed_times.values())
+        self._asked = frozenset[str]().union(*(freed.asked for freed in freed_times.values()))
+        self._freed = {
+            gpu_type: (freed, freed.steps(gpus, now), freed.beside)
+            for gpu_type, freed in freed_times.items()
+            if freed.nodes and not self._everywhere
+        }
+
+    def may_begin(self, job_id: str, length: int, before: int) -> bool:
+        """Whether a job may find a place that begins before its slot, which begins at `before`; false only if not."""
+        if self._everywhere or job_id in self._asked:
+            return True
+        is_beside = False
+        for freed, steps, beside in self._freed.values():
+            if steps.begins_before(length, before) and freed.is_left(steps, self._gpus, length, before, self._now):
+                return True
+            is_beside = is_beside or job_id in beside
+        return is_beside and any(
+            gpu_type in self._freed
+            and self._freed[gpu_type][0].may_begin_beside(job_id, self._gpus, length, position, before, self._now)
+            for gpu_type, position in self._nodes_of(job_id)
+        )

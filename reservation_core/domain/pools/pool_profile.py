@@ -122,12 +122,11 @@ class PoolProfile:
         """When a node's GPUs would be free without this reservation."""
         gpus = self.nodes[position].cards
         rows = [(gpu.bit, row) for gpu in gpus for row in gpu.calendar.rows if row[3] == reservation_id]
-        if len({row for _, row in rows}) == 1:
+        if len({row for _, row in rows}) == 1 and not self._pool.overrun >> position & 1:
             _, (start, end, held, _) = rows[0]
-            mask = sum(bit for bit, _ in rows)
-            if not held and not any(gpu.bit & mask and gpu.calendar.overruns(now) for gpu in gpus):
+            if not held:
                 timeline = self.timeline(position, now).copy()
-                timeline.give_back(mask, start, end)
+                timeline.give_back(sum(bit for bit, _ in rows), start, end)
                 return timeline
         return Timeline(gpus, now, reservation_id)
 

@@ -130,8 +130,8 @@ def test_a_walk_goes_on_behind_the_last_job_and_ends_once() -> None:
     (shape_queue,) = queue.all_shapes()
     walk = SlotWalk()
     walk.begin(frozenset({"h100"}))
-    entries = list(walk.rest_of(shape_queue))
-    walk.go_on(entries[1], over=False)
-    assert [entry[1].id for entry in walk.rest_of(shape_queue)] == ["job-3"]
+    assert walk.first_of(shape_queue) == 0
+    walk.go_on(shape_queue.entries[1], over=False)
+    assert walk.first_of(shape_queue) == 2
     walk.go_on(None, over=True)
     assert not walk.gpu_types
