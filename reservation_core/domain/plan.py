@@ -116,8 +116,7 @@ class PlanningSnapshot:
     complete_types: frozenset[str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedGpu:
+class PlacedGpu(NamedTuple):
     """One GPU of a start or slot; `rank` 0.. numbers the nodes of a gang in the order of the pods."""
 
     gpu_id: int
