@@ -304,13 +304,14 @@ class _SlotSearch:
         row: Row = (start, end, False, job.id)
         placed = write_row(fit.spots, row)
         self._picture.ledger.book(job.id, placed, row, planned=True)
-        promised_at = max(start, self._picture.queue.promises.setdefault(job.id, start + self._picture.slack))
+        promised = self._picture.queue.promises.setdefault(job.id, start + self._picture.slack)
         self._pools.profiles[pool.gpu_type].take(fit.spots, start, end)
         pool.stale.update([node.position for node, _ in fit.spots])
         if start <= self._at:
             self._pools.plan_again(pool.gpu_type)
         asker = self._picture.claim(job, pool.gpu_type, start, end)
-        span = to_moment(start), to_moment(end)
+        begin = to_moment(start)
+        promised_at = to_moment(promised) if promised > start else begin
         return PlannedSlot(
-            job.id, *span, placed, job.version, job.booking_id, because, asker, promised_at=to_moment(promised_at)
+            job.id, begin, to_moment(end), placed, job.version, job.booking_id, because, asker, promised_at
         )

@@ -56,10 +56,9 @@ class ShapeQueue:
     def __iter__(self) -> Iterator[Entry]:
         return self.after(None)
 
-    def add(self, job: Waiting, order: Order) -> None:
+    def add(self, entry: Entry) -> None:
         """Put a job in its place."""
-        length = length_micros(job.length)
-        entry = (order, job, length)
+        order, _, length = entry
         entries = self.entries
         if not entries or entries[-1][0] < order:
             entries.append(entry)
@@ -69,10 +68,11 @@ class ShapeQueue:
         if self._shortest is not None and length < self._shortest:
             self._shortest = length
 
-    def remove(self, order: Order) -> None:
+    def remove(self, order: Order) -> Entry:
         """Remove the job at this place."""
         index = bisect_left(self.entries, (order,), lo=self.first)
-        length = self.entries[index][2]
+        entry = self.entries[index]
+        length = entry[2]
         if index == self.first:
             self.first += 1
             if self.first > _COMPACT_AFTER and self.first * 2 > len(self.entries):
@@ -85,6 +85,7 @@ class ShapeQueue:
             del self._lengths[length]
             if length == self._shortest:
                 self._shortest = None
+        return entry
 
     def rank(self, order: Callable[[Waiting], Order]) -> None:
         """Put the jobs in this order."""
@@ -192,7 +193,7 @@ class WaitingQueue:
         if job.promised_at is not None:
             self.promises[job.id] = job.promised_at
         self.arrivals[job.id] = job
-        self._put_in(job)
+        self._put_in((self.order(job), job, length_micros(job.length)))
 
     def refill(self, gpu_type: str | None, jobs: Sequence[Waiting], *, complete: bool) -> None:
         """Note that the next jobs of one requested type follow; `complete` says that there are none after them."""
@@ -203,12 +204,13 @@ class WaitingQueue:
             end = self.ends.get(gpu_type)
             self.ends[gpu_type] = last if end is None else max(last, end)
 
-    def _put_in(self, job: Waiting) -> None:
+    def _put_in(self, entry: Entry) -> None:
+        job = entry[1]
         shapes = self.shapes.setdefault(job.gpu_type, {})
         kind = self._kind(job)
         if kind not in shapes:
             shapes[kind] = ShapeQueue(job.gpu_type, kind)
-        shapes[kind].add(job, self.order(job))
+        shapes[kind].add(entry)
         self.jobs[job.id] = job
 
     def remove(self, job: Waiting) -> None:
@@ -222,26 +224,27 @@ class WaitingQueue:
     def _kind(self, job: Waiting) -> _Kind:
         return (job.shape, job.id in self.slotted, job.id in self.held)
 
-    def _take_out(self, job: Waiting) -> None:
+    def _take_out(self, job: Waiting) -> Entry:
         del self.jobs[job.id]
         shapes = self.shapes[job.gpu_type]
         kind = self._kind(job)
         shape_queue = shapes[kind]
-        shape_queue.remove(self.order(job))
+        entry = shape_queue.remove(self.order(job))
         if not shape_queue:
             del shapes[kind]
             if not shapes:
                 del self.shapes[job.gpu_type]
+        return entry
 
     def _mark(self, job: Waiting, marked: set[str]) -> None:
-        self._take_out(job)
+        entry = self._take_out(job)
         marked.add(job.id)
-        self._put_in(job)
+        self._put_in(entry)
 
     def _unmark(self, job: Waiting, marked: set[str]) -> None:
-        self._take_out(job)
+        entry = self._take_out(job)
         marked.discard(job.id)
-        self._put_in(job)
+        self._put_in(entry)
         self.arrivals[job.id] = job
 
     def give_slot(self, job: Waiting) -> None:
