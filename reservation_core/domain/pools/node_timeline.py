@@ -52,26 +52,27 @@ class Timeline:
         times, masks = self.times, self.masks
         windows: list[Range] = []
         before = longest = latest = 0
-        count = len(masks)
-        for index, mask in enumerate(masks):
+        for after, mask in enumerate(masks, 1):
             # The earliest start of any request is when a GPU becomes free.
             if mask & ~before and mask.bit_count() >= gpus:
-                start = times[index]
+                start = times[after - 1]
                 end = FOREVER
                 free = mask
-                for after in range(index + 1, count):  # as in `_until`, without a call
-                    left = free & masks[after]
+                at = after
+                for following in masks[after:]:  # as in `_until`, without a call
+                    left = free & following
                     if left != free:
                         if left.bit_count() < gpus:
-                            end = times[after]
+                            end = times[at]
                             break
                         free = left
+                    at += 1
                 if end - start > longest and end > latest:
                     windows.append((start, end))
                     if end == FOREVER:
                         break
                     latest = end
-                    if index:
+                    if after > 1:
                         longest = end - start
             before = mask
         return windows

@@ -61,13 +61,18 @@ class _Firsts:
 
     def note(self, position: int, windows: list[Range]) -> None:
         """Store the windows of a node."""
-        for (starts, lengths), (start, end) in zip(self._rows, windows, strict=False):
+        row = 0
+        for start, end in windows:
+            if row == _KEPT:
+                self._rows[-1][1][position] = FOREVER
+                return
+            starts, lengths = self._rows[row]
             starts[position] = start
             lengths[position] = end - start
-        for starts, _ in self._rows[len(windows) :]:
-            starts[position] = FOREVER
-        if len(windows) > _KEPT:
-            self._lengths[-1, position] = FOREVER
+            row += 1
+        while row < _KEPT:
+            self._rows[row][0][position] = FOREVER
+            row += 1
 
     def bounds(self, length: int) -> Times:
         """For each node a time before which nothing of this length fits."""
@@ -256,6 +261,7 @@ class _Search:
         """The earliest start on several nodes together, and these; no nodes when there is none before `before`."""
         pending, bounds = self._pending, self._bounds
         opened: dict[int, tuple[int, int]] = {}  # node: its open window
+        closing = FOREVER  # the first end of these
         at = FOREVER
         nearest = -FOREVER
         while True:
@@ -271,9 +277,12 @@ class _Search:
             if upcoming <= nearest:
                 start, opening, last = heappop(pending)
                 opened[opening] = (start, last)
-                for past in [at_node for at_node, (_, closing) in opened.items() if closing < start]:
-                    del opened[past]
-                    self._await(past, start)
+                closing = min(closing, last)
+                if closing < start:
+                    for past in [at_node for at_node, (_, end) in opened.items() if end < start]:
+                        del opened[past]
+                        self._await(past, start)
+                    closing = min((end for _, end in opened.values()), default=FOREVER)
                 if len(opened) >= nodes:
                     at = start
             else:
