@@ -27,8 +27,8 @@ from reservation_core.domain.pools.pool_profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
 STILL_HELD = "Others still have GPUs of its slot."
-_PASSED_OVER = 512
-"""After how many jobs that can't have an earlier slot the search is asked whether it has time."""
+_PASSED_OVER = 64
+"""After how many jobs that can't have an earlier slot the walk asks whether it has time."""
 
 LAPSED = "Its slot is over, and its GPUs were not free in it."
 
@@ -64,7 +64,7 @@ def plan_slots(
         walk.begin(pools.take_freed())
     last: Entry | None = None
     over = True
-    for planned, entry in enumerate(_jobs_to_plan(picture, promises)):
+    for planned, entry in enumerate(_jobs_to_plan(picture, promises, enough)):
         if planned == limit or (planned and enough()) or not search.is_ready(entry[1], enough):
             over = False
             break
@@ -130,7 +130,7 @@ def _give_up_slots(picture: Picture, at: int) -> list[tuple[Waiting, str]]:
     return given_up
 
 
-def _jobs_to_plan(picture: Picture, promises: int) -> Iterator[Entry]:
+def _jobs_to_plan(picture: Picture, promises: int, enough: Callable[[], bool]) -> Iterator[Entry]:
     """Jobs without a slot, and as far as something was given back jobs with one, in queue order."""
     walk, reach = picture.walk, picture.pools.reach
     queues = picture.queue.all_shapes()
@@ -145,13 +145,13 @@ def _jobs_to_plan(picture: Picture, promises: int) -> Iterator[Entry]:
         for queue in (slotted if walk.gpu_types else ())
         if any(pool.gpu_type in walk.gpu_types for pool in reach.pools_for(queue.gpu_type, queue.shape))
     ]
-    return merge(*without, _improvable(picture, walked))
+    return merge(*without, _improvable(picture, walked, enough))
 
 
-def _improvable(picture: Picture, queues: list[ShapeQueue]) -> Iterator[Entry]:
+def _improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], bool]) -> Iterator[Entry]:
     """Those of the jobs with a slot that may find an earlier one, or for which others may make room.
 
-    Others are passed on now and then, so that the search is asked whether it has time to go on.
+    Another one only when there is no time to go on: the walk has come so far.
     """
     pools, slots, at = picture.pools, picture.ledger.slots, picture.at
     heap = [
@@ -176,9 +176,10 @@ def _improvable(picture: Picture, queues: list[ShapeQueue]) -> Iterator[Entry]:
             hopeful = places.may_begin(job.id, length, start) or (length < too_long and may_have_room(picture, job))
         else:
             hopeful = False
-        passed = 0 if hopeful else passed + 1
-        if hopeful or passed == _PASSED_OVER:
-            passed = 0
+        passed += not hopeful
+        if hopeful or (passed % _PASSED_OVER == 0 and enough()):
+            if not hopeful:
+                picture.walk.pass_over(entry)
             yield entry
             known.clear()
         index += 1

@@ -359,6 +359,10 @@ class SlotWalk:
         """The index of the first job of a shape that the walk has not come to."""
         return shape_queue.first_after(self._after)
 
+    def pass_over(self, entry: Entry) -> None:
+        """Note that this job and those before it were looked at."""
+        self._after = entry[0]
+
     def go_on(self, last: Entry | None, *, over: bool) -> None:
         """Remember the last job that was looked at in this part; `over` says that there are no more."""
         if over:
