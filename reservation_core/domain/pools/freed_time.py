@@ -137,8 +137,11 @@ class FreedTime:
         return self._beside
 
     def may_begin_beside(self, job_id: str, gpus: int, length: int, position: int, before: int, now: int) -> bool:
-        """Whether a job may find a place that begins before its slot, which is on this node, in its own way there."""
-        if position not in self.nodes:
+        """Whether a job may find a place that begins before its slot, which is on this node, and is in its way there.
+
+        Such a place reaches into the slot: the steps know those that don't.
+        """
+        if position not in self.nodes or self._profile.timeline(position, now).free_just_before(before) < gpus:
             return False
         window = self._profile.without(position, job_id, now).first_window(gpus, length, now)
         return window is not None and window[0] < before

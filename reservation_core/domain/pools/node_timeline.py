@@ -112,6 +112,10 @@ class Timeline:
             free &= mask
         return free
 
+    def free_just_before(self, at: int) -> int:
+        """How many GPUs are free just before a time, which is later than the beginning."""
+        return self.masks[bisect_left(self.times, at) - 1].bit_count()
+
     def cut(self, mask: int, start: int, end: int) -> None:
         """Mark these GPUs as taken for [start, end)."""
         masks = self.masks
