@@ -121,7 +121,7 @@ class PlacedGpu(NamedTuple):
 
     gpu_id: int
     node: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides the method of tuples, which nobody needs here
     rank: int
 
 
