@@ -160,7 +160,8 @@ def _improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[],
         if (index := picture.walk.first_of(queue)) < len(queue.entries)
     ]
     heapify(heap)
-    # What is true of all jobs of a shape, until something is decided: where there are earlier places, and room.
+    # Of all jobs of a shape, until something is decided: where they may find earlier places, and how short they must be
+    # to be given room.
     known: dict[int, tuple[EarlierPlaces, int]] = {}
     passed = 0
     while heap:

@@ -104,13 +104,14 @@ class Timeline:
                     return start, end - length
         return None
 
-    def free_during(self, start: int, end: int) -> int:
-        """The GPUs that are free during all of [start, end), as a mask."""
-        first = bisect_right(self.times, start) - 1
-        free = self.masks[max(0, first)]
-        for mask in self.masks[first + 1 : bisect_left(self.times, end)]:
-            free &= mask
-        return free
+    def are_free(self, gpus: int, start: int, end: int) -> bool:
+        """Whether so many GPUs are free during all of [start, end)."""
+        first = max(0, bisect_right(self.times, start) - 1)
+        free = self.masks[first]
+        if free.bit_count() >= gpus:
+            for mask in self.masks[first + 1 : bisect_left(self.times, end)]:
+                free &= mask
+        return free.bit_count() >= gpus
 
     def free_just_before(self, at: int) -> int:
         """How many GPUs are free just before a time, which is later than the beginning."""

@@ -177,7 +177,7 @@ class PoolProfile:
         """Whether a node whose windows are not known has enough GPUs for [start, end)."""
         if gpus in self._windows[position]:
             return False
-        return self.timeline(position, now).free_during(start, end).bit_count() >= gpus
+        return self.timeline(position, now).are_free(gpus, start, end)
 
     def earliest(
         self,
