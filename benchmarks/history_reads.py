@@ -49,6 +49,8 @@ BY_KEY = frozenset(
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
     close_connections connections_of_job
+    gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled
+    make_gpu_use_partitions drop_gpu_use_partition
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     store_learnt_waits
     """.split()  # noqa: SIM905 - names, one after the other
@@ -224,6 +226,12 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "chain_links": [{"start": 0, "limit": 501}],
         "first_chained_since": [{"at": now - timedelta(days=30)}],
         "trim_chain": [{"limit": 1000}],
+        "roll_gpu_minutes": [{"start": now - timedelta(minutes=10), "until": now}],
+        "roll_gpu_hours": [{"start": now - timedelta(hours=1), "until": now}],
+        "gpu_use_points": [
+            {"gpu_ids": [1, 2], "resolutions": [10, 60], "starts": [now - timedelta(days=1)] * 2, "untils": [now] * 2,
+             "step": timedelta(minutes=5)}
+        ],
         "event_partition_is_due": [{"before": now - timedelta(days=400)}],
         "remove_keys": [{"before": now - timedelta(days=1), "limit": 100}],
         "remove_pod_logs": [{"before": now - timedelta(days=7), "limit": 100}],

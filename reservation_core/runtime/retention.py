@@ -15,7 +15,5 @@ async def remove_old_once(runtime: Runtime, settings: KeepingSettings, walk: Ret
     if report.removed:
         _log.info("removed old history", **{kind.value: count for kind, count in report.removed.items()})
     if report.put_off:
-        _log.warning(
-            "the audit log is in use or not chained yet; its partitions are tried again later", reasons=report.put_off
-        )
+        _log.warning("partitions are in use or not chained yet; they are tried again later", reasons=report.put_off)
     return report

@@ -24,6 +24,7 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
+from reservation_core.adapters.postgres.gpu_use.gpu_use import GpuUse
 from reservation_core.adapters.postgres.history.audit import Audit
 from reservation_core.adapters.postgres.history.audit_chain import AuditChain
 from reservation_core.adapters.postgres.history.events import Events
@@ -104,6 +105,10 @@ class UnitOfWork:
     @cached_property
     def inventory(self) -> Inventory:
         return Inventory(self._connection, self.queue)
+
+    @cached_property
+    def gpu_use(self) -> GpuUse:
+        return GpuUse(self._connection)
 
     @cached_property
     def search(self) -> Search:

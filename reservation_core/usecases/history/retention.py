@@ -21,6 +21,7 @@ from reservation_core.domain.history.retention import (
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.history.retention import LockTimeoutError, Place
 from reservation_core.ports.queues import QueueName
+from reservation_core.usecases.gpu_use.keep_use import keep_use
 
 BATCH = 100
 ROWS = 50
@@ -99,6 +100,13 @@ class _Run:
                 if not await uow.audit_chain.trim(LINKS):
                     return
 
+    async def gpu_use(self) -> None:
+        """Roll samples of GPUs up, and drop old ones."""
+        try:
+            await keep_use(self._uow_factory)
+        except LockTimeoutError as error:
+            self.report.put_off.append(str(error))
+
     async def _one_partition(self, uow: UnitOfWork, before: datetime) -> int:
         if not await uow.retention.events_are_due(before):
             return 0
@@ -158,6 +166,8 @@ async def remove_old_history(
     logs = older_than(now, rules.logs)
     with run.kept_for_later():
         await run.events(rules.events)
+    with run.kept_for_later():
+        await run.gpu_use()
     with run.kept_for_later():
         await run.in_parts(HistoryKind.JOBS, jobs, run.some_jobs, lambda: walk.jobs)
     with run.kept_for_later():

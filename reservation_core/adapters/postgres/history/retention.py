@@ -99,6 +99,17 @@ class Retention(StatementRunner):
         """
         return int(await self._run_impatiently("drop_event_partition", before=before) or 0)
 
+    async def make_gpu_use_partitions(self) -> int:
+        """Create the days of samples of GPUs and of their roll-ups by minute; returns their number."""
+        return int((await self._run("make_gpu_use_partitions")).scalar_one())
+
+    async def drop_gpu_use_partition(self) -> bool:
+        """Drop the oldest day of samples or of roll-ups by minute that is over; false when none is.
+
+        Raises LockTimeoutError like `make_event_partitions`.
+        """
+        return await self._run_impatiently("drop_gpu_use_partition") is not None
+
     async def remove_pod_logs(self, before: datetime, limit: int) -> int:
         return (await self._run("remove_pod_logs", before=before, limit=limit)).rowcount
 

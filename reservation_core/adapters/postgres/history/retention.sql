@@ -199,3 +199,11 @@ SET removed = s.removed + excluded.removed, oldest_at = excluded.oldest_at, kept
 -- name: retention_standing
 -- The totals of removed objects, and the age of the rest at the last run.
 SELECT kind, removed, oldest_at, kept_bytes, looked_at FROM retention_state ORDER BY kind;
+
+-- name: make_gpu_use_partitions
+-- Create the days of samples of GPUs and of their roll-ups by minute: yesterday, today and tomorrow.
+SELECT make_gpu_use_partitions();
+
+-- name: drop_gpu_use_partition
+-- Drop the oldest day of samples that ended a day ago, or of roll-ups by minute that ended 30 days ago.
+SELECT drop_gpu_use_partition();

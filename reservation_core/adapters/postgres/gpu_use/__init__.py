@@ -1,0 +1,1 @@
+"""Samples of the use of GPUs, by GPU and time."""

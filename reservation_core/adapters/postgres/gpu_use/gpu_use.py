@@ -1,0 +1,143 @@
+"""Samples of the use of GPUs in PostgreSQL."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+from sqlalchemy import Row
+
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
+from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.domain.gpu_use.spans import Resolution, Span
+from reservation_core.ports.gpu_use import HeldGpu
+
+_KIB = 1024
+_THOUSANDTHS = 1000
+_COLUMNS = {
+    "at": "ats", "gpu_id": "gpu_ids", "memory_kib": "memory", "power_w": "power", "ecc_errors": "ecc_errors",
+    "utilisation": "utilisation", "temperature_c": "temperatures", "xid": "xids", "processes": "processes",
+}  # fmt: skip
+"""Columns of samples, and the parameters of `add_gpu_samples`."""
+
+_SampleRow = tuple[datetime, int, int | None, float | None, int | None, int | None, int | None, int | None, int | None]
+
+
+class GpuUse(StatementRunner):
+    """Stores samples, rolls them up, and reads points of graphs."""
+
+    async def gpu_ids(self, uuids: Sequence[str]) -> dict[str, int]:
+        """The GPUs by UUID, as far as the inventory has them."""
+        return {row.uuid: row.id for row in await self._run("gpus_of_uuids", uuids=list(uuids))}
+
+    async def lock(self) -> dict[Resolution, datetime]:
+        """Until when roll-ups are made; keep others from storing and rolling up until the transaction ends."""
+        return _rolled((await self._run("lock_gpu_use")).one())
+
+    async def rolled(self) -> dict[Resolution, datetime]:
+        """The same without a lock."""
+        return _rolled((await self._run("gpu_use_rolled")).one())
+
+    async def move(self, rolled: Mapping[Resolution, datetime]) -> None:
+        """Note until when roll-ups are made; only for who has the lock."""
+        until = {"minutes_until": rolled[Resolution.MINUTES], "hours_until": rolled[Resolution.HOURS]}
+        await self._run("move_gpu_use", **until)
+
+    async def add(self, samples: Sequence[tuple[int, GpuSample]]) -> None:
+        """Store samples by GPU id, by COPY. Those that are stored already stay as they are."""
+        rows = [_row_of(gpu_id, sample) for gpu_id, sample in samples]
+        try:
+            async with self._connection.begin_nested():
+                await self._copy(rows)
+        except asyncpg.UniqueViolationError:
+            columns = zip(*rows, strict=True)
+            await self._run("add_gpu_samples", **dict(zip(_COLUMNS.values(), map(list, columns), strict=True)))
+
+    async def roll_up(self, resolution: Resolution, start: datetime, until: datetime) -> None:
+        """Make the roll-ups of a resolution in [start, until) from the next finer ones."""
+        name = "roll_gpu_minutes" if resolution is Resolution.MINUTES else "roll_gpu_hours"
+        await self._run(name, start=start, until=until)
+
+    async def of_job(self, job_id: str) -> list[HeldGpu]:
+        """The GPUs that a job has or had, of all its attempts."""
+        return [_held(row) for row in await self._run("gpus_of_job", id=job_id)]
+
+    async def of_node(self, node: str) -> list[HeldGpu]:
+        """The GPUs of a node."""
+        return [_held(row) for row in await self._run("gpus_of_node", name=node)]
+
+    async def points(self, spans: Sequence[tuple[int, Span]], step: timedelta) -> dict[int, list[UsePoint]]:
+        """The points of GPUs in such steps, by GPU id; two spans may have points of one step."""
+        found: dict[int, list[UsePoint]] = {}
+        for row in await self._run(
+            "gpu_use_points",
+            gpu_ids=[gpu_id for gpu_id, _ in spans],
+            resolutions=[span.resolution.value for _, span in spans],
+            starts=[span.start for _, span in spans],
+            untils=[span.end for _, span in spans],
+            step=step,
+        ):
+            found.setdefault(row.gpu_id, []).append(_point(row))
+        return found
+
+    async def _copy(self, rows: Sequence[_SampleRow]) -> None:
+        pooled = await self._connection.get_raw_connection()
+        driver: asyncpg.Connection = pooled.driver_connection
+        try:
+            await driver.copy_records_to_table("gpu_samples", records=rows, columns=list(_COLUMNS))
+        except BaseException as error:
+            if driver.is_closed() or not isinstance(error, asyncpg.PostgresError):
+                # Broken, or left in the middle: SQLAlchemy saw nothing of it and would hand it to the next.
+                await self._connection.invalidate()
+            raise
+
+
+def _row_of(gpu_id: int, sample: GpuSample) -> _SampleRow:
+    return (
+        sample.at,
+        gpu_id,
+        None if sample.memory_used is None else sample.memory_used // _KIB,
+        sample.power_w,
+        sample.ecc_uncorrected,
+        None if sample.utilisation is None else round(sample.utilisation * _THOUSANDTHS),
+        sample.temperature_c,
+        sample.xid,
+        None if sample.processes is None else len(sample.processes),
+    )
+
+
+def _rolled(row: Row[Any]) -> dict[Resolution, datetime]:
+    return {Resolution.MINUTES: row.minutes_until, Resolution.HOURS: row.hours_until}
+
+
+def _held(row: Row[Any]) -> HeldGpu:
+    return HeldGpu(
+        gpu_id=row.gpu_id,
+        node=row.node,
+        index=row.card_index,
+        uuid=row.uuid,
+        gpu_type=row.gpu_type,
+        memory_bytes=row.memory_bytes,
+        simulated=row.labels.get("gpu-dev/simulated") == "true",
+        start=row.start,
+        until=row.until,
+    )
+
+
+def _point(row: Row[Any]) -> UsePoint:
+    return UsePoint(
+        row.at,
+        int(row.samples),
+        utilisation=_level(row.utilisation_mean, row.utilisation, 1 / _THOUSANDTHS),
+        memory=_level(row.memory_mean_kib, row.memory_kib, _KIB),
+        power=_level(row.power_mean_w, row.power_w, 1),
+        temperature=_level(row.temperature_mean_c, row.temperature_c, 1),
+        ecc_uncorrected=row.ecc_errors,
+        xid=row.xid,
+        processes=row.processes,
+    )
+
+
+def _level(mean: float | None, most: float | None, unit: float) -> Level | None:
+    return None if mean is None or most is None else Level(float(mean) * unit, float(most) * unit)

@@ -1,0 +1,82 @@
+-- Samples of the use of GPUs, their roll-ups by minute and by hour, and points of graphs.
+
+-- name: gpus_of_uuids
+-- The GPUs with these UUIDs; of a GPU that moved to another index the place where it is.
+SELECT DISTINCT ON (uuid) uuid, CAST(id AS integer) AS id FROM gpus WHERE uuid = ANY(CAST(:uuids AS text[]))
+ORDER BY uuid, condition = 'lost', updated_at DESC;
+
+-- name: lock_gpu_use
+-- Until when roll-ups are made; nobody else stores samples or rolls up until the transaction ends.
+SELECT minutes_until, hours_until FROM gpu_use_state FOR UPDATE;
+
+-- name: add_gpu_samples
+-- Store samples that are not stored yet. Most come by COPY; this is for batches in which some are sent again.
+INSERT INTO gpu_samples (at, gpu_id, memory_kib, power_w, ecc_errors, utilisation, temperature_c, xid, processes)
+SELECT * FROM unnest(
+    CAST(:ats AS timestamptz[]), CAST(:gpu_ids AS integer[]), CAST(:memory AS integer[]), CAST(:power AS real[]),
+    CAST(:ecc_errors AS integer[]), CAST(:utilisation AS smallint[]), CAST(:temperatures AS smallint[]),
+    CAST(:xids AS smallint[]), CAST(:processes AS smallint[]))
+ON CONFLICT (gpu_id, at) DO NOTHING;
+
+-- name: move_gpu_use
+-- Until when roll-ups are made; earlier than before where late samples came.
+UPDATE gpu_use_state SET minutes_until = CAST(:minutes_until AS timestamptz), hours_until = CAST(:hours_until AS timestamptz);
+
+-- name: roll_gpu_minutes
+-- Roll up samples by minute in [start, until), by key for each GPU; what was rolled up before is made anew.
+INSERT INTO gpu_minutes (
+    at, gpu_id, samples, utilisation_mean, utilisation, memory_mean_kib, memory_kib, power_mean_w, power_w,
+    temperature_mean_c, temperature_c, ecc_errors, xid, processes)
+SELECT p.at, g.id, p.samples, p.utilisation_mean, p.utilisation, p.memory_mean_kib, p.memory_kib, p.power_mean_w, p.power_w,
+       p.temperature_mean_c, p.temperature_c, p.ecc_errors, p.xid, p.processes
+FROM (SELECT CAST(id AS integer) AS id FROM gpus) g
+CROSS JOIN LATERAL gpu_use_points(g.id, 10, CAST(:start AS timestamptz), CAST(:until AS timestamptz), interval '1 minute') p
+ON CONFLICT (gpu_id, at) DO UPDATE SET
+    samples = excluded.samples, utilisation_mean = excluded.utilisation_mean, utilisation = excluded.utilisation,
+    memory_mean_kib = excluded.memory_mean_kib, memory_kib = excluded.memory_kib, power_mean_w = excluded.power_mean_w,
+    power_w = excluded.power_w, temperature_mean_c = excluded.temperature_mean_c, temperature_c = excluded.temperature_c,
+    ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes;
+
+-- name: roll_gpu_hours
+-- Roll up minutes by hour in [start, until), by key for each GPU; what was rolled up before is made anew.
+INSERT INTO gpu_hours (
+    at, gpu_id, samples, utilisation_mean, utilisation, memory_mean_kib, memory_kib, power_mean_w, power_w,
+    temperature_mean_c, temperature_c, ecc_errors, xid, processes)
+SELECT p.at, g.id, p.samples, p.utilisation_mean, p.utilisation, p.memory_mean_kib, p.memory_kib, p.power_mean_w, p.power_w,
+       p.temperature_mean_c, p.temperature_c, p.ecc_errors, p.xid, p.processes
+FROM (SELECT CAST(id AS integer) AS id FROM gpus) g
+CROSS JOIN LATERAL gpu_use_points(g.id, 60, CAST(:start AS timestamptz), CAST(:until AS timestamptz), interval '1 hour') p
+ON CONFLICT (gpu_id, at) DO UPDATE SET
+    samples = excluded.samples, utilisation_mean = excluded.utilisation_mean, utilisation = excluded.utilisation,
+    memory_mean_kib = excluded.memory_mean_kib, memory_kib = excluded.memory_kib, power_mean_w = excluded.power_mean_w,
+    power_w = excluded.power_w, temperature_mean_c = excluded.temperature_mean_c, temperature_c = excluded.temperature_c,
+    ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes;
+
+-- name: gpu_use_rolled
+-- Until when roll-ups are made.
+SELECT minutes_until, hours_until FROM gpu_use_state;
+
+-- name: gpus_of_job
+-- The GPUs that a job has or had, of all its attempts, and when: until null while it holds them.
+SELECT CAST(a.gpu_id AS integer) AS gpu_id, n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
+       n.labels, lower(a.during) AS start, CASE WHEN a.released_at IS NOT NULL THEN upper(a.during) END AS until
+FROM allocations a
+JOIN gpus g ON g.id = a.gpu_id
+JOIN nodes n ON n.id = g.node_id
+WHERE a.reservation_id = :id AND NOT a.planned
+ORDER BY a.attempt, a.rank, n.name, g.index;
+
+-- name: gpus_of_node
+-- A node's GPUs, for all times.
+SELECT CAST(g.id AS integer) AS gpu_id, n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
+       n.labels, CAST(NULL AS timestamptz) AS start, CAST(NULL AS timestamptz) AS until
+FROM nodes n JOIN gpus g ON g.node_id = n.id
+WHERE n.name = :name
+ORDER BY g.index;
+
+-- name: gpu_use_points
+-- Points of graphs: for each GPU and time [start, until) those of a resolution (in seconds), in steps.
+SELECT w.gpu_id, p.*
+FROM unnest(CAST(:gpu_ids AS integer[]), CAST(:resolutions AS integer[]), CAST(:starts AS timestamptz[]),
+            CAST(:untils AS timestamptz[])) AS w (gpu_id, resolution, start, until)
+CROSS JOIN LATERAL gpu_use_points(w.gpu_id, w.resolution, w.start, w.until, CAST(:step AS interval)) p;

@@ -1,0 +1,1 @@
+"""The use of GPUs: samples, their roll-ups, and recordings of them."""

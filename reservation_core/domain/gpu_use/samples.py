@@ -1,0 +1,71 @@
+"""What one look at a GPU sees. What the driver does not say is None, and never zero."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+SAMPLES_KEPT = timedelta(days=1)
+MINUTES_KEPT = timedelta(days=30)
+"""How long samples and roll-ups of a minute are kept at least; they go by whole days. Those of an hour stay."""
+
+MOST_MEMORY = 2**41 - 2**10
+MOST_POWER_W = 10_000
+MOST_PROCESSES = 10_000
+_TEMPERATURES = (-100, 300)
+_MOST_ERRORS = 2**31 - 1
+_MOST_XID = 2**15 - 1
+_AHEAD = timedelta(minutes=5)
+
+
+class ImplausibleSampleError(ValueError):
+    """A value of a sample is out of bounds; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process that computes on a GPU; `memory_bytes` is None where the driver does not say."""
+
+    pid: int
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """The use of a GPU at `at` (UTC). Raises ImplausibleSampleError.
+
+    `utilisation` is the part of the time before `at` in which the GPU computed, from 0 to 1. `ecc_uncorrected` counts
+    over the GPU's life. `xid` is the last Xid error since the sample before; None: none, or unknown.
+    """
+
+    uuid: str
+    at: datetime
+    utilisation: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
+    ecc_uncorrected: int | None = None
+    xid: int | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.uuid) <= 128:
+            raise ImplausibleSampleError("`uuid` must have 1 to 128 characters.")
+        if self.at.utcoffset() != timedelta(0):
+            raise ImplausibleSampleError("`at` must be in UTC.")
+        _check("utilisation", self.utilisation, 0, 1)
+        _check("memory_total", self.memory_total, 0, MOST_MEMORY)
+        _check("memory_used", self.memory_used, 0, MOST_MEMORY if self.memory_total is None else self.memory_total)
+        _check("power_w", self.power_w, 0, MOST_POWER_W)
+        _check("temperature_c", self.temperature_c, *_TEMPERATURES)
+        _check("ecc_uncorrected", self.ecc_uncorrected, 0, _MOST_ERRORS)
+        _check("xid", self.xid, 1, _MOST_XID)
+        _check("processes", None if self.processes is None else len(self.processes), 0, MOST_PROCESSES)
+
+    def is_timely(self, now: datetime) -> bool:
+        """Whether it is of a time that is still kept, and not of the future."""
+        return now - SAMPLES_KEPT <= self.at <= now + _AHEAD
+
+
+def _check(name: str, value: float | None, least: float, most: float) -> None:
+    if value is not None and not least <= value <= most:
+        raise ImplausibleSampleError(f"`{name}` must be from {least} to {most}, not {value}.")

@@ -1,0 +1,1 @@
+"""The use of GPUs: stored, rolled up and read."""
