@@ -21,11 +21,13 @@ from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeup
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.gpu_use import GpuSampler
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.sessions.pod_streams import PodStreams
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.database_urls import database_url_of
+from reservation_core.runtime.gpu_use import open_gpu_sampler
 from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.loops.start_waiting import wait_for_start
 from reservation_core.runtime.open_files import soft_limit_before
@@ -49,6 +51,7 @@ class Runtime:
     loops: Loops = field(default_factory=Loops)
     ssh: SshCounts = field(default_factory=SshCounts)
     steps: SharedClock | None = None
+    gpu_sampler: GpuSampler | None = None
 
     def leading(self, epoch: int) -> AbstractAsyncContextManager[None]:
         """Lead in `epoch` during the block, and compensate steps of the database's clock.
@@ -133,6 +136,9 @@ async def open_runtime(
         # The cluster first: errors in its settings must show even while the database is away.
         cluster = open_cluster(settings, clock)
         closing.push_async_callback(cluster.close)
+        gpu_sampler = open_gpu_sampler(settings)
+        if gpu_sampler is not None:
+            closing.push_async_callback(gpu_sampler.close)
         pod_streams = open_pod_streams(settings)
         closing.push_async_callback(pod_streams.close)
         if wait_s is None:
@@ -151,4 +157,6 @@ async def open_runtime(
         await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)
         uow = UnitOfWorkFactory(engine, client, wakeups, clock, sealing)
-        yield Runtime(uow, wakeups, clock, RandomIds(), cluster, pod_streams, loops, steps=clock)
+        yield Runtime(
+            uow, wakeups, clock, RandomIds(), cluster, pod_streams, loops, steps=clock, gpu_sampler=gpu_sampler
+        )

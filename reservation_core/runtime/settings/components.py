@@ -120,6 +120,8 @@ class CommonSettings(BaseSettings):
     database_wait_s: Annotated[float, Field(ge=0, le=3600)] = 30
     cluster: ClusterKind = ClusterKind.LOCAL
     local_gpus: str | None = None
+    # A recording of the use of GPUs, which the simulated GPUs of GPU_DEV_LOCAL_GPUS play back again and again.
+    local_use: Path | None = None
     gpu: GpuSettings = Field(default_factory=GpuSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
@@ -293,6 +295,8 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     sweep_s: Seconds = 0.5
     resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which has watches
     reload_s: Seconds = 60
+    # On a local cluster: time between two samples of the use of its GPUs.
+    sample_every_s: Annotated[float, Field(ge=1, le=600)] = 10
     unknown_pods: UnknownPodRule = UnknownPodRule.REPORT
     log_keep_lines: Annotated[int, Field(ge=0, le=100_000)] = 1000
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000

@@ -23,6 +23,7 @@ from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.pods.end_pods import PodEnder
 from reservation_processor import leading
+from reservation_processor.sampling import keep_sampling
 from tests.integration.reservation_processor.test_loops_outlive import LOOPS, OFTEN_S, SQLSTATES, bounded_engine
 from tests.postgres_fault_proxy import FaultProxy, fault_proxy
 from tests.waiting import eventually
@@ -33,7 +34,10 @@ COMPONENTS = (
     "admission_webhook", "api_service", "availability_updater", "gpu_admission", "gpu_scheduler", "pod_scheduling",
     "reservation_core", "reservation_expiry", "reservation_processor", "ssh_gateway", "standalone",
 )  # fmt: skip
-WITH_WORK = ["ending_pods", "leadership", "notifications_forgotten", "notifications_hidden", "retention", "token_uses"]
+WITH_WORK = [
+    "ending_pods", "gpu_use", "leadership", "notifications_forgotten", "notifications_hidden", "retention",
+    "token_uses",
+]  # fmt: skip
 OTHERWISE = {
     "access_log": "writes a file",
     "certificate": "reads files",
@@ -129,9 +133,12 @@ async def busy(
     """A processor that stands by, removal of what is old, the ending of pods, a consumer and an API; another leads."""
     monkeypatch.setattr(wiring, "open_engine", bounded_engine)
     monkeypatch.setattr(services, "LAST_USED_EVERY_S", OFTEN_S)
+    recording = tmp_path / "use.csv"
+    recording.write_text("at_s,gpu,utilisation\n0,0,0.5\n")
     settings = StandaloneSettings(
-        home=tmp_path, local_gpus="h100:1", lease_s=LEASE.total_seconds(), retention={"look_s": OFTEN_S}
-    )
+        home=tmp_path, local_gpus="h100:1", local_use=recording, sample_every_s=1, lease_s=LEASE.total_seconds(),
+        retention={"look_s": OFTEN_S},
+    )  # fmt: skip
     # Tracebacks as the tests' console draws them take seconds each, and stop all loops meanwhile.
     structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
     stop, world = asyncio.Event(), cast("Any", NoPods())
@@ -145,6 +152,7 @@ async def busy(
             "lease": leading._renew(other, epoch, LEASE),
             "leadership": leading.lead(runtime, settings, stop),
             "retention": leading._remove_old(runtime, settings),
+            "gpu use": keep_sampling(runtime, settings),
             "ending of pods": pod_ending._Watching(
                 PodEnder(runtime.uow, world, pod_ending._rules(settings)), world, OFTEN_S, runtime.loops["ending_pods"]
             ).run(world),

@@ -1,0 +1,39 @@
+"""Samples of simulated GPUs, played back from a recording."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from reservation_core.domain.gpu_use.recordings import BadRecordingError, Recording
+from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.domain.model import NodeReport
+
+_MOST_BYTES = 256 * 2**20
+
+
+class Playback:
+    """Plays a file back for the simulated GPUs of these nodes; from its begin at the first look.
+
+    Raises BadRecordingError, also for a file that can't be read.
+    """
+
+    def __init__(self, file: Path, nodes: Sequence[NodeReport]) -> None:
+        try:
+            if file.stat().st_size > _MOST_BYTES:
+                raise BadRecordingError(f"It is larger than {_MOST_BYTES // 2**20} MiB.")
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadRecordingError(f"It can't be read: {error}") from error
+        self._recording = Recording(text)
+        self._gpus = [(gpu.uuid or "", node.name, gpu.index) for node in nodes for gpu in node.gpus]
+        self._began: datetime | None = None
+
+    async def look(self, at: datetime) -> Sequence[GpuSample]:
+        """What was recorded of each GPU."""
+        self._began = min(at, self._began or at)
+        elapsed = at - self._began
+        found = (self._recording.sample(uuid, node, index, at, elapsed) for uuid, node, index in self._gpus)
+        return [sample for sample in found if sample is not None]
+
+    async def close(self) -> None:
+        """Nothing is open."""

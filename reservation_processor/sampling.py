@@ -1,0 +1,64 @@
+"""The leader samples the use of this machine's GPUs."""
+
+import asyncio
+from collections import deque
+from datetime import date
+
+import structlog
+
+from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.ports.gpu_use import GpuSampler
+from reservation_core.runtime.settings.components import ProcessorSettings
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.gpu_use.store_samples import store_samples
+
+MOST_UNSENT = 100_000
+"""The samples that wait for the database; beyond, the oldest are missing."""
+_AT_ONCE = 20_000
+_log = structlog.get_logger(__name__)
+
+
+async def keep_sampling(runtime: Runtime, settings: ProcessorSettings) -> None:
+    """Sample until cancelled, and store each look in a batch; at once where there are no samples."""
+    sampler = runtime.gpu_sampler
+    if sampler is None:
+        return
+    await runtime.loops["gpu_use"].repeat(Sampling(runtime, sampler, settings.sample_every_s).once)
+
+
+class Sampling:
+    """One look after another, in steps of `every_s` seconds. Samples wait while the database is away."""
+
+    def __init__(self, runtime: Runtime, sampler: GpuSampler, every_s: float) -> None:
+        self._runtime = runtime
+        self._sampler = sampler
+        self._every_s = every_s
+        self._unsent: deque[GpuSample] = deque(maxlen=MOST_UNSENT)
+        self._due_s: float | None = None
+        self._day: date | None = None
+
+    async def once(self) -> None:
+        """Wait for the next look, take it, and store what is not stored yet."""
+        clock = asyncio.get_running_loop().time
+        due_s = clock() if self._due_s is None else self._due_s
+        if not self._unsent:
+            await asyncio.sleep(due_s - clock())
+        if clock() >= due_s:
+            self._due_s = max(due_s + self._every_s, clock())
+            self._unsent.extend(await self._sampler.look(self._runtime.clock.now().replace(microsecond=0)))
+        await self._make_days()
+        while self._unsent:
+            batch = [*self._unsent][:_AT_ONCE]
+            kept = await store_samples(self._runtime.uow, batch)
+            if kept < len(batch):
+                _log.debug("some samples are of unknown GPUs or of another time", samples=len(batch), kept=kept)
+            for _ in batch:
+                self._unsent.popleft()
+
+    async def _make_days(self) -> None:
+        """Make partitions at the begin and on each new day: samples come before the first look at old history."""
+        today = self._runtime.clock.now().date()
+        if self._unsent and self._day != today:
+            async with self._runtime.uow() as uow:
+                await uow.retention.make_gpu_use_partitions()
+            self._day = today

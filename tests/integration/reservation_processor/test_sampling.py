@@ -1,0 +1,129 @@
+"""The use of GPUs, from a recording or a driver into the database."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from reservation_core.adapters.local.gpu_use.nvml_sampler import NvmlSampler
+from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.ports.transactions import DatabaseUnavailableError
+from reservation_core.runtime.gpu_use import open_gpu_sampler
+from reservation_core.runtime.processes.companions import beside
+from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
+from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_core.usecases.nodes.update_inventory import update_inventory
+from reservation_processor import sampling
+from reservation_processor.sampling import Sampling, keep_sampling
+from tests.waiting import eventually
+
+RECORDING = "at_s,gpu,utilisation,processes\n0,0,0.5,1\n1,0,0.75,1\n"
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> StandaloneSettings:
+    file = tmp_path / "use.csv"
+    file.write_text(RECORDING)
+    return StandaloneSettings(home=tmp_path / "home", local_gpus="h100:2", local_use=file, sample_every_s=1)
+
+
+@asynccontextmanager
+async def opened(settings: StandaloneSettings, database_url: str) -> AsyncIterator[Runtime]:
+    async with open_runtime(settings, database_url) as runtime:
+        await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
+        yield runtime
+
+
+async def stored(database_url: str) -> list[tuple[int, int]]:
+    """Indices of GPUs, and their utilisation in thousandths."""
+    connection = await asyncpg.connect(database_url.replace("postgresql+asyncpg", "postgresql"))
+    try:
+        rows = await connection.fetch(
+            "SELECT g.index, s.utilisation FROM gpu_samples s JOIN gpus g ON g.id = s.gpu_id ORDER BY s.at"
+        )
+        return [(row["index"], row["utilisation"]) for row in rows]
+    finally:
+        await connection.close()
+
+
+async def test_a_recording_is_played_back_into_the_database(recorded: StandaloneSettings, database_url: str) -> None:
+    async with opened(recorded, database_url) as runtime, beside(keep_sampling(runtime, recorded), name="sampling"):
+
+        async def some() -> list[tuple[int, int]]:
+            rows = await stored(database_url)
+            return rows if len(rows) > 1 else []
+
+        rows = await eventually(some)
+    # The recording has no second GPU: that one has no samples.
+    assert set(rows) <= {(0, 500), (0, 750)}
+
+
+async def test_simulated_gpus_without_a_recording_have_no_samples(tmp_path: Path, database_url: str) -> None:
+    settings = StandaloneSettings(home=tmp_path, local_gpus="h100:1")
+    async with opened(settings, database_url) as runtime:
+        assert runtime.gpu_sampler is None
+        await keep_sampling(runtime, settings)  # is over at once
+    assert await stored(database_url) == []
+
+
+class Looks:
+    """A sampler that answers by a list, and the times at which it was asked."""
+
+    def __init__(self) -> None:
+        self.times: list[datetime] = []
+
+    async def look(self, at: datetime) -> Sequence[GpuSample]:
+        self.times.append(at)
+        return [GpuSample("GPU-sim-n-0", at, utilisation=0.5)]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_samples_wait_while_the_database_is_away(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = StandaloneSettings(home=tmp_path, local_gpus="n=h100:1")
+    async with opened(settings, database_url) as runtime:
+        looks = Looks()
+        work = Sampling(replace(runtime, gpu_sampler=looks), looks, 600)
+
+        async def refuse(*_: Any) -> int:
+            raise DatabaseUnavailableError("away")
+
+        with monkeypatch.context() as away:
+            away.setattr(sampling, "store_samples", refuse)
+            for _ in range(2):
+                with pytest.raises(DatabaseUnavailableError):
+                    await work.once()
+        assert len(looks.times) == 1  # the second try came before the next look
+        await work.once()
+        assert await stored(database_url) == [(0, 500)]
+        # Without anything to store it waits for the next look.
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await work.once()
+        assert len(looks.times) == 1
+
+
+async def test_what_samples_by_the_settings(tmp_path: Path) -> None:
+    def settings(**values: Any) -> StandaloneSettings:
+        return StandaloneSettings(home=tmp_path, **values)
+
+    assert isinstance(open_gpu_sampler(settings()), NvmlSampler)
+    assert open_gpu_sampler(settings(cluster=ClusterKind.KUBERNETES)) is None
+    file = tmp_path / "use.csv"
+    with pytest.raises(SettingsError, match=r"GPU_DEV_LOCAL_USE=.*can't be read"):
+        open_gpu_sampler(settings(local_gpus="h100:1", local_use=file))
+    file.write_text("at_s,gpu,speed\n0,0,1\n")
+    with pytest.raises(SettingsError, match="Line 2: `speed`"):
+        open_gpu_sampler(settings(local_gpus="h100:1", local_use=file))
+    with pytest.raises(SettingsError, match="Set GPU_DEV_LOCAL_GPUS"):
+        open_gpu_sampler(settings(local_use=file))

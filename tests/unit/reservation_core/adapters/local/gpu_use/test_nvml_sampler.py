@@ -1,0 +1,160 @@
+"""The binding of NVML, with a library in its place that is built here."""
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+from structlog.testing import capture_logs
+
+from reservation_core.adapters.local.gpu_use.nvml_sampler import NvmlSampler
+from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
+
+AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
+GPU_IS_LOST, NOT_SUPPORTED, NO_PERMISSION, UNKNOWN, DRIVER_NOT_LOADED = 15, 3, 4, 999, 9
+PATIENT_S, HASTY_S = 30.0, 0.3
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler builds the library")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    source = Path(__file__).with_name("nvml.c")
+    subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+@pytest.fixture
+def driver(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Driver"]:
+    copy = shutil.copy(built, tmp_path / "libnvidia-ml.so.1")  # a library's variables are its own
+    library = ctypes.CDLL(str(copy))
+    monkeypatch.setattr(pynvml, "nvmlLib", library)
+    monkeypatch.setattr(pynvml, "_nvmlLib_refcount", 0)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    driver = Driver(library)
+    yield driver
+    driver.hang(0, 0)
+    driver.hang(1, 0)
+    driver.set("driver_hangs", 0)
+
+
+class Driver:
+    """Variables of the library."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def set(self, name: str, value: int) -> None:
+        ctypes.c_int.in_dll(self._library, name).value = value
+
+    def get(self, name: str) -> int:
+        return ctypes.c_int.in_dll(self._library, name).value
+
+    def put(self, name: str, gpu: int, value: int) -> None:
+        (ctypes.c_int * 2).in_dll(self._library, name)[gpu] = value
+
+    def hang(self, gpu: int, value: int = 1) -> None:
+        self.put("hangs", gpu, value)
+
+
+async def look(sampler: NvmlSampler) -> dict[str, GpuSample]:
+    return {sample.uuid: sample for sample in await sampler.look(AT)}
+
+
+async def test_a_look_at_two_gpus(driver: Driver) -> None:
+    sampler = NvmlSampler(PATIENT_S)
+    found = await look(sampler)
+    assert list(found) == ["GPU-test-0", "GPU-test-1"]
+    processes = (GpuProcess(17, 2**30), GpuProcess(18, None))
+    # This library lacks the count of ECC errors.
+    assert found["GPU-test-0"] == GpuSample(
+        "GPU-test-0", AT, 0.87, 20 * 2**30, 80 * 2**30, 312.5, 61, None, None, processes
+    )
+    assert driver.get("initialised") == 1
+    await sampler.close()
+    assert driver.get("initialised") == 0
+
+
+@pytest.mark.parametrize("error", [NOT_SUPPORTED, NO_PERMISSION])
+async def test_values_that_the_driver_does_not_give_are_unknown(driver: Driver, error: int) -> None:
+    driver.put("missing", 0, error)
+    found = await look(NvmlSampler(PATIENT_S))
+    assert found["GPU-test-0"] == GpuSample("GPU-test-0", AT)
+    assert found["GPU-test-1"].utilisation == 0.87
+
+
+@pytest.mark.parametrize("error", [GPU_IS_LOST, UNKNOWN])
+async def test_a_lost_gpu_has_no_sample_and_the_log_says_so_once(driver: Driver, error: int) -> None:
+    sampler = NvmlSampler(PATIENT_S)
+    driver.put("lost", 1, error)
+    with capture_logs() as logs:
+        assert list(await look(sampler)) == ["GPU-test-0"]
+        assert list(await look(sampler)) == ["GPU-test-0"]
+        driver.put("lost", 1, 0)
+        assert list(await look(sampler)) == ["GPU-test-0", "GPU-test-1"]
+    assert [(entry["event"], entry["gpu"]) for entry in logs] == [
+        ("there is no sample of its use", "GPU 1"),
+        ("a GPU has samples again", "GPU 1"),
+    ]
+
+
+async def test_an_implausible_answer_is_no_sample(driver: Driver) -> None:
+    driver.set("load", 101)
+    with capture_logs() as logs:
+        assert await look(NvmlSampler(PATIENT_S)) == {}
+    assert "`utilisation`" in logs[0]["why"]
+
+
+async def test_a_gpu_that_hangs_has_no_sample_and_costs_one_thread(driver: Driver) -> None:
+    sampler = NvmlSampler(HASTY_S)
+    driver.hang(0)
+    assert list(await look(sampler)) == ["GPU-test-1"]
+    [hanging] = [thread for thread in sampler._calls._hanging.values() if thread.is_alive()]
+    assert hanging.daemon
+    assert list(await look(sampler)) == ["GPU-test-1"]
+    assert [thread for thread in sampler._calls._hanging.values() if thread.is_alive()] == [hanging]
+    await sampler.close()  # waits for nothing
+    assert driver.get("initialised") == 1
+    driver.hang(0, 0)
+    hanging.join(PATIENT_S)
+    assert list(await look(sampler)) == ["GPU-test-0", "GPU-test-1"]
+
+
+async def test_a_driver_that_hangs_at_its_start_gives_no_samples(driver: Driver) -> None:
+    sampler = NvmlSampler(HASTY_S)
+    driver.set("driver_hangs", 1)
+    with capture_logs() as logs:
+        assert await look(sampler) == {}
+        assert await look(sampler) == {}
+    assert [(entry["gpu"], entry["why"]) for entry in logs] == [("the driver", "no answer in time")]
+    [hanging] = sampler._calls._hanging.values()
+    driver.set("driver_hangs", 0)
+    hanging.join(PATIENT_S)
+    assert len(await look(sampler)) == 2
+
+
+async def test_without_a_driver_there_are_no_samples(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_flags: int) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInitWithFlags", fail)
+    assert await look(NvmlSampler(PATIENT_S)) == {}
+
+
+async def test_the_last_xid_since_the_look_before(driver: Driver) -> None:
+    sampler = NvmlSampler(PATIENT_S)
+    driver.set("count", 1)
+
+    async def xid() -> Any:
+        return (await look(sampler))["GPU-test-0"].xid
+
+    assert await xid() is None
+    driver.put("xids", 0, 79)
+    assert await xid() == 79
+    assert await xid() is None
