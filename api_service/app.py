@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from api_service.apps.apps import Apps
 from api_service.gate import ExpressGate, Gate
 from api_service.problems import of_exception
-from api_service.routes import dead_letters, operations, search
+from api_service.routes import dead_letters, gpu_use, operations, search
 from api_service.routes.bookings import availability, bookings, calendar_feed, waitlist
 from api_service.routes.history import audit_chain, events
 from api_service.routes.jobs import job_events, job_logs, job_specs, jobs
@@ -42,6 +42,7 @@ _ROUTERS = (
     terminals.router,
     app_tickets.router,
     shares.router,
+    gpu_use.router,
     inventory.router,
     nodes.router,
     # Before the routes that take a booking's id, which these paths are not.

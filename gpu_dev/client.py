@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gpu_dev.calls.secret_calls import SecretCalls
     from gpu_dev.calls.session_calls import SessionCalls
     from gpu_dev.calls.simulation_calls import SimulationCalls
+    from gpu_dev.calls.use_calls import UseCalls
     from gpu_dev.wire.people import TokenCreate, TokenCreated, TokenOut, TokensRevoked
 
 QUIET_S = 1.0
@@ -82,6 +83,13 @@ class GpuDevClient(Calls):
         from gpu_dev.calls.simulation_calls import SimulationCalls
 
         return SimulationCalls(self._exchange)
+
+    @cached_property
+    def use(self) -> "UseCalls":
+        """How GPUs are used."""
+        from gpu_dev.calls.use_calls import UseCalls
+
+        return UseCalls(self._exchange)
 
     @cached_property
     def maintenance(self) -> "MaintenanceCalls":

@@ -56,6 +56,7 @@ COMMANDS = {
         "jobs.explain", "app", "Say why a job waits, or whether a request would be allowed, and when.", JOBS
     ),
     "logs": Entry("jobs.logs", "logs_app", "Print a job's output.", JOBS),
+    "metrics": Entry("jobs.metrics", "app", "Show how a job used its GPUs over time.", JOBS),
     "events": Entry("jobs.logs", "events_app", "Print what happened to a job.", JOBS),
     "extend": Entry("jobs.jobs", "extend_app", "Give a job more time.", JOBS),
     "cancel": Entry("jobs.jobs", "cancel_app", "End running jobs, or take waiting jobs out of the queue.", JOBS),

@@ -18,6 +18,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "gpu-dev simulate --trace jobs.csv --gpus 24 --node-size 8 --order area",
     ),
     "logs": ("gpu-dev logs job-7f3k9q2m", "gpu-dev logs train --follow"),
+    "metrics": ("gpu-dev metrics job-7f3k9q2m", "gpu-dev metrics train --last 2h --step 5m"),
     "events": ("gpu-dev events job-7f3k9q2m", "gpu-dev events train --follow"),
     "extend": ("gpu-dev extend job-7f3k9q2m --by 2h", "gpu-dev extend train --by 90m"),
     "cancel": ("gpu-dev cancel job-7f3k9q2m", "gpu-dev cancel train evaluate"),

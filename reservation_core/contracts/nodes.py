@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from reservation_core.contracts.base import Prose, Time, Wire
+from reservation_core.contracts.base import Duration, Prose, Time, Wire
 from reservation_core.domain.model import GpuState
 
 
@@ -79,3 +79,45 @@ class NodeOut(Wire):
             examples=[[["X", "NV18"], ["NV18", "X"]]],
         ),
     ] = None
+
+
+class UseLevel(Wire):
+    """The mean and the maximum in a step."""
+
+    mean: float
+    max: float
+
+
+class UsePointOut(Wire):
+    """The use of a GPU in the step that begins at `at`, by so many samples. Null: no sample says."""
+
+    at: Time
+    samples: int
+    utilisation: Annotated[UseLevel | None, Field(description="The part of the time that it computed, 0 to 1.")]
+    memory_bytes: UseLevel | None
+    power_w: UseLevel | None
+    temperature_c: UseLevel | None
+    ecc_uncorrected: Annotated[int | None, Field(description="Uncorrected ECC errors in the GPU's life.")]
+    xid: Annotated[int | None, Field(description="The last Xid error in the step.")]
+    processes: Annotated[int | None, Field(description="The most processes that computed on it at once.")]
+
+
+class GpuUseOut(Wire):
+    """The use of one GPU. A step without samples has no point: nothing is known of it."""
+
+    node: str
+    index: int
+    uuid: str | None
+    gpu_type: str
+    memory_bytes: int | None
+    points: list[UsePointOut]
+
+
+class UseOut(Wire):
+    """The use of the GPUs of a job or a node in [start, end). `simulated`: played back from a recording."""
+
+    start: Time
+    end: Time
+    step: Duration
+    simulated: bool
+    gpus: list[GpuUseOut]

@@ -50,6 +50,21 @@ def finest_step(start: datetime, now: datetime) -> timedelta:
     return Resolution.MINUTES.step if start >= now - MINUTES_KEPT else Resolution.HOURS.step
 
 
+def step_fault(step: timedelta) -> str | None:
+    """Why steps can't have such a length, in words that go on after its name; None if they can."""
+    if step < Resolution.SAMPLES.step:
+        return "must be at least 10 seconds."
+    if step < Resolution.MINUTES.step:
+        return None
+    if step % Resolution.MINUTES.step:
+        return "must be whole minutes, from a minute on."
+    return (
+        "must be whole hours, from an hour on."
+        if step > Resolution.HOURS.step and step % Resolution.HOURS.step
+        else None
+    )
+
+
 def usual_step(start: datetime, end: datetime, gpus: int, finest: timedelta) -> timedelta:
     """The finest usual step that makes a graph of each GPU; a day or more where nothing else does."""
     most = min(_POINTS_OF_A_GPU, max(1, MOST_POINTS // max(1, gpus)))

@@ -52,6 +52,8 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/jobs/{job_id}/exec"): Call(426, 426, 426),  # these are WebSockets: sessions/test_programs.py
     ("GET", "/v1/jobs/{job_id}/forward/{port}"): Call(426, 426, 426),
     ("GET", "/v1/jobs/{job_id}/connections"): Call(200, 404, 200),
+    ("GET", "/v1/jobs/{job_id}/metrics"): Call(200, 404, 200),
+    ("GET", "/v1/nodes/{node}/metrics"): Call(200, 200, 200),
     ("GET", "/v1/jobs/{job_id}/terminals"): Call(409, 404, 404),  # it has not started; administrators don't enter it
     ("PUT", "/v1/jobs/{job_id}/shares/{user}"): Call(409, 404, 403),  # it is alice's own
     ("DELETE", "/v1/jobs/{job_id}/shares/{user}"): Call(404, 404, 404),

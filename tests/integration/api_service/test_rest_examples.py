@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
 from reservation_core.domain.model import PodName
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import QueueName
@@ -23,6 +24,7 @@ from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
+from reservation_core.usecases.gpu_use.store_samples import store_samples
 from reservation_processor.process import run as process
 from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.integration.api_service.callers import PUBLIC_KEY
@@ -173,6 +175,7 @@ class Story:
         await self.call(self.alice, "PUT /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
+        await self._use_gpus(job)
         sleeping = Program(("sleep", "1h"), Terminal(), person="alice")
         program = await self.runtime.pod_streams.run(PodName(job, 1, 0), sleeping)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/terminals", job_id=job)
@@ -203,6 +206,20 @@ class Story:
             return (await self.alice.get(f"/v1/jobs/{job}")).json()["status"] == "cancelled"
 
         await eventually(ended)
+
+    async def _use_gpus(self, job: str) -> None:
+        """As if the GPUs of a running job had been sampled now."""
+        now = self.runtime.clock.now()
+        [allocation] = (await self.alice.get(f"/v1/jobs/{job}")).json()["allocations"]
+        processes = (GpuProcess(4711, None),)
+        samples = [
+            GpuSample(uuid, now, 0.87, 61 * 2**30, 80 * 2**30, 412.5, 64, 0, None, processes)
+            for uuid in allocation["gpu_uuids"][:1]
+        ]
+        await store_samples(self.runtime.uow, samples)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/metrics", job_id=job, query="?step=60")
+        query = f"?from={self.at(-48)}&step=3600"
+        await self.call(self.alice, "GET /v1/nodes/{node}/metrics", node=allocation["node"], query=query)
 
     async def bookings(self) -> None:
         body = {"gpus": 4, "nodes": 2, "start": self.at(0), "duration": "PT4H", "title": "thesis"}

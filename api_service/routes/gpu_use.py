@@ -1,0 +1,98 @@
+"""The use of GPUs over time: of a job, and of a node."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from api_service.documents import problems
+from api_service.presenting import gpu_use
+from api_service.problems import ProblemError
+from api_service.routes.bookings.availability import QueryDuration
+from api_service.routes.jobs.jobs import JobId
+from api_service.routes.nodes.nodes import NodeName
+from api_service.services import Caller, Served
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.contracts.base import Instant
+from reservation_core.contracts.nodes import UseOut
+from reservation_core.domain.gpu_use.spans import MOST_POINTS, finest_step, points_in, step_fault, usual_step
+from reservation_core.ports.gpu_use import HeldGpu
+from reservation_core.usecases.gpu_use.read_use import gpus_of_job, gpus_of_node, read_points
+
+router = APIRouter(prefix="/v1", tags=["inventory"])
+
+_AN_HOUR = timedelta(hours=1)
+
+
+class UseQuery(BaseModel):
+    """The time and the steps of a graph."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    start: Annotated[
+        Instant | None, Field(alias="from", description="By default the job's start; of a node an hour before `to`.")
+    ] = None
+    end: Annotated[Instant | None, Field(alias="to", description="By default now, or the job's end.")] = None
+    step: Annotated[
+        QueryDuration | None,
+        Field(
+            description="The length of steps: 10 s or more, from a minute on whole minutes, from an hour on whole "
+            f"hours. All GPUs together have at most {MOST_POINTS} points. A time of which there are only longer steps "
+            "has these. By default about 400 steps."
+        ),
+    ] = None
+
+
+@router.get("/jobs/{job_id}/metrics", response_model=UseOut, summary="Use of a job's GPUs", responses=problems(404))
+async def get_job_use(services: Served, caller: Caller, job_id: JobId, query: Annotated[UseQuery, Query()]) -> Response:
+    """Utilisation, memory, power, temperature and errors of the GPUs that the job has or had, while it had them."""
+    now = services.runtime.clock.now()
+
+    async def read(uow: UnitOfWork) -> UseOut:
+        held = await gpus_of_job(uow, caller, job_id)
+        ends = [gpu.until or now for gpu in held]
+        end = query.end or min(now, max(ends, default=now))
+        start = query.start or min((gpu.start for gpu in held if gpu.start), default=end - _AN_HOUR)
+        return await _use(uow, held, start, end, query.step, now)
+
+    return _answer(await services.reads(read))
+
+
+@router.get("/nodes/{node}/metrics", response_model=UseOut, summary="Use of a node's GPUs", responses=problems(404))
+async def get_node_use(
+    services: Served, _caller: Caller, node: NodeName, query: Annotated[UseQuery, Query()]
+) -> Response:
+    """The same for all GPUs of a node, whoever had them."""
+    now = services.runtime.clock.now()
+
+    async def read(uow: UnitOfWork) -> UseOut:
+        end = query.end or now
+        return await _use(uow, await gpus_of_node(uow, node), query.start or end - _AN_HOUR, end, query.step, now)
+
+    return _answer(await services.reads(read))
+
+
+async def _use(
+    uow: UnitOfWork, held: Sequence[HeldGpu], start: datetime, end: datetime, asked: timedelta | None, now: datetime
+) -> UseOut:
+    if end < start or (end == start and asked is not None):
+        raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
+    gpus = len({gpu.gpu_id for gpu in held})
+    finest = finest_step(max(start, min((gpu.start for gpu in held if gpu.start), default=start)), now)
+    if asked is not None and (fault := step_fault(asked)):
+        raise ProblemError(422, "bad_step", f"`step` {fault}")
+    step = usual_step(start, end, gpus, finest) if asked is None else max(asked, finest)
+    if gpus * points_in(start, end, step) > max(gpus, MOST_POINTS):
+        raise ProblemError(
+            422,
+            "bad_step",
+            f"`step` would give more than {MOST_POINTS} points. Ask for longer steps, or for a shorter time.",
+        )
+    return gpu_use.use(await read_points(uow, held, start, end, step), start, end, step)
+
+
+def _answer(found: UseOut) -> Response:
+    return Response(found.model_dump_json(), media_type="application/json")

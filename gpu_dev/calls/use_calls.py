@@ -1,0 +1,23 @@
+"""The use of GPUs over REST."""
+
+from datetime import timedelta
+from urllib.parse import quote
+
+from gpu_dev.calls.calls import Calls, given
+from gpu_dev.wire.nodes import UseOut
+
+
+class UseCalls(Calls):
+    """Graphs of utilisation, memory, power and errors."""
+
+    def of_job(self, job_id: str, *, since: str | None = None, step: timedelta | None = None) -> UseOut:
+        """The use of a job's GPUs while it had them; `since` is a time in RFC 3339."""
+        return self._use(f"/v1/jobs/{quote(job_id, safe='')}", since, step)
+
+    def of_node(self, node: str, *, since: str | None = None, step: timedelta | None = None) -> UseOut:
+        """The use of a node's GPUs; by default in the last hour."""
+        return self._use(f"/v1/nodes/{quote(node, safe='')}", since, step)
+
+    def _use(self, path: str, since: str | None, step: timedelta | None) -> UseOut:
+        seconds = None if step is None else int(step.total_seconds())
+        return self._get(UseOut, f"{path}/metrics", given(from_=since, step=seconds))

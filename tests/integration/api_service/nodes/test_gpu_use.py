@@ -1,0 +1,137 @@
+"""The use of GPUs over REST: of a job while it had them, of a node, in steps within bounds."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.gpu_use.store_samples import store_samples
+from tests.integration.api_service.bookings.calendars import add_nodes
+from tests.integration.api_service.callers import submitted
+from tests.sql import sql
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@pytest.fixture
+def now(runtime: Runtime) -> datetime:
+    return runtime.clock.now().replace(microsecond=0)
+
+
+@pytest.fixture(autouse=True)
+async def lab(runtime: Runtime) -> None:
+    """Two GPUs on node `a`."""
+    await add_nodes(runtime, a=("h100", 2))
+
+
+async def had(runtime: Runtime, job: str, index: int, start: datetime, end: datetime, *, over: bool = True) -> None:
+    """A job had a GPU in that time; it still has it unless that is over."""
+    async with runtime.uow() as uow:
+        await sql(
+            uow,
+            "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, released_at) "
+            "SELECT :job, 1, g.id, 0, tstzrange(:start, :end), :held, :start, CAST(:released AS timestamptz) "
+            "FROM gpus g WHERE g.index = :index",
+            job=job, index=index, start=start, end=end, held=not over, released=end if over else None,
+        )  # fmt: skip
+
+
+async def sampled(runtime: Runtime, index: int, *samples: tuple[datetime, float | None]) -> None:
+    await store_samples(runtime.uow, [GpuSample(f"GPU-a-{index}", at, value) for at, value in samples])
+
+
+async def use(client: httpx.AsyncClient, path: str, **query: Any) -> dict[str, Any]:
+    answer = await client.get(f"{path}/metrics", params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_job_shows_its_gpus_while_it_had_them(
+    runtime: Runtime, alice: httpx.AsyncClient, now: datetime
+) -> None:
+    job = (await submitted(alice))["id"]
+    await had(runtime, job, 0, now - HOUR, now - 30 * MINUTE)
+    await sampled(
+        runtime, 0, (now - HOUR - MINUTE, 1.0), (now - HOUR, 0.2), (now - 40 * MINUTE, 0.4), (now - 30 * MINUTE, 1.0)
+    )
+    found = await use(alice, f"/v1/jobs/{job}")
+    [gpu] = found["gpus"]
+    assert (gpu["node"], gpu["index"], gpu["uuid"], gpu["gpu_type"]) == ("a", 0, "GPU-a-0", "h100")
+    assert [point["utilisation"] for point in gpu["points"]] == [
+        {"mean": 0.2, "max": 0.2},
+        {"mean": 0.4, "max": 0.4},
+    ]
+    assert gpu["points"][0]["memory_bytes"] is None
+    assert datetime.fromisoformat(found["start"]) == now - HOUR
+    assert datetime.fromisoformat(found["end"]) == now - 30 * MINUTE
+    assert found["simulated"] is False
+
+
+async def test_a_gpu_without_samples_has_no_points(runtime: Runtime, alice: httpx.AsyncClient, now: datetime) -> None:
+    job = (await submitted(alice))["id"]
+    assert (await use(alice, f"/v1/jobs/{job}"))["gpus"] == []
+    await had(runtime, job, 1, now - HOUR, now + HOUR, over=False)
+    [gpu] = (await use(alice, f"/v1/jobs/{job}"))["gpus"]
+    assert gpu["points"] == []
+
+
+async def test_a_second_attempt_on_the_same_gpu_is_the_same_line(
+    runtime: Runtime, alice: httpx.AsyncClient, now: datetime
+) -> None:
+    job = (await submitted(alice))["id"]
+    await had(runtime, job, 0, now - 50 * MINUTE, now - 40 * MINUTE)
+    await had(runtime, job, 0, now - 20 * MINUTE, now + HOUR, over=False)
+    await sampled(runtime, 0, *((now - minutes * MINUTE, minutes / 100) for minutes in (45, 30, 15)))
+    [gpu] = (await use(alice, f"/v1/jobs/{job}"))["gpus"]
+    assert [point["utilisation"]["mean"] for point in gpu["points"]] == [0.45, 0.15]
+
+
+async def test_a_node_in_steps(runtime: Runtime, bob: httpx.AsyncClient, now: datetime) -> None:
+    start = now.replace(second=0) - 30 * MINUTE
+    await sampled(runtime, 1, (start, 0.5), (start + timedelta(seconds=10), 1.0), (start + MINUTE, 0.0))
+    query = {"from": start.isoformat(), "to": (start + 10 * MINUTE).isoformat(), "step": "PT1M"}
+    found = await use(bob, "/v1/nodes/a", **query)
+    assert [(gpu["index"], len(gpu["points"])) for gpu in found["gpus"]] == [(0, 0), (1, 2)]
+    assert [(point["samples"], point["utilisation"]) for point in found["gpus"][1]["points"]] == [
+        (2, {"mean": 0.75, "max": 1.0}),
+        (1, {"mean": 0.0, "max": 0.0}),
+    ]
+    assert found["step"] == "PT1M"
+    assert (await bob.get("/v1/nodes/z/metrics")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"step": "5"}, "step"),
+        ({"step": "90"}, "step"),
+        ({"step": "PT90M"}, "step"),
+        ({"step": "x"}, "step"),
+        ({"step": "10"}, "step"),  # a day of two GPUs
+        ({"from": "yesterday"}, "from"),
+        ({"to": "2020-01-01T00:00:00Z"}, "to"),
+        ({"speed": "1"}, "speed"),
+    ],
+)
+async def test_bounds(alice: httpx.AsyncClient, now: datetime, query: dict[str, str], named: str) -> None:
+    asked = {"from": (now - 23 * HOUR).isoformat(), **query}
+    answer = await alice.get("/v1/nodes/a/metrics", params=asked)
+    assert answer.status_code == 422, answer.text
+    assert named in answer.text
+
+
+async def test_older_times_have_longer_steps(runtime: Runtime, alice: httpx.AsyncClient, now: datetime) -> None:
+    for age, step in ((timedelta(minutes=10), "PT10S"), (timedelta(days=2), "PT1M"), (timedelta(days=40), "PT1H")):
+        start, end = now - age, now - age + 5 * MINUTE
+        found = await use(alice, "/v1/nodes/a", **{"from": start.isoformat(), "to": end.isoformat(), "step": "10"})
+        assert found["step"] == step
+
+
+async def test_the_default_step_makes_a_graph(alice: httpx.AsyncClient, now: datetime) -> None:
+    for days in (1, 30, 3000):
+        found = await use(alice, "/v1/nodes/a", **{"from": (now - timedelta(days=days)).isoformat()})
+        assert found["gpus"]
