@@ -10,6 +10,7 @@ from api_service.web.confirmation import ask
 from api_service.web.finding.list_order import Column, read_choice
 from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
+from api_service.web.jobs.use_graph import read_use
 from api_service.web.jobs.waiting_picture import read_why_waiting
 from api_service.web.listing import read_list
 from api_service.web.rest_calls import RestProblemError
@@ -105,6 +106,12 @@ async def job_ports(visit: Visit) -> Response:
     return visit.part("_ports.html", job=job, ports=() if pod is None else await _ports(visit, pod))
 
 
+async def job_use(visit: Visit) -> Response:
+    """The part that shows how the GPUs are used."""
+    job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
+    return visit.part("_job_use.html", job=job, use=await read_use(visit, job))
+
+
 async def confirm_cancel(visit: Visit) -> Response:
     """Explain what cancelling the job would lose."""
     job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
@@ -145,6 +152,7 @@ async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_
     job_id = visit.path("job_id")
     state = await _state(visit)
     waiting = await read_why_waiting(visit, state.job)
+    use = None if state.job.started_at is None else await read_use(visit, state.job)
     shown = await shown_log(visit, state.view)
     return visit.page(
         "job.html",
@@ -153,6 +161,7 @@ async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_
         live=f"job:{job_id} queue" if state.job.status is JobStatus.QUEUED else f"job:{job_id}",
         waiting=waiting,
         shown=shown,
+        use=use,
         problem=problem,
         typed_user=typed_user,
         **_context(visit, state),
@@ -232,6 +241,7 @@ ROUTES = (
     WebRoute("GET", "/jobs/{job_id}/state", job_state),
     WebRoute("GET", "/jobs/{job_id}/connections", job_connections),
     WebRoute("GET", "/jobs/{job_id}/ports", job_ports),
+    WebRoute("GET", "/jobs/{job_id}/use", job_use),
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),

@@ -35,6 +35,13 @@ _LIMIT = policy.LimitOut(rule="max_gpus", value=4, used=2, scope="default")
 _GPU = nodes.GpuOut(
     node="n1", index=0, uuid=None, gpu_type="h100", memory_bytes=None, state="free", holder=None, free_at=None
 )
+_LEVEL = nodes.UseLevel(mean=0.5, max=1)
+_POINT = nodes.UsePointOut(
+    at=NOON, samples=6, utilisation=_LEVEL, memory_bytes=None, power_w=None, temperature_c=None, ecc_uncorrected=None,
+    xid=None, processes=None,
+)  # fmt: skip
+_USED = nodes.GpuUseOut(node="n1", index=0, uuid=None, gpu_type="h100", memory_bytes=None, points=[_POINT])
+_USE = nodes.UseOut(start=NOON, end=NOON, step=60, simulated=True, gpus=[_USED])
 _TOKEN = people.TokenOut(
     id="tok-1", user="ann", name=None, created_at=NOON, expires_at=None, revoked_at=None, last_used_at=None, scopes=[],
     made_with=None, session=False, budget=None,
@@ -102,6 +109,7 @@ _ANSWERS = {
     "/v1/events/chain": _page(_LINE),
     "/v1/policy/default": _RULE.model_dump(mode="json"),
     "/v1/notifications/preferences": {"kinds": {"ended": ["email"]}},
+    f"/v1/jobs/{_JOB['id']}/metrics": _USE.model_dump(mode="json"),
     f"/v1/jobs/{_JOB['id']}/spec": _SPEC.model_dump(mode="json"),
 }
 
@@ -174,7 +182,7 @@ def server() -> Iterator[str]:
         "tokens create --gpu-hours 5.5 --until 2030-01-31", "--token-file {folder}/token list",
         "login --oidc --id-token-file {folder}/id-token", "login --token-stdin",
         "login --kubernetes --service-account-token {folder}/id-token", "keys add {folder}/key.pub",
-        "simulate --history 90d --add-nodes 2 --order area",
+        "simulate --history 90d --add-nodes 2 --order area", "metrics {job} --last 2h",
     ],
 )  # fmt: skip
 def test_pydantic_is_not_needed(server: str, words: str, tmp_path: Path) -> None:

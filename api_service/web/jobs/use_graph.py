@@ -1,0 +1,106 @@
+"""How a job used its GPUs, as graphs: areas in a square of 100, one for each run of steps that have samples."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from api_service.web.visit import Visit
+from reservation_core.contracts.jobs import Job
+from reservation_core.contracts.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
+from reservation_core.domain.short_durations import written
+
+MOST_GPUS = 32
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class UseRow:
+    """One GPU: polygons of its mean utilisation, and figures in words; all empty where there are no samples."""
+
+    name: str
+    gpu_type: str
+    areas: Sequence[str]
+    mean: str
+    most: str
+    memory: str
+    power: str
+    errors: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseGraphs:
+    """The first GPUs of a job, at most `MOST_GPUS`; `left_out` counts the others."""
+
+    rows: Sequence[UseRow]
+    left_out: int
+    length: str
+    step: str
+    simulated: bool
+
+
+async def read_use(visit: Visit, job: Job) -> UseGraphs:
+    """The use of a job's GPUs while it had them."""
+    return graphs_of(await visit.rest.get(UseOut, f"/v1/jobs/{job.id}/metrics"))
+
+
+def graphs_of(found: UseOut) -> UseGraphs:
+    """An answer of REST as graphs."""
+    return UseGraphs(
+        rows=[_row(found, gpu) for gpu in found.gpus[:MOST_GPUS]],
+        left_out=max(0, len(found.gpus) - MOST_GPUS),
+        length=written(found.end - found.start),
+        step=written(found.step),
+        simulated=found.simulated,
+    )
+
+
+def _row(found: UseOut, gpu: GpuUseOut) -> UseRow:
+    utilisation = _over_time(gpu, lambda point: point.utilisation)
+    memory, power = _over_time(gpu, lambda point: point.memory_bytes), _over_time(gpu, lambda point: point.power_w)
+    total = "" if gpu.memory_bytes is None else f" of {gpu.memory_bytes / _GIB:.0f}"
+    xid = next((point.xid for point in reversed(gpu.points) if point.xid is not None), None)
+    return UseRow(
+        name=f"{gpu.node}/{gpu.index}",
+        gpu_type=gpu.gpu_type,
+        areas=[*_areas(found, gpu.points)],
+        mean="" if utilisation is None else f"{utilisation.mean:.0%}",
+        most="" if utilisation is None else f"{utilisation.max:.0%}",
+        memory="" if memory is None else f"{memory.max / _GIB:.0f}{total} GiB",
+        power="" if power is None else f"{power.mean:.0f} W",
+        errors="" if xid is None else f"Xid {xid}",
+    )
+
+
+def _over_time(gpu: GpuUseOut, level: Callable[[UsePointOut], UseLevel | None]) -> UseLevel | None:
+    known = [(point.samples, of_step) for point in gpu.points if (of_step := level(point)) is not None]
+    if not known:
+        return None
+    mean = sum(samples * of_step.mean for samples, of_step in known) / sum(samples for samples, _ in known)
+    return UseLevel(mean=mean, max=max(of_step.max for _, of_step in known))
+
+
+def _areas(found: UseOut, points: Iterable[UsePointOut]) -> Iterator[str]:
+    """A polygon for each run of steps; a step without samples is a gap."""
+    whole = max(found.end - found.start, timedelta(microseconds=1))
+    run: list[tuple[float, float]] = []
+    last = None
+    for point in points:
+        if point.utilisation is None:
+            continue
+        if last is not None and point.at - last > found.step:
+            yield _polygon(run)
+            run = []
+        last = point.at
+        left, right = ((at - found.start) / whole for at in (point.at, point.at + found.step))
+        height = round(100 - 100 * point.utilisation.mean, 1)
+        run += [(_across(left), height), (_across(right), height)]
+    if run:
+        yield _polygon(run)
+
+
+def _across(part: float) -> float:
+    return round(100 * min(1.0, max(0.0, part)), 2)
+
+
+def _polygon(run: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in [(run[0][0], 100.0), *run, (run[-1][0], 100.0)])
