@@ -15,6 +15,7 @@ NAMES = (
     "dry_runs",
     "calendar_reads",
     "booking_insert",
+    "gpu_samples",
     "start_up",
     "ssh_first_byte",
     "session_streams",

@@ -10,7 +10,7 @@ CREATE TABLE gpu_samples (
     ecc_errors    integer CHECK (ecc_errors >= 0),
     utilisation   smallint CHECK (utilisation BETWEEN 0 AND 1000), -- in thousandths
     temperature_c smallint,
-    xid           smallint CHECK (xid > 0),
+    xid           smallint NOT NULL CHECK (xid >= 0), -- 0: none, or unknown; a null in each row would cost eight bytes
     processes     smallint CHECK (processes >= 0),
     PRIMARY KEY (gpu_id, at)
 ) PARTITION BY RANGE (at);
@@ -69,7 +69,7 @@ RETURNS TABLE (
     FROM (
         SELECT s.at, 1 AS samples, CAST(s.utilisation AS float8) AS utilisation_mean, s.utilisation,
                CAST(s.memory_kib AS float8) AS memory_mean_kib, s.memory_kib, CAST(s.power_w AS float8) AS power_mean_w, s.power_w,
-               CAST(s.temperature_c AS float8) AS temperature_mean_c, s.temperature_c, s.ecc_errors, s.xid, s.processes
+               CAST(s.temperature_c AS float8) AS temperature_mean_c, s.temperature_c, s.ecc_errors, nullif(s.xid, 0) AS xid, s.processes
         FROM gpu_samples s
         WHERE gpu_use_points.resolution = 10 AND s.gpu_id = gpu_use_points.gpu
           AND s.at >= gpu_use_points.start AND s.at < gpu_use_points.until

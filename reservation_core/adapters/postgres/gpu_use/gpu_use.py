@@ -21,7 +21,7 @@ _COLUMNS = {
 }  # fmt: skip
 """Columns of samples, and the parameters of `add_gpu_samples`."""
 
-_SampleRow = tuple[datetime, int, int | None, float | None, int | None, int | None, int | None, int | None, int | None]
+_SampleRow = tuple[datetime, int, int | None, float | None, int | None, int | None, int | None, int, int | None]
 
 
 class GpuUse(StatementRunner):
@@ -102,7 +102,7 @@ def _row_of(gpu_id: int, sample: GpuSample) -> _SampleRow:
         sample.ecc_uncorrected,
         None if sample.utilisation is None else round(sample.utilisation * _THOUSANDTHS),
         sample.temperature_c,
-        sample.xid,
+        sample.xid or 0,
         None if sample.processes is None else len(sample.processes),
     )
 

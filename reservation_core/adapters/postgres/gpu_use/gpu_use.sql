@@ -2,8 +2,9 @@
 
 -- name: gpus_of_uuids
 -- The GPUs with these UUIDs; of a GPU that moved to another index the place where it is.
-SELECT DISTINCT ON (uuid) uuid, CAST(id AS integer) AS id FROM gpus WHERE uuid = ANY(CAST(:uuids AS text[]))
-ORDER BY uuid, condition = 'lost', updated_at DESC;
+SELECT DISTINCT ON (g.uuid) g.uuid, CAST(g.id AS integer) AS id
+FROM unnest(CAST(:uuids AS text[])) AS u (uuid) JOIN gpus g ON g.uuid = u.uuid
+ORDER BY g.uuid, g.condition = 'lost', g.updated_at DESC;
 
 -- name: lock_gpu_use
 -- Until when roll-ups are made; nobody else stores samples or rolls up until the transaction ends.

@@ -1,0 +1,174 @@
+"""Samples of the use of GPUs: storing them, against a bare COPY of the same rows; their size; and reading a job's day.
+
+10,000 GPUs are looked at; each look is one transaction, as in earnest, and so is each bare COPY, into a table without
+index or checks. Rounds alternate. A job's day (8 GPUs, steps of 5 minutes) is read when there is one day, and again
+after 90: of 1,000 GPUs the hours, of 16 of them 30 days of minutes.
+"""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import uvloop
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from benchmarks.databases import add_cluster, database, engine
+from benchmarks.figures import Figure
+from reservation_core.adapters.postgres.connection.engine import open_engine
+from reservation_core.adapters.postgres.connection.queues import open_client
+from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
+from reservation_core.ports.gpu_use import HeldGpu
+from reservation_core.usecases.gpu_use.read_use import read_points
+from reservation_core.usecases.gpu_use.store_samples import store_samples
+
+GPUS = 10_000
+ROUNDS = 7
+LOOKS = 6
+"""Looks in a round."""
+_JOB = 8
+_WITH_MINUTES = 16
+_READS = 15
+_TEN = timedelta(seconds=10)
+_DAY = timedelta(days=1)
+_PROCESSES = (GpuProcess(4711, None),)
+_COLUMNS = ("at", "gpu_id", "memory_kib", "power_w", "ecc_errors", "utilisation", "temperature_c", "xid", "processes")
+_LEVELS = (
+    "utilisation_mean, utilisation, memory_mean_kib, memory_kib, power_mean_w, power_w, temperature_mean_c, "
+    "temperature_c, ecc_errors, processes"
+)
+_VALUES = "500, 900, 40e6, 41e6, 300, 400, 60, 65, 0, 1"
+
+
+def measure() -> list[Figure]:
+    """The rate of storing, the size of a sample, and the time of a read with a long history."""
+    with database() as url:
+        return uvloop.run(_measure(url))
+
+
+async def _measure(url: str) -> list[Figure]:
+    await add_cluster(url, nodes=GPUS // 8, gpus_per_node=8)
+    opened = open_engine(url, pool=2, application="bench")
+    own = engine(url)
+    uow = UnitOfWorkFactory(opened, await open_client(opened), PostgresWakeups(url, "bench"))
+    async with own.begin() as connection:
+        await connection.execute(text("UPDATE gpus SET uuid = 'GPU-' || id"))
+        await connection.execute(text("CREATE TABLE bare (LIKE gpu_samples)"))
+        ids = [row.id for row in await connection.execute(text("SELECT id FROM gpus ORDER BY id"))]
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    ours, bare = await _rounds(uow, own, url, ids, now)
+    ratios = [one / other for one, other in zip(ours, bare, strict=True)]
+    stored = f"{sorted(ours)[ROUNDS // 2]:,.0f} rows/s stored, {sorted(bare)[ROUNDS // 2]:,.0f} by bare COPY"
+    bytes_each = await _bytes_of_a_sample(own)
+    await _add_past(own, now, 1)
+    short = await _times(uow, ids, now)
+    await _add_past(own, now, 90)
+    recent, old = await _times(uow, ids, now), await _times(uow, ids, now - 20 * _DAY)
+    await own.dispose()
+    await opened.dispose()
+    read = (
+        f"{1000 * min(short):.1f} ms with one day; with 90 days {1000 * min(recent):.1f} ms, and of 20 days ago "
+        f"{1000 * min(old):.1f} ms"
+    )
+    return [
+        Figure("storing samples ÷ bare COPY of the same rows", "x", ratios, 0.3, at_least=True, detail=stored),
+        Figure("a sample on disk, with its index", " bytes", [bytes_each], 100, at_least=False),
+        Figure(
+            "a job's day with 90 days ÷ with one", "x", [min(recent) / min(short)], 1.5, at_least=False, detail=read
+        ),
+    ]
+
+
+def _look(ids: list[int], at: datetime) -> list[GpuSample]:
+    return [
+        GpuSample(
+            f"GPU-{gpu_id}", at, gpu_id % 100 / 100, 40 * 2**30 + gpu_id * 1024, 80 * 2**30, 300.0 + gpu_id % 99,
+            40 + gpu_id % 30, 0, None, _PROCESSES,
+        )
+        for gpu_id in ids
+    ]  # fmt: skip
+
+
+async def _rounds(
+    uow: UnitOfWorkFactory, own: AsyncEngine, url: str, ids: list[int], now: datetime
+) -> tuple[list[float], list[float]]:
+    """Rows a second of each round, stored and by bare COPY; the first round is warm-up."""
+    driver = await asyncpg.connect(url.replace("postgresql+asyncpg", "postgresql"))
+    ours, bare = [], []
+    at = now - timedelta(hours=2)
+    for number in range(ROUNDS + 1):
+        looks = []
+        for _ in range(LOOKS):
+            looks.append(_look(ids, at))
+            at += _TEN
+        begun = time.monotonic()
+        for samples in looks:
+            if await store_samples(uow, samples) != GPUS:
+                raise RuntimeError("some samples were left out")
+        stored_s = time.monotonic() - begun
+        async with own.connect() as connection:
+            rows = await connection.execute(
+                text(f"SELECT {', '.join(_COLUMNS)} FROM gpu_samples WHERE at >= :first ORDER BY at, gpu_id"),
+                {"first": looks[0][0].at},
+            )
+            batches = [[tuple(row) for row in rows.fetchmany(GPUS)] for _ in range(LOOKS)]
+        begun = time.monotonic()
+        for batch in batches:
+            await driver.copy_records_to_table("bare", records=batch, columns=_COLUMNS)
+        bare_s = time.monotonic() - begun
+        if number:
+            ours.append(GPUS * LOOKS / stored_s)
+            bare.append(GPUS * LOOKS / bare_s)
+    await driver.close()
+    return ours, bare
+
+
+async def _bytes_of_a_sample(own: AsyncEngine) -> float:
+    async with own.connect() as connection:
+        size = "SELECT sum(pg_total_relation_size(oid)) FROM gpu_use_partitions WHERE parent = 'gpu_samples'"
+        count = "SELECT count(*) FROM gpu_samples"
+        return float((await connection.execute(text(f"SELECT CAST(({size}) AS float8) / ({count})"))).scalar_one())
+
+
+async def _times(uow: UnitOfWorkFactory, ids: list[int], end: datetime) -> list[float]:
+    """Seconds of each read of a job's day that ended at `end`."""
+    held = [HeldGpu(gpu_id, "node", 0, None, "h100", None, False, end - _DAY, end) for gpu_id in ids[:_JOB]]
+    found = []
+    for _ in range(_READS):
+        begun = time.monotonic()
+        async with uow() as work:
+            points = await read_points(work, held, end - _DAY, end, timedelta(minutes=5))
+        found.append(time.monotonic() - begun)
+        if not all(of_gpu for _, of_gpu in points):
+            raise RuntimeError("a GPU has no points")
+    return found[1:]
+
+
+async def _add_past(own: AsyncEngine, now: datetime, days: int) -> None:
+    """So many days of hours, and as many of minutes, at most 30."""
+    today = now.replace(hour=0, minute=0, second=0)
+    minutes = min(days, 30)
+    async with own.begin() as connection:
+        for age in range(2, minutes + 1):
+            bounds = f"FROM ('{today - age * _DAY:%F %T}Z') TO ('{today - (age - 1) * _DAY:%F %T}Z')"
+            await connection.execute(
+                text(f"CREATE TABLE gpu_minutes_{age} PARTITION OF gpu_minutes FOR VALUES {bounds}")
+            )
+        for table, step, samples, start, gpus in (
+            ("gpu_minutes", timedelta(minutes=1), 6, now - minutes * _DAY, _WITH_MINUTES),
+            ("gpu_hours", timedelta(hours=1), 360, today - days * _DAY, 1000),
+        ):
+            await connection.execute(
+                text(
+                    f"INSERT INTO {table} (at, gpu_id, samples, {_LEVELS}) SELECT t, g, {samples}, {_VALUES} "
+                    "FROM generate_series(CAST(:start AS timestamptz), CAST(:end AS timestamptz), :step) t, "
+                    "generate_series(1, :gpus) g ON CONFLICT DO NOTHING"
+                ),
+                {"start": start, "end": now, "step": step, "gpus": gpus},
+            )
+        await connection.execute(text("UPDATE gpu_use_state SET minutes_until = :at"), {"at": now})
+    async with own.connect() as connection:
+        autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await autocommit.execute(text("VACUUM ANALYZE gpu_minutes, gpu_hours"))
