@@ -14,7 +14,7 @@ from reservation_core.usecases.gpu_use.store_samples import store_samples
 
 MOST_UNSENT = 100_000
 """The samples that wait for the database; beyond, the oldest are missing."""
-_AT_ONCE = 20_000
+_AT_ONCE = 60_000
 _log = structlog.get_logger(__name__)
 
 

@@ -61,9 +61,10 @@ class GpuSample:
         _check("xid", self.xid, 1, _MOST_XID)
         _check("processes", None if self.processes is None else len(self.processes), 0, MOST_PROCESSES)
 
-    def is_timely(self, now: datetime) -> bool:
-        """Whether it is of a time that is still kept, and not of the future."""
-        return now - SAMPLES_KEPT <= self.at <= now + _AHEAD
+
+def timely_times(now: datetime) -> tuple[datetime, datetime]:
+    """The first and the last time of samples that are taken: those that are still kept, and not of the future."""
+    return now - SAMPLES_KEPT, now + _AHEAD
 
 
 def _check(name: str, value: float | None, least: float, most: float) -> None:

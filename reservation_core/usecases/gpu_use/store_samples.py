@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.gpu_use.roll_ups import step_begin
-from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.domain.gpu_use.samples import GpuSample, timely_times
 
 
 async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSample]) -> int:
@@ -17,16 +17,17 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         return 0
     async with uow_factory() as uow:
         now = await uow.now()
-        timely = [sample for sample in samples if sample.is_timely(now)]
-        gpu_ids = await uow.gpu_use.gpu_ids(sorted({sample.uuid for sample in timely}))
+        first, last = timely_times(now)
+        timely = [sample for sample in samples if first <= sample.at <= last]
+        gpu_ids = await uow.gpu_use.gpu_ids({sample.uuid for sample in timely})
         # In the order of the key, which fills the index's pages.
         known = {(gpu_ids[sample.uuid], sample.at): sample for sample in timely if sample.uuid in gpu_ids}
         if not known:
             return 0
         rolled = await uow.gpu_use.lock()
         await uow.gpu_use.add([(gpu_id, known[gpu_id, at]) for gpu_id, at in sorted(known)])
-        first = min(sample.at for sample in known.values())
-        back = {resolution: min(until, step_begin(first, resolution.step)) for resolution, until in rolled.items()}
+        earliest = min(sample.at for sample in known.values())
+        back = {resolution: min(until, step_begin(earliest, resolution.step)) for resolution, until in rolled.items()}
         if back != rolled:
             await uow.gpu_use.move(back)
     return len(known)

@@ -1,6 +1,6 @@
 """Samples of the use of GPUs in PostgreSQL."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,9 +27,10 @@ _SampleRow = tuple[datetime, int, int | None, float | None, int | None, int | No
 class GpuUse(StatementRunner):
     """Stores samples, rolls them up, and reads points of graphs."""
 
-    async def gpu_ids(self, uuids: Sequence[str]) -> dict[str, int]:
+    async def gpu_ids(self, uuids: Collection[str]) -> dict[str, int]:
         """The GPUs by UUID, as far as the inventory has them."""
-        return {row.uuid: row.id for row in await self._run("gpus_of_uuids", uuids=list(uuids))}
+        row = (await self._run("gpus_of_uuids", uuids=list(uuids))).one()
+        return dict(zip(row.uuids or (), row.ids or (), strict=True))
 
     async def lock(self) -> dict[Resolution, datetime]:
         """Until when roll-ups are made; keep others from storing and rolling up until the transaction ends."""

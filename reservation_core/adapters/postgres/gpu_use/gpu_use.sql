@@ -1,10 +1,10 @@
 -- Samples of the use of GPUs, their roll-ups by minute and by hour, and points of graphs.
 
 -- name: gpus_of_uuids
--- The GPUs with these UUIDs; of a GPU that moved to another index the place where it is.
-SELECT DISTINCT ON (g.uuid) g.uuid, CAST(g.id AS integer) AS id
-FROM unnest(CAST(:uuids AS text[])) AS u (uuid) JOIN gpus g ON g.uuid = u.uuid
-ORDER BY g.uuid, g.condition = 'lost', g.updated_at DESC;
+-- The GPUs with these UUIDs, as two lists; of a GPU that moved to another index the place where it is comes last.
+SELECT array_agg(g.uuid ORDER BY g.condition = 'lost' DESC, g.updated_at) AS uuids,
+       array_agg(CAST(g.id AS integer) ORDER BY g.condition = 'lost' DESC, g.updated_at) AS ids
+FROM unnest(CAST(:uuids AS text[])) AS u (uuid) JOIN gpus g ON g.uuid = u.uuid;
 
 -- name: lock_gpu_use
 -- Until when roll-ups are made; nobody else stores samples or rolls up until the transaction ends.

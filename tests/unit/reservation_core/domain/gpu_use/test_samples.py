@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample, ImplausibleSampleError
+from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample, ImplausibleSampleError, timely_times
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -50,15 +50,5 @@ def test_a_sample_is_of_a_gpu_at_a_time(uuid: str, at: datetime, named: str) -> 
         GpuSample(uuid, at)
 
 
-@pytest.mark.parametrize(
-    ("age", "timely"),
-    [
-        (timedelta(0), True),
-        (timedelta(days=1), True),
-        (timedelta(days=1, seconds=1), False),
-        (timedelta(minutes=-5), True),
-        (timedelta(minutes=-6), False),
-    ],
-)
-def test_late_and_early_samples(age: timedelta, timely: bool) -> None:
-    assert GpuSample("GPU-1", AT - age).is_timely(AT) is timely
+def test_late_and_early_samples() -> None:
+    assert timely_times(AT) == (AT - timedelta(days=1), AT + timedelta(minutes=5))

@@ -229,3 +229,9 @@ async def test_a_job_has_the_gpus_of_all_its_attempts_and_no_slots(uow: UnitOfWo
         ]
         assert [one.index for one in await work.gpu_use.of_node("node-a")] == [0, 1]
         assert await work.gpu_use.of_node("node-x") == []
+
+
+async def test_a_gpu_that_moved_has_samples_where_it_is(uow: UnitOfWorkFactory, gpu: int, seed: Any) -> None:
+    await seed.run("UPDATE gpus SET uuid = 'GPU-a', condition = CASE index WHEN 0 THEN 'lost' ELSE 'usable' END")
+    await store_samples(uow, [GpuSample("GPU-a", NOW.replace(microsecond=0), 0.5)])
+    assert [row["gpu_id"] for row in await seed.rows("SELECT gpu_id FROM gpu_samples")] == [gpu + 1]
