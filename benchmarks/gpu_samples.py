@@ -1,8 +1,9 @@
 """Samples of the use of GPUs: storing them, against a bare COPY of the same rows; their size; and reading a job's day.
 
-A batch is a minute of 10,000 GPUs, six samples of each, in one transaction; the bare COPY of it is another, into a table
-without index or checks. Rounds alternate. How long one look takes by itself, 10,000 rows, stands beside it. A job's day (8 GPUs, steps of 5 minutes) is read when there is one day, and again
-after 90: of 1,000 GPUs the hours, of 16 of them 30 days of minutes.
+A batch is a minute of 10,000 GPUs, six samples of each, in one transaction; the bare COPY of it is another, into a
+table without index or checks. Rounds alternate. How long one look takes by itself, 10,000 rows, stands beside it. A
+job's day (8 GPUs, steps of 5 minutes) is read when there is one day, and again after 90: of 1,000 GPUs the hours, of
+16 of them 30 days of minutes.
 """
 
 import time

@@ -1,0 +1,29 @@
+"""`gpu-dev metrics` against a whole system."""
+
+import json
+
+from tests.integration.gpu_dev.conftest import System
+from tests.waiting import eventually_sync
+
+
+def test_simulated_gpus_have_no_data(system: System) -> None:
+    job = system.cli("submit", "--gpus", "2", "--for", "1h", "--name", "idle", "--", "sleep", "1h").stdout.strip()
+    assert job.startswith("job-")
+    waiting = system.cli("metrics", job)
+    assert waiting.returncode == 0, waiting.stderr
+
+    def runs() -> bool:
+        return bool(json.loads(system.cli("show", job, "-o", "json").stdout)["status"] == "running")
+
+    eventually_sync(runs)
+    shown = system.cli("metrics", "idle")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("no data") == 2
+    assert "Simulated: played back from a recording, if there is one." in shown.stdout
+    found = json.loads(system.cli("metrics", job, "--last", "5m", "--step", "10s", "--json").stdout)
+    assert (found["simulated"], found["step"], [gpu["points"] for gpu in found["gpus"]]) == (True, "PT10S", [[], []])
+    refused = system.cli("metrics", job, "--step", "90s")
+    assert refused.returncode != 0
+    assert "must be whole minutes" in refused.stderr
+    assert system.cli("metrics", job, "--last", "long").returncode == 2
+    system.cli("cancel", job, "--yes")
