@@ -1,6 +1,7 @@
 """Store samples of the use of GPUs, in batches."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.gpu_use.roll_ups import step_begin
@@ -8,7 +9,7 @@ from reservation_core.domain.gpu_use.samples import GpuSample, timely_times
 
 
 async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSample]) -> int:
-    """Store a batch in one transaction, and return how many are kept.
+    """Store a batch in one transaction, and return how many were of known GPUs.
 
     A sample that is sent again is kept once. Samples of GPUs that the inventory does not have, and of a time that is
     over or to come, are left out. Where a sample comes after its minute was rolled up, it is rolled up again.
@@ -20,13 +21,13 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         first, last = timely_times(now)
         timely = [sample for sample in samples if first <= sample.at <= last]
         gpu_ids = await uow.gpu_use.gpu_ids({sample.uuid for sample in timely})
-        # In the order of the key, which fills the index's pages.
-        known = {(gpu_ids[sample.uuid], sample.at): sample for sample in timely if sample.uuid in gpu_ids}
+        known = [(gpu_ids[sample.uuid], sample) for sample in timely if sample.uuid in gpu_ids]
         if not known:
             return 0
         rolled = await uow.gpu_use.lock()
-        await uow.gpu_use.add([(gpu_id, known[gpu_id, at]) for gpu_id, at in sorted(known)])
-        earliest = min(sample.at for sample in known.values())
+        known.sort(key=itemgetter(0))  # as in the index, whose pages are then written one after another
+        await uow.gpu_use.add(known)
+        earliest = min(sample.at for _, sample in known)
         back = {resolution: min(until, step_begin(earliest, resolution.step)) for resolution, until in rolled.items()}
         if back != rolled:
             await uow.gpu_use.move(back)

@@ -7,8 +7,9 @@ SELECT array_agg(g.uuid ORDER BY g.condition = 'lost' DESC, g.updated_at) AS uui
 FROM unnest(CAST(:uuids AS text[])) AS u (uuid) JOIN gpus g ON g.uuid = u.uuid;
 
 -- name: lock_gpu_use
--- Until when roll-ups are made; nobody else stores samples or rolls up until the transaction ends.
-SELECT minutes_until, hours_until FROM gpu_use_state FOR UPDATE;
+-- Until when roll-ups are made; nobody else stores samples or rolls up until the transaction ends. Its commit does not
+-- wait for the disk: what a crash of the server takes back are the newest samples, with their roll-ups.
+SELECT minutes_until, hours_until, set_config('synchronous_commit', 'off', true) FROM gpu_use_state FOR UPDATE;
 
 -- name: add_gpu_samples
 -- Store samples that are not stored yet. Most come by COPY; this is for batches in which some are sent again.
