@@ -6,8 +6,8 @@ from alembic import op
 
 from migrations.scripts import execute_script
 
-revision = "0042_gpu_use"
-down_revision = "0041_queue_order"
+revision = "0044_gpu_use"
+down_revision = "0043_user_secrets"
 branch_labels = None
 depends_on = None
 
