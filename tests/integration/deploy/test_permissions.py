@@ -28,6 +28,7 @@ from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuPin
 from reservation_core.adapters.kubernetes.sessions.pod_streams import KubernetesPodStreams
 from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
+from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.sessions.pod_streams import NoTerminalError, PortClosedError, Program, TerminalSize
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, JsonObject
@@ -57,7 +58,7 @@ class Installation:
 
 
 def specs() -> list[PodSpec]:
-    """A gang of two that prints a line and waits to be ended."""
+    """A gang of two with a secret that prints a line and waits to be ended."""
     now = datetime.now(UTC)
     return [
         PodSpec(
@@ -74,6 +75,7 @@ def specs() -> list[PodSpec]:
             pods=2,
             starts_at=now,
             ends_at=now + timedelta(hours=1),
+            secrets=(PodSecret(SecretUse("token", env="TOKEN"), "hunter2"),),
         )
         for rank, node in enumerate(("node-a", "node-b"))
     ]
