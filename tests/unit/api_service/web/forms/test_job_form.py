@@ -49,7 +49,8 @@ def test_secrets_are_one_a_line_and_come_back_as_they_were() -> None:
     assert set(typed(gpus="1", duration="1h", secrets="a=").wrong) == {"secrets"}
     spec = {"name": None, "gpus": 1, "gpu_type": None, "nodes": 1, "duration": 3600, "priority": 0, "booking_id": None}
     workload = WorkloadSpec(image=None, command=[], env={}, working_dir=None)
-    again = fields_of(JobSpec.model_validate({**spec, "project": None, "workload": workload, "secrets": uses}))
+    kept = [{"env": None, "path": None, **use} for use in uses]
+    again = fields_of(JobSpec.model_validate({**spec, "project": None, "workload": workload, "secrets": kept}))
     assert again["secrets"] == "HF_TOKEN\na=B\nkey=/run/key"
     words = shlex.split(job_by_cli(found.body))
     context = typer.main.get_command(submit_app).make_context("submit", words[2:])
