@@ -91,6 +91,8 @@ def _value(name: str, from_file: Path | None) -> str:
         value = content.decode()
     except UnicodeDecodeError:
         raise UsageError("The value is not UTF-8 text. Encode it first, for instance with base64.") from None
-    if not value or "\0" in value or len(content) > LONGEST_SECRET:
+    if not value:
+        raise UsageError("The value is empty. Type it from a terminal, send it to stdin, or give --from-file.")
+    if "\0" in value or len(content) > LONGEST_SECRET:
         raise UsageError(f"The value of a secret is text of 1 to {LONGEST_SECRET} bytes without NUL characters.")
     return value

@@ -52,7 +52,7 @@ def test_secrets_are_set_listed_and_deleted(system: System, tmp_path: Path) -> N
     ("words", "stdin", "said"),
     [
         (("secret", "set", "a b"), VALUE, "can't be a secret's name"),
-        (("secret", "set", "a"), "", "is text of 1 to 65536 bytes"),
+        (("secret", "set", "a"), "", "The value is empty."),
         (("secret", "set", "a"), f"{VALUE}\0", "without NUL characters"),
         (("secret", "set", "a"), VALUE * 4000, "is text of 1 to 65536 bytes"),
         (("secret", "set", "a", "--from-file", "no-such-file"), "", "can't be read"),

@@ -32,7 +32,7 @@ def test_the_options_of_an_example_go_together(path: str, tmp_path: Path, monkey
 def ended(example: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int | str | None, str]:
     """Type an example, off a terminal; the exit code and stderr."""
     monkeypatch.setattr("sys.argv", [word for word in shlex.split(example) if not word.startswith("GPU_DEV_")])
-    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     errors = io.StringIO()
     with (
         contextlib.redirect_stdout(io.StringIO()),
