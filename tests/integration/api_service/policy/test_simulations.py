@@ -90,7 +90,7 @@ async def test_a_quota_of_the_given_policy_holds_jobs_back(alice: httpx.AsyncCli
 async def test_jobs_that_fit_never_are_counted_and_left_out(alice: httpx.AsyncClient) -> None:
     found = await simulated(alice, trace=[row(0, 1, 1), row(0, 9, 1)], cluster=EIGHT)
     assert found["jobs"] == 1
-    assert found["left_out"][0].startswith("1 of the jobs")
+    assert found["left_out"][0].endswith("large enough for them: 1.")
     only = await alice.post("/v1/simulations", json={"trace": [row(0, 9, 1)], "cluster": EIGHT})
     assert only.status_code == 422
     assert only.json()["type"] == "urn:gpu-dev:problem:nothing_to_simulate"
