@@ -158,3 +158,8 @@ async def test_the_last_xid_since_the_look_before(driver: Driver) -> None:
     driver.put("xids", 0, 79)
     assert await xid() == 79
     assert await xid() is None
+
+
+async def test_a_gpu_that_is_lost_in_the_middle_of_a_look_has_no_sample(driver: Driver) -> None:
+    driver.put("missing", 0, GPU_IS_LOST)
+    assert list(await look(NvmlSampler(PATIENT_S))) == ["GPU-test-1"]
