@@ -11,4 +11,4 @@ def calm_garbage_collector(*, in_small_parts: bool = False) -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*((1_000, 5, 10_000) if in_small_parts else (50_000, 20, 50)))
+    gc.set_threshold(*((500, 2, 40_000) if in_small_parts else (50_000, 20, 50)))
