@@ -12,6 +12,7 @@ from reservation_core.domain.plan import Commitment
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.pools.freed_time import EarlierPlaces
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
 
@@ -91,13 +92,17 @@ def test_nor_where_many_wait_for_what_few_give_back(seed: int) -> None:
 
 def test_in_a_new_pool_all_are_looked_at_once_and_what_comes_meanwhile_counts_for_the_next_walk() -> None:
     freed_time = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
-    assert freed_time.may_begin("job-1", 1, 1, 1, 0)
+
+    def may_begin(job_id: str) -> bool:
+        return EarlierPlaces({"h100": freed_time}, 1, 0, lambda _: ()).may_begin(job_id, 1, 1)
+
+    assert may_begin("job-1")
     freed_time.begin_walk()
     freed_time.add_job("job-2")
     assert freed_time.everywhere == (True, False)
     freed_time.begin_walk()
     assert freed_time.everywhere == (False, False)
-    assert [freed_time.may_begin(job_id, 1, 1, 1, 0) for job_id in ("job-1", "job-2")] == [False, True]
+    assert [may_begin(job_id) for job_id in ("job-1", "job-2")] == [False, True]
     freed_time.add_all()
     freed_time.begin_walk()
-    assert freed_time.may_begin("job-1", 1, 1, 1, 0)
+    assert may_begin("job-1")
