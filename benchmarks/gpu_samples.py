@@ -22,6 +22,7 @@ from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeup
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
 from reservation_core.ports.gpu_use import HeldGpu
+from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.usecases.gpu_use.read_use import read_points
 from reservation_core.usecases.gpu_use.store_samples import store_samples
 
@@ -31,7 +32,7 @@ LOOKS = 6
 """Looks in a batch."""
 _JOB = 8
 _WITH_MINUTES = 16
-_READS = 15
+_READS = 40
 _TEN = timedelta(seconds=10)
 _DAY = timedelta(days=1)
 _PROCESSES = (GpuProcess(4711, None),)
@@ -60,6 +61,7 @@ async def _measure(url: str) -> list[Figure]:
         ids = [row.id for row in await connection.execute(text("SELECT id FROM gpus ORDER BY id"))]
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     bytes_each = await _bytes_of_a_sample(own, now)
+    calm_garbage_collector(in_small_parts=True)  # as the processor does
     ours, bare, looks = await _rounds(uow, own, url, ids, now)
     ratios = [one / other for one, other in zip(ours, bare, strict=True)]
     middle = [sorted(rates)[ROUNDS // 2] for rates in (ours, bare, looks)]
