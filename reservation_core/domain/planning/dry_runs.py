@@ -28,6 +28,8 @@ from reservation_core.domain.policy.rules import Holding
 T = TypeVar("T")
 
 _ALL = 2**31
+_NOTICED = timedelta(minutes=1)
+"""What is sooner by less is no advice: times are shown in minutes."""
 _ROUNDS = 20
 """The planner decides about a job at its first turn; more rounds only settle what it moves meanwhile."""
 
@@ -192,13 +194,13 @@ class DryRun:
         return start if start == self._now or self._job.booking_id is not None else start + self._view.slack
 
     def _nearest(self, options: Sequence[T], changed: Callable[[T], Waiting]) -> list[tuple[T, datetime]]:
-        """The last of these, given from least to most, that starts sooner; none or one."""
+        """The last of these, given from least to most, that starts at least `_NOTICED` sooner; none or one."""
         number = bisect_left(options, True, key=lambda option: not self._is_sooner(self.start_of(changed(option))))
         start = self.start_of(changed(options[number - 1])) if number else None
         return [] if start is None else [(options[number - 1], start)]
 
     def _is_sooner(self, start: datetime | None) -> bool:
-        return start is not None and (self.start is None or start < self.start)
+        return start is not None and (self.start is None or start + _NOTICED <= self.start)
 
 
 Predict = Callable[[DryRun], Prediction | None]

@@ -144,7 +144,7 @@ def test_what_would_start_sooner_does(steps: int, seed: int) -> None:
     shorter = [nearest.duration for nearest in found if nearest.change is RequestChange.SHORTER]
     for length in lengths_up_to(wanted.length):
         start = run.start_of(replace(wanted, length=length))
-        assert (length <= max(shorter, default=timedelta(0))) is (start is not None and start < (run.start or FAR))
+        assert (length <= max(shorter, default=timedelta(0))) is (start is not None and start + MINUTE <= (run.start or FAR))
     for nearest in found:
         assert run.start is None or nearest.promised_at < run.start
         other = replace(
@@ -176,6 +176,15 @@ def test_the_nearest_change_of_each_kind_is_found() -> None:
     assert nearest_to(job(1, 4, minutes=62), 2, *rows) == {RequestChange.FEWER: (3, "h100", timedelta(minutes=60))}
     assert nearest_to(job(1, 9, minutes=62), 2, *rows) == {RequestChange.FEWER: (4, "h100", timedelta(minutes=60))}
     assert nearest_to(job(1, 2, minutes=10), 2) == {}
+
+
+def test_sooner_by_less_than_a_minute_is_no_advice() -> None:
+    """Two GPUs are given back half a minute, or a whole one, before the other two."""
+    for later, advice in ((0.5, {}), (1, {RequestChange.FEWER: (2, "h100", 60 * MINUTE)})):
+        rows = [held(f"r{gpu}", gpu, 0, 60) for gpu in (1, 2)]
+        rows += [held(f"r{gpu}", gpu, 0, 60 + later) for gpu in (3, 4)]
+        rows += [held(f"a{gpu}", gpu, 0, 600) for gpu in (11, 12)]
+        assert nearest_to(job(1, 4, minutes=62), 2, *rows) == advice
 
 
 def test_with_a_slack_the_promise_is_later_than_the_slot() -> None:
