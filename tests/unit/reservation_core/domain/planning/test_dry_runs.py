@@ -144,7 +144,9 @@ def test_what_would_start_sooner_does(steps: int, seed: int) -> None:
     shorter = [nearest.duration for nearest in found if nearest.change is RequestChange.SHORTER]
     for length in lengths_up_to(wanted.length):
         start = run.start_of(replace(wanted, length=length))
-        assert (length <= max(shorter, default=timedelta(0))) is (start is not None and start + MINUTE <= (run.start or FAR))
+        assert (length <= max(shorter, default=timedelta(0))) is (
+            start is not None and start + MINUTE <= (run.start or FAR)
+        )
     for nearest in found:
         assert run.start is None or nearest.promised_at < run.start
         other = replace(
