@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _ALL = 2**31
 _NOTICED = timedelta(minutes=1)
-"""What is sooner by less is no advice: times are shown in minutes."""
+"""Less is no advice: times are shown in minutes."""
 _ROUNDS = 20
 """The planner decides about a job at its first turn; more rounds only settle what it moves meanwhile."""
 
