@@ -7,7 +7,6 @@ from datetime import timedelta
 from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
-from reservation_core.domain.short_durations import written
 
 MOST_GPUS = 32
 _GIB = 2**30
@@ -33,8 +32,8 @@ class UseGraphs:
 
     rows: Sequence[UseRow]
     left_out: int
-    length: str
-    step: str
+    length: timedelta
+    step: timedelta
     simulated: bool
 
 
@@ -48,8 +47,8 @@ def graphs_of(found: UseOut) -> UseGraphs:
     return UseGraphs(
         rows=[_row(found, gpu) for gpu in found.gpus[:MOST_GPUS]],
         left_out=max(0, len(found.gpus) - MOST_GPUS),
-        length=written(found.end - found.start),
-        step=written(found.step),
+        length=found.end - found.start,
+        step=found.step,
         simulated=found.simulated,
     )
 

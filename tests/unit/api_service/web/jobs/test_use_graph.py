@@ -40,4 +40,4 @@ def test_a_step_that_reaches_over_an_end_is_cut() -> None:
 
 def test_many_gpus_are_counted() -> None:
     graphs = graphs_of(of(gpus=MOST_GPUS + 3))
-    assert (len(graphs.rows), graphs.left_out, graphs.length, graphs.step) == (MOST_GPUS, 3, "10m", "1m")
+    assert (len(graphs.rows), graphs.left_out, graphs.length, graphs.step) == (MOST_GPUS, 3, 10 * MINUTE, MINUTE)
