@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from gpu_dev.calls.calls import PAGE, Calls
-from gpu_dev.errors import OlderServerError
+from gpu_dev.errors import ClientError, OlderServerError
 from gpu_dev.server.exchange import read_answer, version_of
 from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
 from gpu_dev.wire.base import Page
@@ -144,7 +144,12 @@ class GpuDevClient(Calls):
         answer = self._exchange.send("POST", "/v1/jobs", body=request, params={"dry_run": "true"})
         if answer.status == _ACCEPTED:
             # A server that doesn't know the parameter has submitted the job.
-            self.cancel(read_answer(Job, answer.content).id)
+            job_id = read_answer(Job, answer.content).id
+            try:
+                self.cancel(job_id)
+            except ClientError as error:
+                error.next_command = f"gpu-dev show {job_id}"
+                raise
             raise OlderServerError("it has no dry runs, and the job was cancelled at once", version_of(answer))
         return read_answer(JobVerdict, answer.content)
 

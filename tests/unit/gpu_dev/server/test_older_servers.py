@@ -43,3 +43,4 @@ def test_a_job_that_can_not_be_cancelled_is_not_passed_over_in_silence() -> None
     with a_client(older) as client, pytest.raises(ApiError) as caught:
         client.would_submit(REQUEST)
     assert (caught.value.problem.status, caught.value.exit_code) == (409, ExitCode.REFUSED)
+    assert caught.value.next_command == "gpu-dev show job-7f3k9q2m"
