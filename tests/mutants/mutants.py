@@ -9,5 +9,6 @@ from tests.mutants.secret_mutants import SECRETS
 from tests.mutants.session_mutants import SESSIONS
 from tests.mutants.stream_mutants import STREAMS
 from tests.mutants.trust_mutants import TRUST
+from tests.mutants.use_mutants import USE_OF_GPUS
 
-MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST, *SECRETS, *SESSIONS, *OPEN_APPS, *STREAMS)
+MUTANTS = (*LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST, *SECRETS, *SESSIONS, *OPEN_APPS, *STREAMS, *USE_OF_GPUS)
