@@ -113,7 +113,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
 async def _reseal(runtime: Runtime) -> None:
     """Seal secrets of former keys with the first one; processes that restart later may still use a former key."""
     read, unread = await reseal_secrets(runtime.uow)
-    if read:
+    if read > unread:
         _log.info("secrets of former keys were sealed with the first key", secrets=read - unread, unreadable=unread)
 
 

@@ -22,7 +22,9 @@ def sealing_of(settings: CommonSettings) -> Sealing:
     keys = () if settings.seal_key_file is None else _read_keys(settings.seal_key_file, "GPU_DEV_SEAL_KEY_FILE")
     if settings.secrets_key_file is None:
         return Sealing(keys)
-    return Sealing(keys, _read_keys(settings.secrets_key_file, "GPU_DEV_SECRETS_KEY_FILE"))
+    own = _read_keys(settings.secrets_key_file, "GPU_DEV_SECRETS_KEY_FILE")
+    # The others open what they sealed before secrets had keys of their own.
+    return Sealing(keys, [*own, *keys])
 
 
 def _read_keys(path: Path, setting: str) -> list[bytes]:

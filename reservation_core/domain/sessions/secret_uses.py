@@ -17,6 +17,7 @@ FILES_VARIABLE: Final = "GPU_DEV_SECRET_FILES"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PATH = re.compile(r"/[A-Za-z0-9._/@%+=,-]{1,1023}")
+_LONGEST_PART = 255
 _OURS = ("/dev", "/opt/gpu-dev", "/proc", "/sys")
 
 
@@ -59,6 +60,8 @@ def fault_of_path(path: str) -> str | None:
     """Why a secret can't be in a file at this path; None where it can."""
     if not _PATH.fullmatch(path) or "//" in path or normpath(path) != path:
         return "must be an absolute path without `.`, `..` and repeated or final slashes, of usual characters"
+    if any(len(part) > _LONGEST_PART for part in path.split("/")):
+        return f"must have no part of more than {_LONGEST_PART} characters"
     if any(path == folder or path.startswith(f"{folder}/") for folder in _OURS):
         return f"must not be in {', '.join(_OURS)}"
     return None

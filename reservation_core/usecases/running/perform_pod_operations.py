@@ -40,7 +40,8 @@ _UNREAD = Reason(
     " file of GPU_DEV_SEAL_KEY_FILE. The job waits for that.",
 )
 _KEY_MISSING = (
-    "An administrator can put the key back into the file of GPU_DEV_SECRETS_KEY_FILE. The job waits for that."
+    "An administrator can put the key back into the file of GPU_DEV_SECRETS_KEY_FILE, or of GPU_DEV_SEAL_KEY_FILE"
+    " where secrets have no file of their own. The job waits for that."
 )
 # Pods that are created after the end of their range would be ended at once, as if they had run.
 _RANGE_OVER = Reason(

@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from api_service.app import create_app
+from api_service.requests.idempotency import request_hash
+from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.people import SecretSet
 from reservation_core.domain.sessions.secret_uses import LONGEST_SECRET, MOST_SECRETS
 from reservation_core.runtime.settings.components import ApiSettings, StandaloneSettings
@@ -184,6 +186,17 @@ async def test_secrets_that_do_not_exist_are_refused_before_anything_is_stored(
     async with runtime.uow() as uow:
         for table in ("reservations", "idempotency_keys", "pgmq.q_gpu_jobs"):
             assert (await sql(uow, f"SELECT count(*) FROM {table}")).scalar_one() == 0
+
+
+async def test_a_request_without_secrets_is_stored_as_servers_did_that_knew_none(
+    alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    """Else a request that is repeated while the server is upgraded would be refused as another one."""
+    await alice.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": "k"})
+    before = JobSubmit.model_validate(JOB).model_dump_json(exclude={"secrets"}).encode()
+    async with runtime.uow() as uow:
+        stored = (await sql(uow, "SELECT request_hash FROM idempotency_keys")).scalar_one()
+    assert stored == request_hash("POST /v1/jobs", before)
 
 
 async def test_a_job_that_is_stored_is_answered_again_when_its_secret_is_gone(alice: httpx.AsyncClient) -> None:

@@ -75,6 +75,17 @@ def test_keys_come_from_a_file_one_a_line(tmp_path: Path) -> None:
     assert Sealing([NEW]).open(sealing_of(settings(file)).seal("x", ""), "") == "x"
 
 
+def test_secrets_with_keys_of_their_own_open_what_was_sealed_before_they_had_any(tmp_path: Path) -> None:
+    file, own = tmp_path / "keys", tmp_path / "own"
+    file.write_bytes(base64.b64encode(OLD))
+    own.write_bytes(base64.b64encode(NEW))
+    both = sealing_of(settings(file).model_copy(update={"secrets_key_file": own}))
+    assert both.secrets.open(sealing_of(settings(file)).secrets.seal("x", ""), "") == "x"
+    assert Sealing([NEW]).open(both.secrets.seal("x", ""), "") == "x"
+    assert len(both.secrets.former) == 1
+    assert both.former == []
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -52,6 +52,11 @@ def test_what_is_no_path(path: str) -> None:
     assert "absolute path" in str(fault_of_path(path))
 
 
+def test_a_part_of_a_path_is_as_long_as_files_may_be() -> None:
+    assert fault_of_path("/run/" + "a" * 255) is None
+    assert fault_of_path("/run/" + "a" * 256) == "must have no part of more than 255 characters"
+
+
 @pytest.mark.parametrize("path", ["/dev/shm/x", "/proc/self/environ", "/sys", "/opt/gpu-dev/bin/sh"])
 def test_folders_that_are_not_for_secrets(path: str) -> None:
     assert "must not be in" in str(fault_of_path(path))
