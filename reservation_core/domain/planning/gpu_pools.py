@@ -177,8 +177,8 @@ class GpuPools:
         The walk before is over: what it looked at in other types is not looked at again.
         """
         freed, self.freed = self.freed, set()
-        for freed_time in self.freed_time.values():
-            freed_time.begin_walk()
+        for gpu_type, freed_time in self.freed_time.items():
+            freed_time.begin_walk(here=gpu_type in freed)
         return frozenset(freed)
 
     def marks(self) -> Marks:

@@ -92,11 +92,12 @@ class FreedTime:
         """Look at all jobs again."""
         self._everywhere = self._next_everywhere = True
 
-    def begin_walk(self) -> None:
-        """Forget what jobs have been looked at for."""
+    def begin_walk(self, *, here: bool = True) -> None:
+        """Forget what jobs have been looked at for; those that ask for something else only where a walk goes `here`."""
         self._everywhere, self._next_everywhere = self._next_everywhere, False
         self.nodes, self._next = self._next, set()
-        self._asked, self._next_asked = self._next_asked, set()
+        if here:
+            self._asked, self._next_asked = self._next_asked, set()
         self._unread.clear()
         self._steps.clear()
         self._beside.clear()

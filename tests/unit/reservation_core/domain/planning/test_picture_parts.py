@@ -101,6 +101,20 @@ def test_new_pools_are_dirty_and_settle_by_type() -> None:
     assert not pools.freed
 
 
+def test_a_walk_elsewhere_leaves_the_jobs_that_ask_for_something_else() -> None:
+    pools, _ = pools_of()
+    pools.take_freed()
+    pools.note_asked(job(1))
+    pools.freed = {"a100"}
+    pools.take_freed()
+    pools.freed = {"h100"}
+    pools.take_freed()
+    assert pools.freed_time["h100"].asked == {"job-1"}
+    pools.freed = {"h100"}
+    pools.take_freed()
+    assert not pools.freed_time["h100"].asked
+
+
 def test_only_slots_that_were_read_are_looked_at_for_unusable_gpus() -> None:
     pools, ledger = pools_of(slot(1, 0, 5, 9), slot(2, 99, 5, 9))
     assert pools.take_unusable({"job-1", "job-2"}) == ["job-2"]
