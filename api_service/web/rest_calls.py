@@ -63,7 +63,15 @@ _PLACE = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
 _INVALID = f"{TYPE_PREFIX}invalid_request"
 _NO_ADDRESS = f"{TYPE_PREFIX}no_such_route"
 _FIELD = re.compile(r"^[a-z_][\w.]*(?=: )")
-_LABELS = {"env": "Variables", "gpu_hours": "GPU-hours", "gpu_type": "GPU type", "gpus": "GPUs"}
+_LABELS = {
+    "env": "Variables",
+    "gpu_hours": "GPU-hours",
+    "gpu_type": "GPU type",
+    "gpus": "GPUs",
+    "image": "Container image",
+    "secrets": "Secrets",
+    "working_dir": "Working folder",
+}
 _LENGTH = re.compile(r"a number of seconds or an ISO 8601 duration such as P\w+")
 _TYPED_LENGTH = "a time such as 90m, 4h or 7d"
 
@@ -114,9 +122,9 @@ class RestProblemError(Exception):
 
 
 def _label(field: re.Match[str]) -> str:
-    """A field of a request as a page calls it: `budget.gpu_hours` is `GPU-hours`."""
-    name = next((part for part in reversed(field[0].split(".")) if not part.isdecimal()), field[0])
-    return _LABELS.get(name, name.replace("_", " ").capitalize())
+    """A field of a request as a page calls it: `budget.gpu_hours` is `GPU-hours`, `workload.env.X` is `Variables`."""
+    parts = [part for part in field[0].split(".") if not part.isdecimal()]
+    return next((_LABELS[part] for part in parts if part in _LABELS), parts[-1].replace("_", " ").capitalize())
 
 
 @dataclass(slots=True)
