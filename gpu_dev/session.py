@@ -93,22 +93,22 @@ def whole_id(client: GpuDevClient, text: str) -> str:
             say(f"{typed} is read as {normal_id(text)}: ids have no letters o, i and l.")
     try:
         return resolve_id(text, known, among_known=not typed.lower().startswith(PREFIX))
-    except NoSuchObjectError:
-        return _shared_id(client, typed, names)
+    except NoSuchObjectError as error:
+        return _shared_id(client, typed, names, error)
 
 
-def _shared_id(client: GpuDevClient, typed: str, names: set[str]) -> str:
+def _shared_id(client: GpuDevClient, typed: str, names: set[str], none_own: NoSuchObjectError) -> str:
     """The id of the job that others share and `typed` stands for; `names` are those of one's own jobs.
 
-    Raises NoSuchObjectError, with the name that was probably meant, and AmbiguousIdError.
+    Raises `none_own`, with the name that was probably meant, and AmbiguousIdError.
     """
     jobs = {job.id: job for job in islice(client.jobs(shared=True), SEARCHED)}
     named = [(job.id, job.status not in FINAL_STATUSES) for job in jobs.values() if job.name == typed]
     try:
         job_id = named_job(typed, named) if named else resolve_id(typed, jobs, among_known=True)
-    except NoSuchObjectError as error:
+    except NoSuchObjectError:
         meant = did_you_mean(typed, names.union(job.name for job in jobs.values() if job.name))
-        raise NoSuchObjectError(f"{error.detail}{meant}", next_command=error.next_command) from error
+        raise NoSuchObjectError(f"{none_own.detail}{meant}", next_command=none_own.next_command) from none_own
     say(f"{typed} is {job_id}, which {clean(jobs[job_id].user)} shares with you.")
     return job_id
 

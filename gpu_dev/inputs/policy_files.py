@@ -32,7 +32,7 @@ def _rules(fields: Mapping[str, Any], where: str) -> RulesIn:
         checked(contract_of(RulesIn), fields, **{name: name for name in fields})
     except UsageError as error:
         raise UsageError(f"{where}: {error.detail}") from error
-    return msgspec.convert(fields, RulesIn)
+    return msgspec.convert(fields, RulesIn, strict=False)  # seconds may be numbers, as in the contract
 
 
 def _scopes(content: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

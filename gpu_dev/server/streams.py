@@ -172,16 +172,17 @@ def _events(exchange: Exchange, path: str, after: int, silence_s: float) -> Iter
             yield read_answer(JobEvent, data)
 
 
-def _sent_data(chunks: Iterable[bytes]) -> Iterator[str]:
-    """The data of server-sent events, as they come (WHATWG HTML, section 9.2.6); one that was cut off is none."""
+def _sent_data(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The data of server-sent events (WHATWG HTML, section 9.2.6) as this server sends them; one cut off is none."""
     partial = b""
-    data: list[str] = []
+    data: list[bytes] = []
     for chunk in chunks:
         *lines, partial = (partial + chunk).split(b"\n")
         for line in lines:
             name, _, value = line.removesuffix(b"\r").partition(b":")
             if name == b"data":
-                data.append(value.removeprefix(b" ").decode())
-            elif not line.strip() and data:
-                yield "\n".join(data)
+                data.append(value.removeprefix(b" "))
+            elif not line.strip():
+                if any(data):
+                    yield b"\n".join(data)
                 data = []

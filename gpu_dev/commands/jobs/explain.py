@@ -1,5 +1,6 @@
 """`explain`: why a job is as it is; or, before there is one, what would become of it, and why."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -53,7 +54,8 @@ def explain_it(
     if job_id is not None:
         if any(given is not None for given in (gpus, gpu_type, nodes, duration, start, priority, project, user, zone)):
             raise UsageError(
-                "Give either a job, or the options of a new request.", next_command=f"gpu-dev explain {job_id}"
+                "Give either a job, or the options of a new request.",
+                next_command=f"gpu-dev explain {shlex.quote(job_id)}",
             )
         _explain_job(ctx, job_id, output, again=again)
         return

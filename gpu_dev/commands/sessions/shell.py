@@ -1,5 +1,6 @@
 """`shell`, `exec` and `attach`."""
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -72,7 +73,8 @@ def execute(
     words = command[1:] if command[:1] == ["--"] else command
     if not words:
         raise UsageError(
-            "No command is given. Write it after `--`.", next_command=f"gpu-dev exec {job_id} -- nvidia-smi"
+            "No command is given. Write it after `--`.",
+            next_command=f"gpu-dev exec {shlex.quote(job_id)} -- nvidia-smi",
         )
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
@@ -106,7 +108,8 @@ def attach(
     name = None if terminal is None else terminal.removeprefix("/dev/").removeprefix("pts/")
     if not sys.stdin.isatty():
         raise UsageError(
-            "A terminal can be joined only from a terminal.", next_command=f"gpu-dev exec {job_id or 'ID'} -- COMMAND"
+            "A terminal can be joined only from a terminal.",
+            next_command=f"gpu-dev exec {shlex.quote(job_id or 'ID')} -- COMMAND",
         )
     with client_for(ctx) as client:
         whole = session_id(client, job_id)

@@ -1,5 +1,6 @@
 """Policy files of the command line: rules by scope, and what is wrong in words."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,13 @@ def test_rules_of_each_scope(tmp_path: Path) -> None:
     assert rules.keys() == {"default", "user:ann,gpu_type:h100"}
     assert (rules["default"].max_gpus, rules["default"].max_duration) == (8, "P7D")
     assert rules["user:ann,gpu_type:h100"].max_gpus == "unlimited"
+
+
+def test_seconds_are_numbers_where_the_contract_takes_them(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('[default]\nrelaxed_if_starts_within = [{within = 3600, lifts = ["max_gpus"]}]\n')
+    [relaxed] = read_policy(str(file))["default"].relaxed_if_starts_within or []
+    assert relaxed.within == timedelta(hours=1)
 
 
 @pytest.mark.parametrize(

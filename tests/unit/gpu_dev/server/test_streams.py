@@ -80,7 +80,7 @@ def test_events_resume_after_the_last_one_seen() -> None:
 
 @given(st.data())
 def test_events_arrive_in_pieces_of_any_size(data: st.DataObject) -> None:
-    sent = b": here\n\n" + event(1) + event(2).replace(b"\n", b"\r\n") + event(3, "failed")
+    sent = b": here\n\ndata:\n\n" + event(1) + event(2).replace(b"\n", b"\r\n") + event(3, "failed")
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sent) - 1), max_size=20)))
     pieces = [sent[start:end] for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
     client = a_client(served([Broken(*pieces, whole=True)], ["running"]))
