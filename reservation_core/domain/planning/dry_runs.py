@@ -40,8 +40,8 @@ class PlanView:
     much later than their first slot they are promised their start.
 
     `names` are those of owners whom quotas bind, `holdings` all that quotas count, `shares` the ranks of owners.
-    `others` are waiting jobs of which the snapshot has the slot alone: they count where a start is predicted.
-    `estimates`: of how many jobs the planner predicts the start.
+    `others` makes the waiting jobs of which the snapshot has the slot alone, and perhaps more: they count where a start
+    is predicted. `estimates`: of how many jobs the planner predicts the start.
     """
 
     snapshot: PlanningSnapshot
@@ -53,7 +53,7 @@ class PlanView:
     placement: PlacementPolicy = DEFAULT_POLICY
     slack: timedelta = timedelta(0)
     orders: Orders = BY_ARRIVAL
-    others: Sequence[Waiting] = ()
+    others: Callable[[], Sequence[Waiting]] = tuple
     estimates: int = 0
 
     @property
@@ -143,7 +143,7 @@ class DryRun:
     def _add_others(self, picture: Picture) -> None:
         """Put the jobs into the queue whose slots alone are known, held back where quotas do not let them start now."""
         others = [
-            job for job in self._view.others if job.id in picture.ledger.slots and job.id not in picture.queue.jobs
+            job for job in self._view.others() if job.id in picture.ledger.slots and job.id not in picture.queue.jobs
         ]
         for job in others:
             picture.queue.add(job, slotted=True)

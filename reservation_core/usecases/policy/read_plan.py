@@ -83,7 +83,7 @@ async def read_plan(
         terms.placement,
         terms.slack,
         orders_of(policy),
-        [job for job in others if job.id != without],
+        others,
         terms.estimates,
     )
 

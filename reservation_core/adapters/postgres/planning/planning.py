@@ -1,7 +1,7 @@
 """The planner's reads and writes in PostgreSQL. The epoch of its lease fences every write."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -138,11 +138,11 @@ class Planning(StatementRunner):
 
     async def undecided(
         self, start_allowance: timedelta, *, unpromised: int, slotted: int, others: int
-    ) -> tuple[PlanningSnapshot, int, list[Waiting]]:
+    ) -> tuple[PlanningSnapshot, int, Callable[[], list[Waiting]]]:
         """A snapshot with the first `unpromised` jobs without a slot, and the last `slotted` with one.
 
-        Also answers how many other jobs have a slot, and `others` of these, without their promises. Jobs within
-        bookings are left out.
+        Also answers how many other jobs have a slot, and what makes jobs, without promises, of the first `others` rows
+        with one: that takes long, and few need them. Jobs within bookings are left out.
         """
         first = await self._mappings("waiting_without_slot", limit=unpromised)
         waiting = [_waiting(row, start_allowance) for row in first]
@@ -153,12 +153,10 @@ class Planning(StatementRunner):
         known = {job.id for job in waiting}
         last = await self._mappings("last_with_slot", limit=slotted) if slots else ()
         waiting += [_waiting(row, start_allowance) for row in last if row["id"] not in known]
-        known = {job.id for job in waiting}
-        rest = slots - known
-        queued = await self._run("others_with_slot", limit=others) if rest else ()
-        found = [_queued(row, start_allowance) for row in queued if row.id not in known]
-        types = frozenset(job.gpu_type for job in waiting)
-        return PlanningSnapshot(nodes, tuple(rows), tuple(waiting), types), len(rest), found
+        rest = len(slots - {job.id for job in waiting})
+        queued = (await self._run("others_with_slot", limit=others)).all() if rest and others else ()
+        snapshot = PlanningSnapshot(nodes, tuple(rows), tuple(waiting), frozenset(job.gpu_type for job in waiting))
+        return snapshot, rest, lambda: [_queued(row, start_allowance) for row in queued]
 
     async def within(self, booking_id: str, start_allowance: timedelta, jobs: Sequence[str]) -> PlanningSnapshot:
         """The nodes of a booking's GPUs with all open rows on them, and those of these jobs that wait in it."""

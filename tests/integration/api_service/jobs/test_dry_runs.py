@@ -1,6 +1,7 @@
 """`POST /v1/jobs?dry_run=true` says what submitting would do, and does nothing."""
 
 import random
+import threading
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 from fastapi import FastAPI
 
 from api_service.access.dry_run_turns import MOST, DryRunTurns
+from reservation_core.adapters.postgres.planning import planning
+from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LEVELS, LearntWaits
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.policy import read_plan
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked_now, execute
 from tests.integration.api_service.callers import JOB, submitted
 from tests.integration.api_service.policy.test_verdicts import Lab
@@ -288,6 +292,26 @@ async def test_what_is_learnt_meanwhile_counts(lab: Lab) -> None:
         # Another planner has the lease: what the former has learnt is too late.
         await uow.learnt_waits.store(-1, LearntWaits(LEVELS, ((), (), ())))
         assert await uow.learnt_waits.read() == learnt
+
+
+async def test_other_jobs_are_made_beside_the_event_loop_and_only_for_predictions(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers: list[str] = []
+    make = planning._queued
+
+    def noted(*row: Any) -> Waiting:
+        makers.append(threading.current_thread().name)
+        return make(*row)
+
+    monkeypatch.setattr(planning, "_queued", noted)
+    monkeypatch.setattr(read_plan, "_SLOTTED", 1)
+    await practise(lab, random.Random(0))
+    await lab.jobs(gpus=8, gpu_type="h100", duration="PT5H", of=4)
+    assert (await said(lab, {**JOB, "gpu_type": "t4"}))["verdict"] == "starts_now"
+    assert makers == []
+    assert (await said(lab, {**JOB, "gpus": 8, "gpu_type": "h100"}))["estimated_start"] is not None
+    assert makers == ["dry_run_0"] * 3
 
 
 async def test_too_many_dry_runs_at_once_are_put_off(lab: Lab, app: FastAPI) -> None:

@@ -49,7 +49,7 @@ def seen(simulation: Simulation, *, slotted: bool = True) -> PlanView:
         simulation.shares,
         MANY,
         simulation.placement,
-        others=() if slotted else apart,
+        others=lambda: [] if slotted else apart,
         estimates=MANY,
     )
 
