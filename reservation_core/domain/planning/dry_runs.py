@@ -123,9 +123,11 @@ class DryRun:
     def predict(self, predictor: StartPredictor) -> Prediction | None:
         """When the job is likely to start; None if it starts now, or too little is known.
 
-        None, too, while a quota holds it back, and within bookings. Nothing can be asked afterwards.
+        None, too, while a quota holds it back, within bookings, and where the planner predicts none. Nothing can be
+        asked afterwards.
         """
-        if self.start == self._now or self._is_held_back or self._job.booking_id is not None:
+        is_untold = self._is_held_back or self._job.booking_id is not None or not self._view.estimates
+        if self.start == self._now or is_untold:
             return None
         slot = self._decided
         rows = (
@@ -138,7 +140,7 @@ class DryRun:
         self._picture.set_reservation(self._job.id, replace(self._job, promised_at=promised_at), rows)
         self._add_others(common)
         beside = min(self._view.estimates, len(common.queue.jobs) - len(common.queue.held)) - 1
-        return predictor.predict_once(common, self._job, max(0, beside), self._now)
+        return predictor.predict_once(common, self._job, beside, self._now)
 
     def _add_others(self, picture: Picture) -> None:
         """Put the jobs into the queue whose slots alone are known, held back where quotas do not let them start now."""

@@ -58,7 +58,7 @@ async def read_plan(
     """The common queue and calendar. `names` are those of more users whom quotas may bind; `without` counts as gone."""
     unpromised = max(terms.promises, _UNPROMISED)
     found, slots, others = await uow.planning.undecided(
-        terms.beside, unpromised=unpromised, slotted=_SLOTTED, others=_OTHERS
+        terms.beside, unpromised=unpromised, slotted=_SLOTTED, others=_OTHERS if terms.estimates else 0
     )
     promises = max(0, terms.promises - slots)
     snapshot = _first_in_need(_leave_out(found, without), max(promises, _UNPROMISED))

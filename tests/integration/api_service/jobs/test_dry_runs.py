@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from api_service.access.dry_run_turns import MOST, DryRunTurns
 from reservation_core.adapters.postgres.planning import planning
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LEVELS, LearntWaits
@@ -312,6 +313,25 @@ async def test_other_jobs_are_made_beside_the_event_loop_and_only_for_prediction
     assert makers == []
     assert (await said(lab, {**JOB, "gpus": 8, "gpu_type": "h100"}))["estimated_start"] is not None
     assert makers == ["dry_run_0"] * 3
+
+
+@pytest.mark.parametrize("settings", [ApiSettings(estimates=0)])
+async def test_nothing_is_read_for_predictions_that_are_switched_off(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[str] = set()
+    run = StatementRunner._run
+
+    async def noted(runner: StatementRunner, name: str, /, **parameters: Any) -> Any:
+        asked.add(name)
+        return await run(runner, name, **parameters)
+
+    monkeypatch.setattr(read_plan, "_SLOTTED", 1)
+    await practise(lab, random.Random(0))
+    await lab.jobs(gpus=8, gpu_type="h100", duration="PT5H", of=4)
+    monkeypatch.setattr(StatementRunner, "_run", noted)
+    verdict = await said(lab, {**JOB, "gpus": 8, "gpu_type": "h100"})
+    assert (verdict["verdict"], verdict["estimated_start"]) == ("accepted", None)
+    assert "last_with_slot" in asked
+    assert asked.isdisjoint({"others_with_slot", "run_times", "learnt_waits"})
 
 
 async def test_too_many_dry_runs_at_once_are_put_off(lab: Lab, app: FastAPI) -> None:

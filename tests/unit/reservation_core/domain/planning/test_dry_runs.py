@@ -133,6 +133,13 @@ def test_its_start_is_predicted_as_the_planner_predicts_it(
         assert simulation.now <= said.p50 <= said.p90 <= run.promised_at
 
 
+def test_no_start_is_predicted_where_the_planner_predicts_none() -> None:
+    nodes, rows = (node("n", 1, first_id=1),), (held("r", 1, 0, 60),)
+    for estimates in (0, 1):
+        view = PlanView(snapshot(nodes, rows, ()), NO_POLICY, {}, (), {}, MANY, estimates=estimates)
+        assert (DryRun(view, job(1), T0).predict(practised(0)) is None) is (estimates == 0)
+
+
 @often
 @given(STEPS, st.integers(0, 2**32))
 def test_what_would_start_sooner_does(steps: int, seed: int) -> None:
