@@ -53,10 +53,10 @@ def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Itera
     else:
         yield f"Would start by {minute(promise)} at the latest."
     likely = answer.estimated_start
-    if likely is None:
-        yield "Likely start: not known yet."
-    else:
+    if likely is not None:
         yield f"Likely start: {minute(likely.p50)}; nine times in ten by {minute(likely.p90)}."
+    elif _may_be_foretold(request, answer):
+        yield "Likely start: not known yet."
     if answer.queue_position is not None:
         yield f"Place in the queue: {answer.queue_position}."
     for reason in answer.reasons:
@@ -66,6 +66,13 @@ def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Itera
         for sooner in answer.instead:
             start = sooner.promised_start_at
             yield f"  - {_changed(request, sooner)}: {'now' if start - now < _AT_ONCE else minute(start)}"
+
+
+def _may_be_foretold(request: JobSubmit, answer: JobVerdict) -> bool:
+    """Whether a likely start comes with more history: not within bookings, nor while a quota holds the job back."""
+    if answer.promised_start_at is None or request.booking_id:
+        return False
+    return all(reason.code != ReasonCode.QUOTA_REACHED for reason in answer.reasons)
 
 
 def _changed(request: JobSubmit, sooner: SoonerRequest) -> str:

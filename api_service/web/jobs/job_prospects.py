@@ -9,6 +9,7 @@ from api_service.web.words import amount
 from reservation_core.contracts.jobs import SoonerRequest
 from reservation_core.contracts.policy import Explanation, LimitOut
 from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest
+from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.limits import RuleName
 
 _TOLD_BY_SERVER = (400, 403, 404, 409, 422)
@@ -61,6 +62,16 @@ class JobProspects:
     problem: RestProblemError | None = None
     answer: Explanation | None = None
     shares: Sequence[QuotaShare] = ()
+    in_booking: bool = False
+
+    @property
+    def may_be_foretold(self) -> bool:
+        """Whether a likely start comes with more history: not within bookings, nor while a quota holds the job back."""
+        answer = self.answer
+        if self.in_booking or answer is None or answer.verdict is not RequestVerdict.ACCEPTED:
+            return False
+        codes = {reason.code for reason in answer.reasons}
+        return answer.starts_at is not None and ReasonCode.QUOTA_REACHED not in codes
 
     @property
     def sooner(self) -> Sequence[tuple[SoonerRequest, SmallerRequest]]:
@@ -80,7 +91,7 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> JobProspects
         if problem.status not in _TOLD_BY_SERVER:
             raise
         return JobProspects(problem=problem)
-    return JobProspects(answer=explained, shares=shares_of(explained.limits, body))
+    return JobProspects(answer=explained, shares=shares_of(explained.limits, body), in_booking="booking_id" in body)
 
 
 def shares_of(limits: Sequence[LimitOut], body: Mapping[str, Any]) -> list[QuotaShare]:

@@ -5,6 +5,7 @@ import re
 
 import httpx
 
+from tests.integration.api_service.bookings.calendars import booked_now
 from tests.integration.api_service.policy.test_verdicts import Lab
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -18,6 +19,29 @@ def choices(part: str) -> dict[str, str]:
     """What each button would put into the form, by its words."""
     found = re.findall(r'name="use" value="([^"]*)">([^<]*)</button>', part)
     return {text: html.unescape(fields) for fields, text in found}
+
+
+async def test_a_likely_start_is_said_to_be_unknown_where_one_may_come(lab: Lab, browsing: SignedIn) -> None:
+    """It never does within a booking, for what fits nowhere, and while a quota holds the job back."""
+    unknown = "Its likely start is not known yet."
+    made = await booked_now(lab.alice, gpus=1, gpu_type="h100", duration="PT3H")
+    await lab.jobs(gpus=3, gpu_type="h100", duration="PT2H")
+    browser = await browsing("alice")
+
+    async def said(**fields: str) -> str:
+        return words((await browser.send("/submit/verdict", **FORM | {"gpus": "1"} | fields)).text)
+
+    assert unknown in await said()
+    await submitted(lab.alice, booking_id=made["id"])
+    await lab.plan()
+    for fields in ({"booking": made["id"], "duration": "1h"}, {"gpus": "5"}):
+        shown = await said(**fields)
+        assert "because:" in shown
+        assert unknown not in shown
+    await lab.rules(max_gpus=4)
+    shown = await said()
+    assert "It starts about" in shown
+    assert unknown not in shown
 
 
 async def test_each_change_is_a_button_that_puts_it_into_the_form(

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from gpu_dev.display.output import Format
 from gpu_dev.display.verdicts import show_start
 from gpu_dev.server.exchange import read_answer
 from gpu_dev.wire.jobs import JobSubmit, JobVerdict, Workload
-from tests.unit.gpu_dev.display.test_wait_words import FULL, UNTIL, in_berlin
+from tests.unit.gpu_dev.display.test_wait_words import FULL, QUOTA, UNTIL, in_berlin
 
 __all__ = ["in_berlin"]
 NOW = datetime(2026, 11, 26, 11, 0, tzinfo=UTC)
@@ -67,6 +69,16 @@ def test_it_says_that_the_likely_start_is_not_known_yet() -> None:
     assert lines[1] == "Likely start: not known yet."
     now = answered(verdict="starts_now", queue_position=None, reasons=[])
     assert show_start(REQUEST, now, Format.TABLE, NOW) == "Would start now.\n"
+
+
+@pytest.mark.parametrize(
+    ("booking_id", "fields"),
+    [("bkg-1", {}), (UNSET, {"promised_start_at": None}), (UNSET, {"reasons": [QUOTA, FULL]})],
+)
+def test_it_is_silent_where_no_likely_start_will_come(booking_id: str | UnsetType, fields: dict[str, Any]) -> None:
+    """Within a booking, without a promise, and while a quota holds the job back."""
+    request = replace(REQUEST, booking_id=booking_id)
+    assert "Likely" not in show_start(request, answered(**fields), Format.TABLE, NOW)
 
 
 def test_programs_get_the_data() -> None:
