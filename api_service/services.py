@@ -122,7 +122,7 @@ class Services:
             connections=connections,
             ssh=SshDoor(runtime, settings.ssh, connections),
             job_terms=terms,
-            likely_starts=LikelyStarts(terms),
+            likely_starts=LikelyStarts(terms, runtime.clock),
             simulator=Simulator(settings.simulation_s),
             dry_run_turns=DryRunTurns(),
         )

@@ -94,7 +94,7 @@ async def _measured(url: str) -> list[Figure]:
         await planner.cycle()
     who = Principal(user.id, "bench", Role.ADMIN, "", None)
     chance = random.Random(1)
-    likely = LikelyStarts(_TERMS)
+    likely = LikelyStarts(_TERMS, _CLOCK)
     await _ask(uow, who, likely, chance)  # The first question reads the history.
     dry, cycles = [], []
     for _ in range(ROUNDS):

@@ -133,7 +133,7 @@ async def dry_run(
     if broken:
         raise NotPermittedError(broken[0].detail, broken)
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
-    predict = await likely.read(uow, now) if terms.estimates else None
+    predict = await likely.read(uow) if terms.estimates else None
     position = await _position(uow, job, view, terms.beside, now, instead_of)
     types = [
         gpu_type

@@ -20,6 +20,7 @@ from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.domain.policy.quota_rulings import counts_hours, limits_starts
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.ports.clock import Clock
 from reservation_core.usecases.planning.start_predictions import RunTimeReader
 
 _log = structlog.get_logger(__name__)
@@ -112,15 +113,17 @@ def _first_in_need(snapshot: PlanningSnapshot, limit: int) -> PlanningSnapshot:
 class LikelyStarts:
     """What starts of jobs that are not submitted are predicted from, kept from one dry run to the next."""
 
-    def __init__(self, terms: JobTerms) -> None:
+    def __init__(self, terms: JobTerms, clock: Clock) -> None:
+        self._clock = clock
         self._predictor = StartPredictor(terms.beside)
         self._reader = RunTimeReader()
         self._reading = asyncio.Lock()
         self._unlearnt: deque[Sequence[RunTime]] = deque()
 
-    async def read(self, uow: UnitOfWork, now: datetime) -> Predict:
+    async def read(self, uow: UnitOfWork) -> Predict:
         """Read what is new; answers what predicts with it. Predict one start after the other: they share a memory."""
         async with self._reading:
+            now = self._clock.now()  # a request that has waited would read again what ended meanwhile
             if self._reader.is_due(now):
                 self._unlearnt.append(await self._reader.read(uow, now))
         waits = await uow.learnt_waits.read()
