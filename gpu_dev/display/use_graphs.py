@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from gpu_dev.wire.nodes import GpuUseOut, UseLevel, UseOut
+from reservation_core.domain.gpu_use.roll_ups import step_begin
 
 WIDTH = 60
 NO_DATA = "no data"
@@ -16,12 +17,12 @@ def sparkline(found: UseOut, gpu: GpuUseOut) -> str:
 
     A higher mark is for more: the lowest of eight is for less than an eighth.
     """
-    columns = column_count(found)
+    first, steps = step_begin(found.start, found.step), _step_count(found)
+    columns = min(WIDTH, steps)
     weights, sums = [0] * columns, [0.0] * columns
-    whole = max(found.end - found.start, timedelta(microseconds=1))
     for point in gpu.points:
         if point.utilisation is not None:
-            place = min(columns - 1, max(0, int(columns * ((point.at - found.start) / whole))))
+            place = min(columns - 1, max(0, (point.at - first) // found.step * columns // steps))
             weights[place] += point.samples
             sums[place] += point.samples * point.utilisation.mean
     if not any(weights):
@@ -32,9 +33,15 @@ def sparkline(found: UseOut, gpu: GpuUseOut) -> str:
     )
 
 
-def column_count(found: UseOut) -> int:
-    """One character a step, as far as they fit into the width."""
-    return max(1, min(WIDTH, -((found.start - found.end) // found.step)))
+def length_of_mark(found: UseOut) -> timedelta:
+    """The mean length of time that a mark stands for: a step, or several where they don't fit into the width."""
+    steps = _step_count(found)
+    return found.step * steps / min(WIDTH, steps)
+
+
+def _step_count(found: UseOut) -> int:
+    """The steps that the time lies in, counted since 1970 as points are: the first may begin before the time."""
+    return max(1, -((step_begin(found.start, found.step) - found.end) // found.step))
 
 
 def mean_and_most(gpu: GpuUseOut, name: str) -> UseLevel | None:

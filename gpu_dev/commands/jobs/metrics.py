@@ -7,7 +7,7 @@ import typer
 from msgspec import Struct
 
 from gpu_dev.display.output import Column, Format, View, memory, show_list, show_one
-from gpu_dev.display.use_graphs import NO_DATA, column_count, errors_of, mean_and_most, sparkline
+from gpu_dev.display.use_graphs import NO_DATA, errors_of, length_of_mark, mean_and_most, sparkline
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.times import local_now
 from gpu_dev.options import JobId
@@ -85,7 +85,7 @@ def _show(job_id: str, found: UseOut, output: Format) -> None:
         return
     length = found.end - found.start
     words = f"{job_id}, {written(length)} until {found.end.astimezone():%Y-%m-%d %H:%M}"
-    words += f"; a mark is {written(max(found.step, length / column_count(found)))}."
+    words += f"; a mark is {written(length_of_mark(found))}."
     if found.simulated:
         words += " Simulated: played back from a recording, if there is one."
     put(Rendered(f"\n{clean(words)}\n"))

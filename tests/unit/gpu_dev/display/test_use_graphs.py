@@ -3,8 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
-from gpu_dev.display.use_graphs import WIDTH, errors_of, mean_and_most, sparkline
+from gpu_dev.display.use_graphs import WIDTH, errors_of, length_of_mark, mean_and_most, sparkline
 from gpu_dev.wire.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -35,6 +36,32 @@ def test_a_mark_a_step_and_none_is_not_zero() -> None:
 def test_many_steps_share_a_mark_by_their_samples() -> None:
     points = [point(minute, 1.0 if minute % 2 else 0.0, samples=9 if minute % 2 else 3) for minute in range(2 * WIDTH)]
     assert sparkline(*shown(2 * WIDTH, *points)) == "▇" * WIDTH
+
+
+@pytest.mark.parametrize("step_s", [10, 60, 3600])
+@pytest.mark.parametrize("phase", [0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("steps", [1, 5, 20, 59, 60, 61, 90, 119, 400])
+@pytest.mark.parametrize("rest", [0, 0.05, 0.95])
+def test_a_time_full_of_samples_has_no_gap(step_s: int, phase: float, steps: int, rest: float) -> None:
+    step = timedelta(seconds=step_s)
+    start = NOON + phase * step
+    end = start + (steps + rest) * step
+    times = [NOON + n * step for n in range(steps + 2) if NOON + n * step < end]
+    gpu = GpuUseOut(
+        node="n", index=0, uuid=None, gpu_type="h100", memory_bytes=None,
+        points=[replace(point(0, 0.5), at=at) for at in times],
+    )  # fmt: skip
+    found = UseOut(start=start, end=end, step=step, simulated=False, gpus=[gpu])
+    assert sparkline(found, gpu) == "▅" * min(WIDTH, len(times))
+    # A hole in the middle is still one.
+    if 2 < len(times) <= WIDTH:
+        del gpu.points[1]
+        assert sparkline(found, gpu) == "▅·" + "▅" * (len(times) - 2)
+
+
+def test_a_mark_is_a_step_or_several() -> None:
+    assert length_of_mark(shown(6)[0]) == MINUTE
+    assert length_of_mark(shown(2 * WIDTH)[0]) == 2 * MINUTE
 
 
 def test_without_samples_there_is_no_graph() -> None:
