@@ -228,6 +228,8 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "trim_chain": [{"limit": 1000}],
         "roll_gpu_minutes": [{"start": now - timedelta(minutes=10), "until": now}],
         "roll_gpu_hours": [{"start": now - timedelta(hours=1), "until": now}],
+        "oldest_gpu_sample": [{"since": now - timedelta(days=days)} for days in (3, 400)],
+        "oldest_gpu_minute": [{"since": now - timedelta(days=days)} for days in (3, 400)],
         "gpu_use_points": [
             {"gpu_ids": [1, 2], "resolutions": [10, 60], "starts": [now - timedelta(days=1)] * 2, "untils": [now] * 2,
              "step": timedelta(minutes=5)}

@@ -1,6 +1,7 @@
 """Keep what was sampled: days of partitions made and dropped, and samples rolled up, in bounded steps."""
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.gpu_use.roll_ups import step_begin
@@ -26,6 +27,8 @@ async def keep_use(uow_factory: UnitOfWorkFactory) -> None:
         async with uow_factory() as uow:
             if not await _roll_up(uow):
                 break
+    else:
+        return  # what is not rolled up yet must not be dropped
     for _ in range(STEPS):
         async with uow_factory() as uow:
             if not await uow.retention.drop_gpu_use_partition():
@@ -36,18 +39,28 @@ async def _roll_up(uow: UnitOfWork) -> bool:
     """Roll up some minutes, and an hour if it is complete; false when there is nothing to do."""
     rolled = await uow.gpu_use.lock()
     now = await uow.now()
-    minutes, hours = rolled[Resolution.MINUTES], rolled[Resolution.HOURS]
-    # Of what is older there are no samples any more.
-    start = max(minutes, step_begin(now - 2 * SAMPLES_KEPT, Resolution.HOURS.step))
+    start = await _begin(uow, Resolution.MINUTES, rolled, now, step_begin(now - _LATE, Resolution.MINUTES.step))
     until = min(step_begin(now - _LATE, Resolution.MINUTES.step), start + _AT_ONCE)
     if until > start:
         await uow.gpu_use.roll_up(Resolution.MINUTES, start, until)
-        minutes = until
-    hour = max(hours, step_begin(now - 2 * SAMPLES_KEPT, Resolution.HOURS.step))
-    if hour + Resolution.HOURS.step <= minutes:
-        await uow.gpu_use.roll_up(Resolution.HOURS, hour, hour + Resolution.HOURS.step)
-        hours = hour + Resolution.HOURS.step
-    if (minutes, hours) == (rolled[Resolution.MINUTES], rolled[Resolution.HOURS]):
+    minutes = max(start, until)
+    hours = await _begin(uow, Resolution.HOURS, rolled, now, step_begin(minutes, Resolution.HOURS.step))
+    if hours + Resolution.HOURS.step <= minutes:
+        await uow.gpu_use.roll_up(Resolution.HOURS, hours, hours + Resolution.HOURS.step)
+        hours += Resolution.HOURS.step
+    moved = {Resolution.MINUTES: minutes, Resolution.HOURS: hours}
+    if moved == rolled:
         return False
-    await uow.gpu_use.move({Resolution.MINUTES: minutes, Resolution.HOURS: hours})
+    await uow.gpu_use.move(moved)
     return True
+
+
+async def _begin(
+    uow: UnitOfWork, resolution: Resolution, rolled: Mapping[Resolution, datetime], now: datetime, until: datetime
+) -> datetime:
+    """Where to go on: where the last step ended; after days off at the oldest that is there, or at `until`."""
+    mark = rolled[resolution]
+    if mark >= now - 2 * SAMPLES_KEPT:
+        return mark
+    oldest = await uow.gpu_use.oldest(resolution, mark)
+    return until if oldest is None else min(until, step_begin(oldest, resolution.step))

@@ -60,6 +60,12 @@ class GpuUse(StatementRunner):
         name = "roll_gpu_minutes" if resolution is Resolution.MINUTES else "roll_gpu_hours"
         await self._run(name, start=start, until=until)
 
+    async def oldest(self, resolution: Resolution, since: datetime) -> datetime | None:
+        """The time of the oldest of what roll-ups of a resolution are made from, at or after a time."""
+        name = "oldest_gpu_sample" if resolution is Resolution.MINUTES else "oldest_gpu_minute"
+        found: datetime | None = (await self._run(name, since=since)).scalar_one()
+        return found
+
     async def of_job(self, job_id: str) -> list[HeldGpu]:
         """The GPUs that a job has or had, of all its attempts."""
         return [_held(row) for row in await self._run("gpus_of_job", id=job_id)]

@@ -54,6 +54,20 @@ ON CONFLICT (gpu_id, at) DO UPDATE SET
     power_w = excluded.power_w, temperature_mean_c = excluded.temperature_mean_c, temperature_c = excluded.temperature_c,
     ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes;
 
+-- name: oldest_gpu_sample
+-- The time of the oldest sample at or after a time, by key for each GPU.
+SELECT min(o.at) AS at
+FROM (SELECT CAST(id AS integer) AS id FROM gpus) g
+CROSS JOIN LATERAL (
+    SELECT s.at FROM gpu_samples s WHERE s.gpu_id = g.id AND s.at >= CAST(:since AS timestamptz) ORDER BY s.at LIMIT 1) o;
+
+-- name: oldest_gpu_minute
+-- The begin of the oldest minute that is rolled up, at or after a time, by key for each GPU.
+SELECT min(o.at) AS at
+FROM (SELECT CAST(id AS integer) AS id FROM gpus) g
+CROSS JOIN LATERAL (
+    SELECT m.at FROM gpu_minutes m WHERE m.gpu_id = g.id AND m.at >= CAST(:since AS timestamptz) ORDER BY m.at LIMIT 1) o;
+
 -- name: gpu_use_rolled
 -- Until when roll-ups are made.
 SELECT minutes_until, hours_until FROM gpu_use_state;

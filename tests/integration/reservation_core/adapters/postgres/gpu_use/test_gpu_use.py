@@ -15,6 +15,7 @@ from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint, roll_up
 from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
 from reservation_core.domain.gpu_use.spans import Resolution, spans_of
 from reservation_core.ports.history.retention import LockTimeoutError
+from reservation_core.usecases.gpu_use import keep_use as keeping
 from reservation_core.usecases.gpu_use.keep_use import keep_use
 from reservation_core.usecases.gpu_use.store_samples import store_samples
 
@@ -158,6 +159,57 @@ async def test_a_late_sample_is_rolled_up_all_the_same(uow: UnitOfWorkFactory, g
     assert (hour.samples, hour.utilisation) == (2, Level(0.75, 1.0))
 
 
+async def make_day(seed: Any, parent: str, name: str, at: datetime) -> None:
+    day = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    bounds = f"FOR VALUES FROM ('{day:%F %T}Z') TO ('{day + DAY:%F %T}Z')"
+    await seed.run(f"CREATE TABLE {name} PARTITION OF {parent} {bounds}")
+
+
+async def test_a_part_of_an_hour_before_days_off_is_rolled_up(uow: UnitOfWorkFactory, gpu: int, seed: Any) -> None:
+    hour = THIS_HOUR.replace(hour=12) - 5 * DAY
+    for parent in ("gpu_samples", "gpu_minutes"):
+        await make_day(seed, parent, f"{parent}_old", hour)
+    await seed.run(
+        "INSERT INTO gpu_samples (at, gpu_id, utilisation, xid) "
+        "SELECT CAST(:hour AS timestamptz) + n * interval '1 minute', :gpu, 500, 0 FROM generate_series(2, 31) n",
+        hour=hour, gpu=gpu,
+    )  # fmt: skip
+    await rolled_until(seed, hour)
+    async with uow() as work:  # as far as the run before the days off came
+        await work.gpu_use.roll_up(Resolution.MINUTES, hour, hour + 20 * MINUTE)
+        await work.gpu_use.move({Resolution.MINUTES: hour + 20 * MINUTE, Resolution.HOURS: hour})
+    await keep_use(uow)
+    [row] = await seed.rows("SELECT at, gpu_id, samples FROM gpu_hours")
+    assert (row["at"], row["gpu_id"], row["samples"]) == (hour, gpu, 30)
+    assert await seed.run("SELECT count(*) FROM gpu_minutes") == 30
+    # Only then its day is dropped, and the roll-ups go on where the days off ended.
+    assert "gpu_samples_old" not in {row["name"] for row in await seed.rows("SELECT name FROM gpu_use_partitions")}
+    async with uow() as work:
+        rolled = await work.gpu_use.rolled()
+    assert rolled[Resolution.MINUTES] >= NOW - 2 * MINUTE
+    assert rolled[Resolution.HOURS] >= THIS_HOUR - HOUR
+
+
+async def test_a_day_is_kept_until_it_is_rolled_up(
+    uow: UnitOfWorkFactory, gpu: int, seed: Any, monkeypatch: Any
+) -> None:
+    hour = THIS_HOUR.replace(hour=12) - 5 * DAY
+    for parent in ("gpu_samples", "gpu_minutes"):
+        await make_day(seed, parent, f"{parent}_old", hour)
+    for minute in (0, 30):
+        await seed.run(
+            "INSERT INTO gpu_samples (at, gpu_id, xid) VALUES (:at, :gpu, 0)", at=hour + minute * MINUTE, gpu=gpu
+        )
+    await rolled_until(seed, hour)
+    monkeypatch.setattr(keeping, "STEPS", 1)
+    await keep_use(uow)
+    assert await seed.run("SELECT count(*) FROM gpu_samples") == 2
+    monkeypatch.undo()
+    await keep_use(uow)
+    assert await seed.run("SELECT count(*) FROM gpu_samples") == 0
+    assert await seed.run("SELECT sum(samples) FROM gpu_hours") == 2
+
+
 async def test_a_transaction_rolls_up_ten_minutes_at_most(
     uow: UnitOfWorkFactory, gpu: int, seed: Any, monkeypatch: Any
 ) -> None:
@@ -169,6 +221,7 @@ async def test_a_transaction_rolls_up_ten_minutes_at_most(
         await roll(self, resolution, start, until)
 
     monkeypatch.setattr(GpuUse, "roll_up", noted)
+    await store_samples(uow, [GpuSample("GPU-a", THIS_HOUR - 3 * HOUR, 0.5)])
     await rolled_until(seed, NOW - 400 * DAY)
     await keep_use(uow)
     assert spans
