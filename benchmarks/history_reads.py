@@ -49,7 +49,7 @@ BY_KEY = frozenset(
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
     close_connections connections_of_job
-    gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled
+    gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled oldest_gpu_hour
     make_gpu_use_partitions drop_gpu_use_partition
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     store_learnt_waits

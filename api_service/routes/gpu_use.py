@@ -20,7 +20,7 @@ from reservation_core.contracts.base import Instant
 from reservation_core.contracts.nodes import UseOut
 from reservation_core.domain.gpu_use.spans import MOST_POINTS, finest_step, points_in, step_fault, usual_step
 from reservation_core.ports.gpu_use import HeldGpu
-from reservation_core.usecases.gpu_use.read_use import gpus_of_job, gpus_of_node, read_points
+from reservation_core.usecases.gpu_use.read_use import earliest_use, gpus_of_job, gpus_of_node, read_points
 
 router = APIRouter(prefix="/v1", tags=["inventory"])
 
@@ -53,10 +53,9 @@ async def get_job_use(services: Served, caller: Caller, job_id: JobId, query: An
 
     async def read(uow: UnitOfWork) -> UseOut:
         held = await gpus_of_job(uow, caller, job_id)
-        ends = [gpu.until or now for gpu in held]
-        end = query.end or min(now, max(ends, default=now))
-        start = query.start or min((gpu.start for gpu in held if gpu.start), default=end - _AN_HOUR)
-        return await _use(uow, held, start, end, query.step, now)
+        start = min((gpu.start for gpu in held if gpu.start), default=now - _AN_HOUR)
+        end = min(now, max((gpu.until or now for gpu in held), default=now))
+        return await _use(uow, held, query, query.start or start, (start, end), now)
 
     return _answer(await services.reads(read))
 
@@ -69,19 +68,29 @@ async def get_node_use(
     now = services.runtime.clock.now()
 
     async def read(uow: UnitOfWork) -> UseOut:
-        end = query.end or now
-        return await _use(uow, await gpus_of_node(uow, node), query.start or end - _AN_HOUR, end, query.step, now)
+        held = await gpus_of_node(uow, node)
+        start = query.start or (query.end or now) - _AN_HOUR
+        return await _use(uow, held, query, start, (await earliest_use(uow, held, start, now), now), now)
 
     return _answer(await services.reads(read))
 
 
 async def _use(
-    uow: UnitOfWork, held: Sequence[HeldGpu], start: datetime, end: datetime, asked: timedelta | None, now: datetime
+    uow: UnitOfWork,
+    held: Sequence[HeldGpu],
+    query: UseQuery,
+    start: datetime,
+    known: tuple[datetime, datetime],
+    now: datetime,
 ) -> UseOut:
-    if end < start or (end == start and asked is not None):
+    """What is known of the time that was asked for; without points where that lies outside of `known`."""
+    asked = query.step
+    if query.start and query.end and (query.end < start or (query.end == start and asked is not None)):
         raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
+    end = min(query.end or known[1], now)
+    start = min(max(start, known[0]), end)
     gpus = len({gpu.gpu_id for gpu in held})
-    finest = finest_step(max(start, min((gpu.start for gpu in held if gpu.start), default=start)), now)
+    finest = finest_step(start, now)
     if asked is not None and (fault := step_fault(asked)):
         raise ProblemError(422, "bad_step", f"`step` {fault}")
     step = usual_step(start, end, gpus, finest) if asked is None else max(asked, finest)

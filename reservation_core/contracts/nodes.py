@@ -1,10 +1,11 @@
 """Nodes and unknown pods over REST."""
 
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field
 
-from reservation_core.contracts.base import Duration, Prose, Time, Wire
+from reservation_core.contracts.base import Prose, Time, Wire
 from reservation_core.domain.model import GpuState
 
 
@@ -118,6 +119,6 @@ class UseOut(Wire):
 
     start: Time
     end: Time
-    step: Duration
+    step: timedelta
     simulated: bool
     gpus: list[GpuUseOut]

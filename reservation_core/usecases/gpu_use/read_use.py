@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.gpu_use.roll_ups import UsePoint, roll_up
+from reservation_core.domain.gpu_use.samples import MINUTES_KEPT
 from reservation_core.domain.gpu_use.spans import spans_of
 from reservation_core.ports.gpu_use import HeldGpu
 from reservation_core.ports.people.identities import Principal
@@ -22,6 +23,15 @@ async def gpus_of_node(uow: UnitOfWork, node: str) -> list[HeldGpu]:
     """The GPUs of a node. Raises NotFoundError."""
     await view_node(uow, node)
     return await uow.gpu_use.of_node(node)
+
+
+async def earliest_use(uow: UnitOfWork, held: Sequence[HeldGpu], start: datetime, now: datetime) -> datetime:
+    """`start`, or a later time before which there is nothing of these GPUs; of old times only hours are left."""
+    oldest = now - MINUTES_KEPT
+    if start >= oldest:
+        return start
+    hour = await uow.gpu_use.oldest_hour({gpu.gpu_id for gpu in held})
+    return max(start, oldest if hour is None else min(hour, oldest))
 
 
 async def read_points(

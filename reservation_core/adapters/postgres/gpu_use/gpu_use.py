@@ -66,6 +66,11 @@ class GpuUse(StatementRunner):
         found: datetime | None = (await self._run(name, since=since)).scalar_one()
         return found
 
+    async def oldest_hour(self, gpu_ids: Collection[int]) -> datetime | None:
+        """The begin of the oldest roll-up by hour of any of these GPUs."""
+        found: datetime | None = (await self._run("oldest_gpu_hour", gpu_ids=list(gpu_ids))).scalar_one()
+        return found
+
     async def of_job(self, job_id: str) -> list[HeldGpu]:
         """The GPUs that a job has or had, of all its attempts."""
         return [_held(row) for row in await self._run("gpus_of_job", id=job_id)]

@@ -68,6 +68,12 @@ FROM (SELECT CAST(id AS integer) AS id FROM gpus) g
 CROSS JOIN LATERAL (
     SELECT m.at FROM gpu_minutes m WHERE m.gpu_id = g.id AND m.at >= CAST(:since AS timestamptz) ORDER BY m.at LIMIT 1) o;
 
+-- name: oldest_gpu_hour
+-- The begin of the oldest hour that is rolled up of any of these GPUs, by key.
+SELECT min(o.at) AS at
+FROM unnest(CAST(:gpu_ids AS integer[])) AS g (id)
+CROSS JOIN LATERAL (SELECT h.at FROM gpu_hours h WHERE h.gpu_id = g.id ORDER BY h.at LIMIT 1) o;
+
 -- name: gpu_use_rolled
 -- Until when roll-ups are made.
 SELECT minutes_until, hours_until FROM gpu_use_state;

@@ -135,3 +135,33 @@ async def test_the_default_step_makes_a_graph(alice: httpx.AsyncClient, now: dat
     for days in (1, 30, 3000):
         found = await use(alice, "/v1/nodes/a", **{"from": (now - timedelta(days=days)).isoformat()})
         assert found["gpus"]
+
+
+async def test_a_long_time_is_cut_to_what_may_have_samples(
+    runtime: Runtime, alice: httpx.AsyncClient, now: datetime
+) -> None:
+    await add_nodes(runtime, big=("h100", 16))
+    query = {"from": "1970-01-01T00:00:00Z", "to": "2199-01-01T00:00:00Z"}
+    found = await use(alice, "/v1/nodes/big", **query)
+    assert len(found["gpus"]) == 16
+    assert now - timedelta(days=31) < datetime.fromisoformat(found["start"]) < now
+    assert now <= datetime.fromisoformat(found["end"]) <= now + HOUR
+    hour = now.replace(minute=0, second=0) - timedelta(days=20_000)
+    async with runtime.uow() as uow:
+        await sql(
+            uow,
+            "INSERT INTO gpu_hours (at, gpu_id, samples, utilisation_mean, utilisation) "
+            "SELECT :hour, g.id, 360, 500, 500 FROM gpus g JOIN nodes n ON n.id = g.node_id WHERE n.name = 'big'",
+            hour=hour,
+        )  # fmt: skip
+    found = await use(alice, "/v1/nodes/big", **query)
+    assert (datetime.fromisoformat(found["start"]), found["step"]) == (hour, "P128D")
+    assert [len(gpu["points"]) for gpu in found["gpus"]] == [1] * 16
+
+
+async def test_a_job_is_shown_from_its_first_gpu_on(runtime: Runtime, alice: httpx.AsyncClient, now: datetime) -> None:
+    job = (await submitted(alice))["id"]
+    await had(runtime, job, 0, now - HOUR, now - 30 * MINUTE)
+    found = await use(alice, f"/v1/jobs/{job}", **{"from": "1970-01-01T00:00:00Z"})
+    assert datetime.fromisoformat(found["start"]) == now - HOUR
+    assert found["step"] == "PT10S"
