@@ -1,6 +1,6 @@
 """`metrics`: how a job uses its GPUs."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -73,7 +73,12 @@ def metrics(
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
         found = client.use.of_job(whole, since=since, step=None if step is None else _length(step))
-    _show(whole, found, Format.JSON if as_json else output)
+    output = Format.JSON if as_json else output
+    if last is not None and found.gpus and found.start >= found.end and output in (Format.TABLE, Format.WIDE):
+        words = f"{whole} had its GPUs until {_minute(found.end)}, which is before the last {last}."
+        put(Rendered(f"{clean(words)} Leave --last out to see how it used them.\n"))
+        return
+    _show(whole, found, output)
 
 
 def _show(job_id: str, found: UseOut, output: Format) -> None:
@@ -84,7 +89,7 @@ def _show(job_id: str, found: UseOut, output: Format) -> None:
     if not found.gpus:
         return
     length = found.end - found.start
-    words = f"{job_id}, {written(length)} until {found.end.astimezone():%Y-%m-%d %H:%M}"
+    words = f"{job_id}, {written(length)} until {_minute(found.end)}"
     words += f"; a mark is {written(length_of_mark(found))}."
     if found.simulated:
         words += " Simulated: played back from a recording, if there is one."
@@ -108,6 +113,10 @@ def _line(found: UseOut, gpu: GpuUseOut) -> _Line:
 
 def _memory(used: int, total: int | None) -> str:
     return memory(used) if total is None else f"{used / 2**30:.0f} of {memory(total)}"
+
+
+def _minute(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _length(text: str) -> timedelta:

@@ -26,4 +26,19 @@ def test_simulated_gpus_have_no_data(system: System) -> None:
     assert refused.returncode != 0
     assert "must be whole minutes" in refused.stderr
     assert system.cli("metrics", job, "--last", "long").returncode == 2
-    system.cli("cancel", job, "--yes")
+    assert system.cli("cancel", job).returncode == 0
+
+
+def test_a_time_after_the_end_of_a_job_is_no_error(system: System) -> None:
+    job = system.cli("submit", "--gpus", "1", "--for", "1h", "--", "true").stdout.strip()
+
+    def ended() -> bool:
+        return "which is before the last 1s" in system.cli("metrics", job, "--last", "1s").stdout
+
+    eventually_sync(ended)
+    late = system.cli("metrics", job, "--last", "1s")
+    assert (late.returncode, late.stderr) == (0, "")
+    assert f"{job} had its GPUs until 20" in late.stdout
+    assert "Leave --last out" in late.stdout
+    assert "no data" not in late.stdout
+    assert system.cli("metrics", job).stdout.count("no data") == 1

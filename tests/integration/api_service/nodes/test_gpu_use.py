@@ -165,3 +165,16 @@ async def test_a_job_is_shown_from_its_first_gpu_on(runtime: Runtime, alice: htt
     found = await use(alice, f"/v1/jobs/{job}", **{"from": "1970-01-01T00:00:00Z"})
     assert datetime.fromisoformat(found["start"]) == now - HOUR
     assert found["step"] == "PT10S"
+
+
+async def test_a_time_after_the_end_has_no_points(runtime: Runtime, alice: httpx.AsyncClient, now: datetime) -> None:
+    job = (await submitted(alice))["id"]
+    await had(runtime, job, 0, now - 2 * HOUR, now - HOUR)
+    await sampled(runtime, 0, (now - 90 * MINUTE, 0.5), (now - 10 * MINUTE, 0.5))
+    since = (now - 30 * MINUTE).isoformat()
+    for more in ({}, {"step": "60"}):
+        found = await use(alice, f"/v1/jobs/{job}", **{"from": since, **more})
+        assert [gpu["points"] for gpu in found["gpus"]] == [[]]
+        assert datetime.fromisoformat(found["start"]) == datetime.fromisoformat(found["end"]) == now - HOUR
+    refused = await alice.get(f"/v1/jobs/{job}/metrics", params={"from": since, "to": (now - HOUR).isoformat()})
+    assert refused.status_code == 422
