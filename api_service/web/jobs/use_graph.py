@@ -7,9 +7,9 @@ from datetime import timedelta
 from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
+from reservation_core.domain.gpu_use.figures import memory_figure
 
 MOST_GPUS = 32
-_GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ def graphs_of(found: UseOut) -> UseGraphs:
 def _row(found: UseOut, gpu: GpuUseOut) -> UseRow:
     utilisation = _over_time(gpu, lambda point: point.utilisation)
     memory, power = _over_time(gpu, lambda point: point.memory_bytes), _over_time(gpu, lambda point: point.power_w)
-    total = "" if gpu.memory_bytes is None else f" of {gpu.memory_bytes / _GIB:.0f}"
     xid = next((point.xid for point in reversed(gpu.points) if point.xid is not None), None)
     return UseRow(
         name=f"{gpu.node}/{gpu.index}",
@@ -64,7 +63,7 @@ def _row(found: UseOut, gpu: GpuUseOut) -> UseRow:
         areas=[*_areas(found, gpu.points)],
         mean="" if utilisation is None else f"{utilisation.mean:.0%}",
         most="" if utilisation is None else f"{utilisation.max:.0%}",
-        memory="" if memory is None else f"{memory.max / _GIB:.0f}{total} GiB",
+        memory="" if memory is None else memory_figure(memory.max, gpu.memory_bytes),
         power="" if power is None else f"{power.mean:.0f} W",
         errors="" if xid is None else f"Xid {xid}",
     )

@@ -38,6 +38,13 @@ def test_a_step_that_reaches_over_an_end_is_cut() -> None:
     assert row.areas == ["0,100 0,0 0,0 0,100", "100,100 100,0 100,0 100,100"]
 
 
+def test_little_memory_is_not_none() -> None:
+    used = UseLevel(mean=2**20, max=443 * 2**20)
+    gpu = of(point(0, 0.5).model_copy(update={"memory_bytes": used})).gpus[0]
+    [row] = graphs_of(of().model_copy(update={"gpus": [gpu.model_copy(update={"memory_bytes": 80 * 2**30})]})).rows
+    assert row.memory == "443 MiB of 80 GiB"
+
+
 def test_many_gpus_are_counted() -> None:
     graphs = graphs_of(of(gpus=MOST_GPUS + 3))
     assert (len(graphs.rows), graphs.left_out, graphs.length, graphs.step) == (MOST_GPUS, 3, 10 * MINUTE, MINUTE)

@@ -1,0 +1,12 @@
+"""Figures of the use of a GPU in words, as the command line and pages show them."""
+
+_GIB, _MIB = 2**30, 2**20
+
+
+def memory_figure(used_bytes: float, total_bytes: int | None) -> str:
+    """`61 of 80 GiB`; less than 1 GiB in MiB, as memory in use must not look like none."""
+    if used_bytes < _GIB:
+        used = f"{used_bytes / _MIB:.0f} MiB"
+        return used if total_bytes is None else f"{used} of {total_bytes / _GIB:.0f} GiB"
+    used = f"{used_bytes / _GIB:.0f}"
+    return f"{used} GiB" if total_bytes is None else f"{used} of {total_bytes / _GIB:.0f} GiB"

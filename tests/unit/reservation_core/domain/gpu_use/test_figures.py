@@ -1,0 +1,22 @@
+"""Figures of the use of a GPU in words."""
+
+import pytest
+
+from reservation_core.domain.gpu_use.figures import memory_figure
+
+GIB, MIB = 2**30, 2**20
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "words"),
+    [
+        (0, 80 * GIB, "0 MiB of 80 GiB"),
+        (443 * MIB, 80 * GIB, "443 MiB of 80 GiB"),
+        (1023 * MIB, None, "1023 MiB"),
+        (GIB, 80 * GIB, "1 of 80 GiB"),
+        (61.4 * GIB, 80 * GIB, "61 of 80 GiB"),
+        (61 * GIB, None, "61 GiB"),
+    ],
+)
+def test_memory(used: float, total: int | None, words: str) -> None:
+    assert memory_figure(used, total) == words
