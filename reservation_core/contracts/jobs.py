@@ -1,6 +1,7 @@
 """Jobs over REST: submitting them, their state, the queue, and their events."""
 
 from datetime import timedelta
+from operator import not_
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -116,6 +117,7 @@ class JobSubmit(Wire):
         Field(
             max_length=MOST_IN_JOB,
             default_factory=list,
+            exclude_if=not_,  # a request without them is that of servers which knew none, and its hash, too
             description="Your secrets that the job gets, with the values that they have when it starts.",
         ),
     ]
@@ -290,4 +292,4 @@ class JobSpec(Wire):
     priority: int
     booking_id: str | None
     project: str | None
-    secrets: Annotated[list[JobSecretOut], Field(default_factory=list)]
+    secrets: Annotated[list[JobSecretOut], Field(default_factory=list, exclude_if=not_)]

@@ -88,7 +88,7 @@ async def submit_job(request: Request) -> Response:
     body = await bodies.read(request, JobSubmit, limit=services.settings.max_body_bytes)
     if request.scope["query_string"] and _is_dry_run(request):
         return await _say_verdict(body, caller, services)
-    hashed = b"" if key is None else request_hash("POST /v1/jobs", _hashed(body))
+    hashed = b"" if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
     now = runtime.clock.now()
     try:
         new = await _prepared(body, caller, services, now)
@@ -264,11 +264,6 @@ async def _prepared(body: JobSubmit, caller: Principal, services: Services, now:
         body, foreign = await _with_project(body, caller, services)
     ids, longest = services.runtime.ids, services.settings.max_duration
     return prepare(body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign, found=found)
-
-
-def _hashed(body: JobSubmit) -> bytes:
-    """What makes two requests the same; without secrets as servers stored it that knew none."""
-    return body.model_dump_json(exclude=None if body.secrets else {"secrets"}).encode()
 
 
 async def _unknown_secrets(body: JobSubmit, caller: Principal, services: Services) -> list[DomainError]:

@@ -42,7 +42,7 @@ async def test_the_address_fills_the_form_in(browsing: SignedIn, runtime: Runtim
     fields = dict(re.findall(r'<input id="(days|more)" .*? value="(.*?)">', page))
     assert fields == {"days": "45" if days else "90", "more": "3"}
     chosen = re.findall(r"<option(?: value=\"([^\"]*)\")? selected>(.*?)</option>", page)
-    assert chosen == [("", "t4"), ("area", "Small jobs first"), ("PT0S", "None")]
+    assert chosen == [("", "t4"), ("area", "Small jobs first"), ("PT0S", "No fair shares")]
     assert ("What this leaves out" in words(page)) is bool(days)
 
 
