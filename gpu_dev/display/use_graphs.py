@@ -1,6 +1,5 @@
 """The use of GPUs as lines of characters, one a GPU."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 from gpu_dev.wire.nodes import GpuUseOut, UseLevel, UseOut
@@ -52,11 +51,3 @@ def mean_and_most(gpu: GpuUseOut, name: str) -> UseLevel | None:
     weight = sum(samples for samples, _ in known)
     mean = sum(samples * level.mean for samples, level in known) / weight
     return UseLevel(mean=mean, max=max(level.max for _, level in known))
-
-
-def errors_of(gpu: GpuUseOut) -> Sequence[str]:
-    """Xid and uncorrected ECC errors in words."""
-    last = next((point.xid for point in reversed(gpu.points) if point.xid is not None), None)
-    counts = [point.ecc_uncorrected for point in gpu.points if point.ecc_uncorrected is not None]
-    words = [] if last is None else [f"Xid {last}"]
-    return words + ([f"{counts[-1] - counts[0]} new ECC"] if counts and counts[-1] > counts[0] else [])

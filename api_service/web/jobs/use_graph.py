@@ -7,7 +7,7 @@ from datetime import timedelta
 from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
-from reservation_core.domain.gpu_use.figures import memory_figure
+from reservation_core.domain.gpu_use.figures import error_figures, memory_figure
 
 MOST_GPUS = 32
 
@@ -56,7 +56,7 @@ def graphs_of(found: UseOut) -> UseGraphs:
 def _row(found: UseOut, gpu: GpuUseOut) -> UseRow:
     utilisation = _over_time(gpu, lambda point: point.utilisation)
     memory, power = _over_time(gpu, lambda point: point.memory_bytes), _over_time(gpu, lambda point: point.power_w)
-    xid = next((point.xid for point in reversed(gpu.points) if point.xid is not None), None)
+    errors = error_figures((point.xid for point in gpu.points), (point.ecc_uncorrected for point in gpu.points))
     return UseRow(
         name=f"{gpu.node}/{gpu.index}",
         gpu_type=gpu.gpu_type,
@@ -65,7 +65,7 @@ def _row(found: UseOut, gpu: GpuUseOut) -> UseRow:
         most="" if utilisation is None else f"{utilisation.max:.0%}",
         memory="" if memory is None else memory_figure(memory.max, gpu.memory_bytes),
         power="" if power is None else f"{power.mean:.0f} W",
-        errors="" if xid is None else f"Xid {xid}",
+        errors=", ".join(errors),
     )
 
 

@@ -7,14 +7,14 @@ import typer
 from msgspec import Struct
 
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
-from gpu_dev.display.use_graphs import NO_DATA, errors_of, length_of_mark, mean_and_most, sparkline
+from gpu_dev.display.use_graphs import NO_DATA, length_of_mark, mean_and_most, sparkline
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.times import local_now
 from gpu_dev.options import JobId
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import Rendered, clean, put
 from gpu_dev.wire.nodes import GpuUseOut, UseOut
-from reservation_core.domain.gpu_use.figures import memory_figure
+from reservation_core.domain.gpu_use.figures import error_figures, memory_figure
 from reservation_core.domain.short_durations import seconds_in, written
 from reservation_core.domain.time_words import rfc3339
 
@@ -108,7 +108,9 @@ def _line(found: UseOut, gpu: GpuUseOut) -> _Line:
         most="" if utilisation is None else f"{utilisation.max:.0%}",
         memory="" if used is None else memory_figure(used.max, gpu.memory_bytes),
         power="" if power is None else f"{power.mean:.0f} W",
-        errors=", ".join(errors_of(gpu)),
+        errors=", ".join(
+            error_figures((point.xid for point in gpu.points), (point.ecc_uncorrected for point in gpu.points))
+        ),
     )
 
 

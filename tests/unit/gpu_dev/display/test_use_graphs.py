@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from gpu_dev.display.use_graphs import WIDTH, errors_of, length_of_mark, mean_and_most, sparkline
+from gpu_dev.display.use_graphs import WIDTH, length_of_mark, mean_and_most, sparkline
 from gpu_dev.wire.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -74,10 +74,3 @@ def test_the_mean_weighs_by_samples() -> None:
     level = mean_and_most(shown(2, point(0, 1.0, samples=1), point(1, 0.0, samples=3))[1], "utilisation")
     assert level is not None
     assert (level.mean, level.max) == (pytest.approx(0.25), 1.0)
-
-
-def test_errors_in_words() -> None:
-    assert errors_of(shown(3, point(0, 0, xid=13, ecc=2), point(1, 0, xid=79), point(2, 0, ecc=5))[1]) == [
-        "Xid 79", "3 new ECC",
-    ]  # fmt: skip
-    assert errors_of(shown(2, point(0, 0, ecc=2), point(1, 0, ecc=2))[1]) == []

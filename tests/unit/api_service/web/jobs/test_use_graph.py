@@ -45,6 +45,14 @@ def test_little_memory_is_not_none() -> None:
     assert row.memory == "443 MiB of 80 GiB"
 
 
+def test_errors_of_memory_are_shown_as_on_the_command_line() -> None:
+    points = [
+        point(0, 0.5).model_copy(update={"ecc_uncorrected": 2, "xid": 79}),
+        point(1, 0.5).model_copy(update={"ecc_uncorrected": 5}),
+    ]
+    assert [row.errors for row in graphs_of(of(*points)).rows] == ["Xid 79, 3 new ECC"]
+
+
 def test_many_gpus_are_counted() -> None:
     graphs = graphs_of(of(gpus=MOST_GPUS + 3))
     assert (len(graphs.rows), graphs.left_out, graphs.length, graphs.step) == (MOST_GPUS, 3, 10 * MINUTE, MINUTE)

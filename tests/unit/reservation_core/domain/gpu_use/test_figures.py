@@ -2,7 +2,7 @@
 
 import pytest
 
-from reservation_core.domain.gpu_use.figures import memory_figure
+from reservation_core.domain.gpu_use.figures import error_figures, memory_figure
 
 GIB, MIB = 2**30, 2**20
 
@@ -20,3 +20,9 @@ GIB, MIB = 2**30, 2**20
 )
 def test_memory(used: float, total: int | None, words: str) -> None:
     assert memory_figure(used, total) == words
+
+
+def test_errors() -> None:
+    assert error_figures([13, 79, None], [2, None, 5]) == ["Xid 79", "3 new ECC"]
+    assert error_figures([None], [2, 2]) == []
+    assert error_figures([], []) == []
