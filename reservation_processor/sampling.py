@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from datetime import date
+from math import ceil
 
 import structlog
 
@@ -27,7 +28,7 @@ async def keep_sampling(runtime: Runtime, settings: ProcessorSettings) -> None:
 
 
 class Sampling:
-    """One look after another, in steps of `every_s` seconds. Samples wait while the database is away."""
+    """One look in each step of `every_s` seconds since 1970. Samples wait while the database is away."""
 
     def __init__(self, runtime: Runtime, sampler: GpuSampler, every_s: float) -> None:
         self._runtime = runtime
@@ -44,8 +45,9 @@ class Sampling:
         if not self._unsent:
             await asyncio.sleep(due_s - clock())
         if clock() >= due_s:
-            self._due_s = max(due_s + self._every_s, clock())
-            self._unsent.extend(await self._sampler.look(self._runtime.clock.now().replace(microsecond=0)))
+            at = self._runtime.clock.now()
+            self._due_s = clock() + _wait_s(at.timestamp(), self._every_s)
+            self._unsent.extend(await self._sampler.look(at.replace(microsecond=0)))
         await self._make_days()
         while self._unsent:
             batch = [*self._unsent][:_AT_ONCE]
@@ -62,3 +64,11 @@ class Sampling:
             async with self._runtime.uow() as uow:
                 await uow.retention.make_gpu_use_partitions()
             self._day = today
+
+
+def _wait_s(at_s: float, every_s: float) -> float:
+    """How long to wait for the middle of the next step.
+
+    Near a step's edge a little delay would put two looks into one step and none into the next: a gap in graphs.
+    """
+    return (ceil(at_s / every_s) + 0.5) * every_s - at_s

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -74,14 +75,15 @@ async def test_simulated_gpus_without_a_recording_have_no_samples(tmp_path: Path
 
 
 class Looks:
-    """A sampler that answers by a list, and the times at which it was asked."""
+    """A sampler of these GPUs, and the times at which it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, uuids: Sequence[str] = ("GPU-sim-n-0",)) -> None:
         self.times: list[datetime] = []
+        self._uuids = uuids
 
     async def look(self, at: datetime) -> Sequence[GpuSample]:
         self.times.append(at)
-        return [GpuSample("GPU-sim-n-0", at, utilisation=0.5)]
+        return [GpuSample(uuid, at, utilisation=0.5) for uuid in self._uuids]
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -111,6 +113,26 @@ async def test_samples_wait_while_the_database_is_away(
             async with asyncio.timeout(0.05):
                 await work.once()
         assert len(looks.times) == 1
+
+
+@pytest.mark.parametrize(("began_s", "every_s", "wait_s"), [(0.5, 10, 14.5), (9.9, 10, 5.1), (50, 60, 40)])
+async def test_looks_are_in_the_middle_of_steps(
+    monkeypatch: pytest.MonkeyPatch, began_s: float, every_s: float, wait_s: float
+) -> None:
+    """A delay near an edge would put two looks into one step, and none into the next."""
+    now = datetime(2030, 1, 1, 12, tzinfo=UTC) + timedelta(seconds=began_s)
+    looks = Looks(())
+    work = Sampling(cast("Runtime", SimpleNamespace(clock=SimpleNamespace(now=lambda: now))), looks, every_s)
+    await work.once()
+    assert looks.times == [now.replace(microsecond=0)]
+    waits: list[float] = []
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    await work.once()
+    assert waits == [pytest.approx(wait_s, abs=2)]
 
 
 async def test_what_samples_by_the_settings(tmp_path: Path) -> None:
