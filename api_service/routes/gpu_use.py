@@ -83,7 +83,7 @@ async def _use(
     known: tuple[datetime, datetime],
     now: datetime,
 ) -> UseOut:
-    """What is known of the time that was asked for; without points where that lies outside of `known`."""
+    """Read the part of the asked time that lies in `known`; without points where there is none."""
     asked = query.step
     if query.start and query.end and (query.end < start or (query.end == start and asked is not None)):
         raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
