@@ -70,12 +70,16 @@ def metrics(
 
     A graph has one mark for each step; · means that there are no samples. A GPU without any samples says "no data".
     """
-    since = None if last is None else rfc3339(local_now() - _length(last))
+    since = None if last is None else local_now() - _length(last)
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
-        found = client.use.of_job(whole, since=since, step=None if step is None else _length(step))
+        found = client.use.of_job(
+            whole,
+            since=None if since is None else rfc3339(since),
+            step=None if step is None else _length(step),
+        )
     output = Format.JSON if as_json else output
-    if last is not None and found.gpus and found.start >= found.end and output in (Format.TABLE, Format.WIDE):
+    if since is not None and found.gpus and found.end <= since and output in (Format.TABLE, Format.WIDE):
         words = f"{whole} had its GPUs until {_minute(found.end)}, which is before the last {last}."
         put(Rendered(f"{clean(words)} Leave --last out to see how it used them.\n"))
         return
