@@ -17,9 +17,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from gpu_dev.display.command_examples import add_examples
 from gpu_dev.display.local_times import local_sentence, slot_words
-from gpu_dev.display.option_values import name_values
+from gpu_dev.display.option_values import name_value
 from gpu_dev.errors import ApiError, ClientError, ExitCode
-from gpu_dev.plain_values import read_plain_values
+from gpu_dev.plain_values import change_parameters, read_plain
 from gpu_dev.terminal import Rendered, clean, say
 
 if TYPE_CHECKING:
@@ -127,8 +127,7 @@ class CommandTable(TyperGroup):
         super().__init__(**given)
         for name, entry in COMMANDS.items():
             self.commands[name] = TyperCommand(name=name, help=entry.help, rich_help_panel=entry.panel)
-        read_plain_values(self)
-        name_values(self)
+        change_parameters(self, read_plain, name_value)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in its stand-in's place, then go on as ever."""
@@ -139,8 +138,7 @@ class CommandTable(TyperGroup):
             command.name = args[0]
             command.help = command.help or entry.help
             add_examples(command, args[0])
-            read_plain_values(command)
-            name_values(command)
+            change_parameters(command, read_plain, name_value)
             self.commands[args[0]] = command
         return super().resolve_command(ctx, args)
 

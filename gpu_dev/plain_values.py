@@ -39,22 +39,24 @@ class PlainValues:
             raise
 
 
-def read_plain_values(command: Any) -> None:
-    """Let a command, and those below it, read plain values so."""
+def change_parameters(command: Any, *changes: Callable[[Any], None]) -> None:
+    """Let these change each parameter of a command, and of those below it, when Typer asks for it."""
     typers_own = command.get_params
 
     def get_params(ctx: Any) -> Any:
         parameters = typers_own(ctx)
         for parameter in parameters:
-            _read_plain(parameter)
+            for change in changes:
+                change(parameter)
         return parameters
 
     command.get_params = get_params
     for below in getattr(command, "commands", {}).values():
-        read_plain_values(below)
+        change_parameters(below, *changes)
 
 
-def _read_plain(parameter: Any) -> None:
+def read_plain(parameter: Any) -> None:
+    """Let a parameter read plain values so."""
     if hasattr(parameter, "get_runtime_param") and "get_runtime_param" not in vars(parameter):
         light = PlainValues(parameter.get_runtime_param)
         parameter.get_runtime_param = lambda: light

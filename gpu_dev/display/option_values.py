@@ -5,22 +5,8 @@ from typing import Any
 _NAMES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER"}
 
 
-def name_values(command: Any) -> None:
-    """Let the help of a command, and of those below it, name values so; arguments have names of their own."""
-    typers_own = command.get_params
-
-    def get_params(ctx: Any) -> Any:
-        parameters = typers_own(ctx)
-        for parameter in parameters:
-            _name_value(parameter)
-        return parameters
-
-    command.get_params = get_params
-    for below in getattr(command, "commands", {}).values():
-        name_values(below)
-
-
-def _name_value(parameter: Any) -> None:
+def name_value(parameter: Any) -> None:
+    """Let help name a parameter's values so; arguments have names of their own."""
     if hasattr(parameter, "display_type_rich"):
         parameter.display_type_rich = lambda ctx: value_name(parameter, ctx)
 

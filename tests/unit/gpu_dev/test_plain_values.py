@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from gpu_dev.plain_values import read_plain_values
+from gpu_dev.plain_values import change_parameters, read_plain
 
 
 class Colour(StrEnum):
@@ -42,7 +42,7 @@ def outcome(words: list[str], *, plain: bool) -> tuple[int, str, dict[str, Any]]
 
     built: Any = typer.main.get_command(app)
     if plain:
-        read_plain_values(built)
+        change_parameters(built, read_plain)
     written = io.StringIO()
     with redirect_stdout(written), redirect_stderr(written), pytest.raises(SystemExit) as ended:
         built.main(words, prog_name="command")
