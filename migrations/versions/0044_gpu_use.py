@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """What was sampled is forgotten."""
+    """Drop all samples."""
     for statement in (
         "DROP FUNCTION let_application_work(text)",
         "ALTER FUNCTION let_application_work_before_gpu_use(text) RENAME TO let_application_work",

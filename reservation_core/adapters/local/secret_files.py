@@ -76,6 +76,6 @@ def _remove(remove: "Callable[[str], None]", path: str) -> None:
     try:
         remove(path)
     except FileNotFoundError:
-        pass
+        pass  # a pod without secrets, or they were removed before
     except OSError as problem:
         print(f"could not remove {path}: {problem.strerror}", file=sys.stderr)  # noqa: T201

@@ -58,7 +58,7 @@ class Recording:
         self._length_s = last + (times[-1] - times[-2] if len(times) > 1 else 10.0)
 
     def sample(self, uuid: str, node: str, index: int, at: datetime, elapsed: timedelta) -> GpuSample | None:
-        """What was recorded of a GPU, so long after the begin; None where nothing was."""
+        """Return the recorded use of a GPU at a time after the beginning; None where the recording has none."""
         track = self._tracks.get((node, index)) or self._tracks.get((None, index))
         if track is None:
             return None

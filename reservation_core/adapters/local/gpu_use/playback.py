@@ -29,7 +29,7 @@ class Playback:
         self._began: datetime | None = None
 
     async def look(self, at: datetime) -> Sequence[GpuSample]:
-        """What was recorded of each GPU."""
+        """Return the recorded use of each GPU."""
         self._began = min(at, self._began or at)
         elapsed = at - self._began
         found = (self._recording.sample(uuid, node, index, at, elapsed) for uuid, node, index in self._gpus)
