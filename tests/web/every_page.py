@@ -40,8 +40,6 @@ def make_things(system: WebSystem) -> dict[str, str]:
     runs = system.submit("root", "sleep", "3000", duration=3600, gpus=2, gpu_type="h100", name="runs")
     over = system.submit("root", "sh", "-c", "seq 200", gpu_type="a100", name="prints")
     eventually_sync(lambda: system.job(runs)["status"] == "running" and system.job(over)["status"] == "succeeded")
-    for number in range(12):
-        system.submit("root", "true", gpus=4, nodes=2, gpu_type="h100", duration=3600, name=f"waits-{number}")
     booking: dict[str, Any] = {}
     for number in range(8):
         body = {
@@ -52,6 +50,9 @@ def make_things(system: WebSystem) -> dict[str, str]:
             "title": f"run {number}",
         }
         booking = made("/v1/bookings", body)
+    # After the bookings: late in the day these jobs are planned into tomorrow.
+    for number in range(12):
+        system.submit("root", "true", gpus=4, nodes=2, gpu_type="h100", duration=3600, name=f"waits-{number}")
     made("/v1/projects", {"name": "vision"})
     root.put("/v1/projects/vision/members/alice").raise_for_status()
     window = made("/v1/maintenance", {"node": "rhea", "start": tomorrow(72), "end": tomorrow(80), "reason": "new fans"})

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 from playwright.async_api import Page, expect
-from playwright.async_api import TimeoutError as PlaywrightTimeoutError
 
+from tests.waiting import eventually
 from tests.web.conftest import People, Screenshot
 from tests.web.layout import assert_apart
 from tests.web.test_calendar import day
@@ -50,9 +50,6 @@ _FAULTS = """() => {
   return [labels.length, faults];
 }"""
 
-# What has no room for its label is merged and drawn anew, some frames after it was drawn first.
-_FAULTLESS = f"() => ({_FAULTS})()[1].length === 0"
-
 
 @pytest.fixture(scope="module", autouse=True)
 def bookings(system: WebSystem) -> int:
@@ -79,6 +76,12 @@ async def opened(page: Page, query: str) -> None:
     await expect(page.locator("#calendar .ec-event.mine").first).to_be_visible()
 
 
+async def faultless(page: Page) -> bool:
+    """What has no room for its label is merged and drawn anew, some frames after it was drawn first."""
+    _, faults = await page.evaluate(_FAULTS)
+    return not faults
+
+
 @pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
 async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings: int, size: tuple[int, int]) -> None:
     assert bookings == BOOKINGS
@@ -89,8 +92,8 @@ async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings:
         "view=month&by=node",
     ):  # fmt: skip
         await opened(page, query)
-        with contextlib.suppress(PlaywrightTimeoutError):  # then the faults are named below
-            await page.wait_for_function(_FAULTLESS)
+        with contextlib.suppress(AssertionError):  # then the faults are named below
+            await eventually(lambda: faultless(page))
         labels, faults = await page.evaluate(_FAULTS)
         assert labels > 10
         assert not faults, (query, faults)

@@ -5,6 +5,7 @@ import re
 from playwright.async_api import Locator, Page, expect
 
 from tests.ports import own_port
+from tests.waiting import eventually
 from tests.web.browser import assert_accessible, sign_in
 from tests.web.conftest import People, Screenshot
 from tests.web.web_system import WebSystem
@@ -39,6 +40,11 @@ async def kept(page: Page) -> str:
     return str(await page.evaluate("sessionStorage.getItem('gpu-dev-drafts') ?? '{}'"))
 
 
+async def nothing_kept(page: Page) -> bool:
+    """Asked again and again by the test: the page's policy allows no wait_for_function."""
+    return await kept(page) == "{}"
+
+
 async def test_a_form_is_sent_after_signing_in_where_it_was_typed(
     people: People, system: WebSystem, screenshot: Screenshot
 ) -> None:
@@ -61,7 +67,7 @@ async def test_a_form_is_sent_after_signing_in_where_it_was_typed(
     await expect(page).to_have_url(re.compile(r"/jobs/job-"))
     await expect(page.get_by_role("heading", name="typed-before")).to_be_visible()
     # The page of the job forgets it when its script runs, which may be after the page is seen.
-    await page.wait_for_function("(sessionStorage.getItem('gpu-dev-drafts') ?? '{}') === '{}'")
+    await eventually(lambda: nothing_kept(page))
 
 
 async def test_a_verdict_that_needs_a_session_asks_for_one_and_comes_then(people: People, system: WebSystem) -> None:

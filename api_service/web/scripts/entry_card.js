@@ -42,6 +42,7 @@ export class EntryCard {
   #entry = null;
   #timer = 0;
   #dismissed = false;
+  #tappedName = null;
 
   /** `about`: what an element of the timeline shows, as {words, href} or {entries, count, closer}, or nothing. */
   constructor(place, about) {
@@ -92,10 +93,12 @@ export class EntryCard {
   #tapped(event) {
     const entry = event.target.closest(PLAIN);
     if (entry === null || event.pointerType === "mouse" || event.pointerType === undefined || event.detail === 0) return;
-    if (!this.#card.hidden && this.#entry === entry && entry.dataset.tapped === "yes") return;
+    // Known by its name: it may have been drawn anew since the first tap.
+    const name = entry.querySelector("[data-entry]")?.dataset.entry ?? "";
+    if (!this.#card.hidden && this.#tappedName === name) return;
     event.preventDefault();
     this.#show(entry);
-    entry.dataset.tapped = "yes";
+    this.#tappedName = name;
   }
 
   #show(entry) {
@@ -103,7 +106,7 @@ export class EntryCard {
     if (entry === null || (entry === this.#entry && !this.#card.hidden)) return;
     const about = this.#about(entry);
     if (about === undefined) return;
-    if (this.#entry !== null) delete this.#entry.dataset.tapped;
+    this.#tappedName = null;
     this.#entry = entry;
     this.#card.replaceChildren(...(about.entries ? listOf(about) : linesOf(about)));
     this.#card.hidden = false;
