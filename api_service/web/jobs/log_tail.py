@@ -21,6 +21,8 @@ KEPT_LETTERS = 2**21
 MOST_HTML = 2**23
 """So much is drawn with colours, and then without: a few letters of a log can ask for a hundred of HTML."""
 _PAUSE_S = 0.25
+_CATCH_UP_S = 2.0
+"""So long the first lines wait for more that was printed before: a reader's place may be among them."""
 _PARTIAL = 4 * LONGEST_LINE
 _TURN_S = 0.005
 
@@ -178,6 +180,7 @@ async def stream_lines(
     loop = asyncio.get_running_loop()
     lines = LogLines(KEPT_LINES, numbered=numbered, write_time=write_time)
     terminal, anew = TerminalLines(), True
+    caught_up_at = loop.time() + _CATCH_UP_S
     flush_at = loop.time() + _PAUSE_S
     coming = asyncio.create_task(_next(chunks))
     try:
@@ -189,6 +192,8 @@ async def stream_lines(
                 if chunk is None:
                     break
                 lines.take(chunk)
+                if anew:
+                    flush_at = min(loop.time() + _PAUSE_S, caught_up_at)
                 coming = asyncio.create_task(_next(chunks))
             if (lines.any_ready or anew) and loop.time() >= flush_at:
                 yield await _event(lines, terminal, anew=anew)

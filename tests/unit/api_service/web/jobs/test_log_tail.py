@@ -5,6 +5,9 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import pytest
+
+from api_service.web.jobs import log_tail
 from api_service.web.jobs.ansi_text import LONGEST_LINE
 from api_service.web.jobs.log_tail import KEPT_LETTERS, KEPT_LINES, MOST_HTML, read_tail, stream_lines
 from reservation_core.ports.cluster import OmittedOutput
@@ -51,6 +54,21 @@ async def test_everything_that_is_printed_is_told_once_and_in_order() -> None:
     events = await told_in_turn(log(), first, second)
     assert [line for event in events for line in event["lines"]] == ["one", "two", "three", "four"]
     assert [event["anew"] for event in events][:2] == [True, False]
+
+
+async def test_what_was_printed_before_is_told_at_once_though_it_is_read_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader's place may be near its end: the lines of a first part alone would move them."""
+    monkeypatch.setattr(log_tail, "_PAUSE_S", 1.0)
+
+    async def log() -> AsyncGenerator[bytes]:
+        for part in range(6):
+            await asyncio.sleep(0.2)
+            yield b"%d\n" % part
+
+    [event] = await told(log())
+    assert event["lines"] == ["0", "1", "2", "3", "4", "5"]
 
 
 async def test_of_a_long_log_the_end_is_told_and_how_much_is_not() -> None:
