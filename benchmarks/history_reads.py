@@ -259,7 +259,12 @@ def _simulations(now: datetime) -> dict[str, list[Values]]:
             {"user_id": user, "since": now - timedelta(days=days), "scanned": 1001}
             for user in (None, 2)
             for days in (1, 90)
-        ]
+        ],
+        "bookings_to_simulate": [
+            {"user_id": user, "since": now - timedelta(days=days), "longest": timedelta(days=90), "scanned": 801}
+            for user in (None, 2)
+            for days in (1, 90)
+        ],
     }
 
 

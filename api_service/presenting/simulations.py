@@ -26,7 +26,14 @@ def simulation(
     has_policy = asked.policy is not None
     change = change_text(asked.nodes_added, asked.order, asked.fair_share_half_life, has_policy=has_policy)
     answer = answer_text(change, before, after)
-    return SimulationOut(answer=answer, jobs=today.waits.jobs, today=before, changed=after, left_out=list(left_out))
+    return SimulationOut(
+        answer=answer,
+        jobs=today.waits.jobs,
+        bookings=len(question.bookings),
+        today=before,
+        changed=after,
+        left_out=list(left_out),
+    )
 
 
 def _waits(outcome: Outcome, users: Mapping[int, str], nodes: Sequence[Node]) -> SimulatedWaits:
@@ -44,6 +51,7 @@ def _waits(outcome: Outcome, users: Mapping[int, str], nodes: Sequence[Node]) ->
         broken=waits.broken,
         ahead_s=waits.ahead,
         ahead_p90_s=waits.ahead_p90,
+        refused_bookings=outcome.refused,
         by_size=[WaitOfSize(gpus=gpus, wait_s=wait) for gpus, wait in waits.by_size.items()],
         by_user=[WaitOfUser(user=users.get(owner, ""), wait_s=wait) for owner, wait in longest],
         curve=[CurvePoint(wait_s=wait, share=share) for wait, share in outcome.curve],

@@ -61,6 +61,7 @@ class SimulatedWaits(Struct, kw_only=True):
     broken: int
     ahead_s: float
     ahead_p90_s: float
+    refused_bookings: int
     by_size: list[WaitOfSize]
     by_user: list[WaitOfUser]
     curve: list[CurvePoint]
@@ -69,6 +70,7 @@ class SimulatedWaits(Struct, kw_only=True):
 class SimulationOut(Struct, kw_only=True):
     answer: str
     jobs: int
+    bookings: int
     today: SimulatedWaits
     changed: SimulatedWaits
     left_out: list[str]

@@ -20,6 +20,7 @@ from reservation_core.domain.policy.limits import PolicyRule, QueueOrder, Scope
 from reservation_core.domain.simulation.trace_rows import TraceRow
 
 MOST_JOBS = 20_000
+MOST_BOOKINGS = 5_000
 MOST_TYPES = 20
 MOST_RULES = 1000
 MOST_GPUS = 32_768
@@ -123,8 +124,8 @@ class SimulatedWaits(Wire):
     """Waits and promises, in seconds. `slowdown` is the mean of (wait + run) / run, with runs of at least 10 minutes.
 
     `used` is the part of all GPU-time in which jobs ran. `ahead_s` is the median of promised minus real start,
-    `ahead_p90_s` its 90th percentile; `broken` counts promises that were not kept. `by_user` has the 1,000 users who
-    waited longest.
+    `ahead_p90_s` its 90th percentile; `broken` counts promises that were not kept, `refused_bookings` bookings for
+    which too few GPUs were free when they were made. `by_user` has the 1,000 users who waited longest.
     """
 
     gpus: int
@@ -138,16 +139,21 @@ class SimulatedWaits(Wire):
     broken: int
     ahead_s: float
     ahead_p90_s: float
+    refused_bookings: int
     by_size: list[WaitOfSize]
     by_user: list[WaitOfUser]
     curve: list[CurvePoint]
 
 
 class SimulationOut(Wire):
-    """The same jobs as today and changed. `answer` is a sentence for people, `left_out` says what is not simulated."""
+    """The same jobs as today and changed, beside the same bookings.
+
+    `answer` is a sentence for people, `left_out` says what is not simulated.
+    """
 
     answer: str
     jobs: int
+    bookings: int
     today: SimulatedWaits
     changed: SimulatedWaits
     left_out: list[str]

@@ -36,8 +36,9 @@ T = TypeVar("T")
 )
 async def simulate(request: Request, services: Served, caller: Caller) -> Response:
     """Let the jobs of the past, or of a trace, run through the planner twice in virtual time: as things are today, and
-    with what you change. Administrators simulate everybody's jobs, others their own. Nothing is stored. The answer
-    takes up to the server's limit (50 s by default), and ends early when the connection does."""
+    with what you change. Bookings of that time have their GPUs. Administrators simulate everybody's jobs, others their
+    own. Nothing is stored. The answer takes up to the server's limit (50 s by default), and ends early when the
+    connection does."""
     raw = await bodies.read_raw(request, limit=MAX_BODY_BYTES)
     asked = await asyncio.to_thread(bodies.parse, raw, SimulationCreate)
     settings = services.settings
@@ -56,6 +57,9 @@ async def simulate(request: Request, services: Served, caller: Caller) -> Respon
         left_out.insert(0, f"Jobs left out because no node or quota is large enough for them: {found.never:,}.")
     if found.today is None or found.changed is None:
         raise ProblemError(422, "nothing_to_simulate", " ".join(["No job is left to simulate.", *left_out]))
+    if found.today.refused or found.changed.refused:
+        refused = f"{found.today.refused:,} as today, {found.changed.refused:,} changed"
+        left_out.insert(0, f"Bookings left out because too few GPUs are free when they are made: {refused}.")
     shown = simulation(asked, prepared.question, found.today, found.changed, left_out)
     return Response(shown.model_dump_json(), media_type="application/json")
 

@@ -104,7 +104,7 @@ def _show(found: SimulationOut, output: Format) -> None:
     if output in (Format.JSON, Format.YAML, Format.NAME):
         put(show_one(found, _DATA, output))
         return
-    rows = [("Jobs", f"{found.jobs:,}", f"{found.jobs:,}"), *table(found.today, found.changed)]
+    rows = [("Jobs", f"{found.jobs:,}", f"{found.jobs:,}"), *table(found.today, found.changed, found.bookings)]
     lines = [_Line(name=name, today=today, changed=changed) for name, today, changed in rows]
     put(show_list(lines, _TABLE, output))
     put(Rendered("\n".join(["", clean(found.answer), *map(clean, found.left_out), ""])))

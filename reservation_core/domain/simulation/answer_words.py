@@ -29,16 +29,20 @@ class Figures(Protocol):
     def broken(self) -> int: ...
     @property
     def ahead_s(self) -> float: ...
+    @property
+    def refused_bookings(self) -> int: ...
 
 
-def table(today: Figures, changed: Figures) -> list[tuple[str, str, str]]:
-    """Rows of a table: what the figure is, as today, and changed."""
-    sides = zip(_column(today), _column(changed), strict=True)
+def table(today: Figures, changed: Figures, bookings: int = 0) -> list[tuple[str, str, str]]:
+    """Rows of a table: what the figure is, as today, and changed. `bookings` were asked for on both sides."""
+    sides = zip(_column(today, bookings), _column(changed, bookings), strict=True)
     return [(name, before, after) for (name, before), (_, after) in sides]
 
 
-def _column(side: Figures) -> list[tuple[str, str]]:
+def _column(side: Figures, bookings: int) -> list[tuple[str, str]]:
+    booked = [("Bookings", f"{bookings - side.refused_bookings:,}")] if bookings else []
     return [
+        *booked,
         ("GPUs", f"{side.gpus:,}"),
         ("Mean wait", wait_text(side.mean_s)),
         ("Half waited less than", wait_text(side.median_s)),

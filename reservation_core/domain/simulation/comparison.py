@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.planning.standings import BY_AREA, Orders
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.simulation.replay import Course, Replay, TraceJob
+from reservation_core.domain.simulation.trace_bookings import TraceBooking
 from reservation_core.domain.simulation.traces import ANY, lasted
 from reservation_core.domain.simulation.waits import Waits, ended, summary
 
@@ -30,20 +32,25 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The jobs of a comparison, their owners' names, and both terms."""
+    """The jobs of a comparison and the bookings beside them, their owners' names, and both terms."""
 
     jobs: tuple[TraceJob, ...]
     users: Mapping[int, str]
     today: Terms
     changed: Terms
+    bookings: tuple[TraceBooking, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the jobs. The curve has (wait in seconds, part of the jobs that waited no longer), in order."""
+    """What became of the jobs. The curve has (wait in seconds, part of the jobs that waited no longer), in order.
+
+    For `refused` bookings too few GPUs were free.
+    """
 
     waits: Waits
     curve: tuple[tuple[float, float], ...]
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +64,34 @@ class Comparison:
 
 def compare(question: Question) -> Comparison:
     """Let the jobs run under both terms."""
-    today = _replayed(question, question.today)
-    changed = today if question.changed == question.today else _replayed(question, question.changed)
-    both = [job_id for job_id, course in today.items() if course.ended_at and changed[job_id].ended_at]
+    today = _run(question, question.today)
+    changed = today if question.changed == question.today else _run(question, question.changed)
+    both = [job_id for job_id, course in today.courses.items() if course.ended_at and changed.courses[job_id].ended_at]
     never = len(question.jobs) - len(both)
     if not both:
         return Comparison(None, None, never)
-    return Comparison(
-        _outcome([today[job_id] for job_id in both], question.today),
-        _outcome([changed[job_id] for job_id in both], question.changed),
-        never,
-    )
+    return Comparison(_outcome(today, both, question.today), _outcome(changed, both, question.changed), never)
 
 
-def _replayed(question: Question, terms: Terms) -> Mapping[str, Course]:
+class _Run(NamedTuple):
+    """What came of the jobs, and for how many bookings too few GPUs were free."""
+
+    courses: Mapping[str, Course]
+    refused: int
+
+
+def _run(question: Question, terms: Terms) -> _Run:
     quotas = QuotaBook(Policy(terms.rules), question.users) if terms.rules else None
-    return Replay(terms.nodes, terms.orders, terms.half_life, terms.slack, quotas=quotas).run(question.jobs)
+    replay = Replay(terms.nodes, terms.orders, terms.half_life, terms.slack, quotas=quotas)
+    return _Run(replay.run(question.jobs, question.bookings), len(replay.without_gpus))
 
 
-def _outcome(courses: Sequence[Course], terms: Terms) -> Outcome:
+def _outcome(run: _Run, job_ids: Iterable[str], terms: Terms) -> Outcome:
+    courses = [run.courses[job_id] for job_id in job_ids]
     time = lasted([course.trace_job for course in courses], [at for course in courses if (at := course.ended_at)])
     usable = sum(gpu.condition is GpuCondition.USABLE for node in terms.nodes if node.available for gpu in node.gpus)
     jobs = ended(courses)
-    return Outcome(summary(jobs, usable, time), _curve([job.waited for job in jobs]))
+    return Outcome(summary(jobs, usable, time), _curve([job.waited for job in jobs]), run.refused)
 
 
 def _curve(waits: Sequence[float]) -> tuple[tuple[float, float], ...]:
@@ -90,9 +102,14 @@ def _curve(waits: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 
 def quotas_of(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
-    """What a simulation reads of rules: GPUs at once."""
-    kept = [PolicyRule(rule.scope, Rules(max_gpus=rule.rules.max_gpus)) for rule in rules]
-    return tuple(rule for rule in kept if rule.rules.max_gpus is not None)
+    """What a simulation reads of rules: GPUs at once, and GPU-hours a week."""
+    kept = [
+        PolicyRule(
+            rule.scope, Rules(max_gpus=rule.rules.max_gpus, max_gpu_hours_per_week=rule.rules.max_gpu_hours_per_week)
+        )
+        for rule in rules
+    ]
+    return tuple(rule for rule in kept if not rule.rules.is_empty)
 
 
 def types_of(nodes: Iterable[Node]) -> frozenset[str]:

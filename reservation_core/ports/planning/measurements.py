@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.model import JobStatus, ReservationKind
 
 
@@ -51,3 +52,16 @@ class PastJob:
     finished_at: datetime | None
     duration: timedelta
     in_booking: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastBooking:
+    """A booking as it was requested. It had GPUs from `made_at` to `until`: its end, unless it was given up before."""
+
+    id: str
+    user_id: int
+    project: str | None
+    wanted: Wanted
+    span: Span
+    made_at: datetime
+    until: datetime

@@ -1,4 +1,4 @@
-"""Gather what a simulation is made of: jobs of a trace or of the past, the present nodes, order, quotas and shares."""
+"""Gather what a simulation is made of: jobs of a trace or of the past, bookings, the present nodes, and the policy."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.contracts.simulations import MOST_JOBS, SimulationCreate
+from reservation_core.contracts.simulations import MOST_BOOKINGS, MOST_JOBS, SimulationCreate
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.errors import NoSuchTypeError, NothingToSimulateError
 from reservation_core.domain.model import GpuCondition, Node
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders, orders_of
-from reservation_core.domain.policy.limits import Policy, PolicyRule, QueueOrder, RuleName
+from reservation_core.domain.policy.limits import Policy, PolicyRule, QueueOrder
 from reservation_core.domain.simulation.comparison import (
     Question,
     Terms,
@@ -22,6 +22,7 @@ from reservation_core.domain.simulation.comparison import (
     without_links,
 )
 from reservation_core.domain.simulation.replay import TraceJob
+from reservation_core.domain.simulation.trace_bookings import TraceBooking
 from reservation_core.domain.simulation.trace_rows import TraceRow
 from reservation_core.domain.simulation.traces import cluster, jobs_of
 from reservation_core.ports.people.identities import Principal
@@ -53,6 +54,7 @@ class _Jobs:
     jobs: tuple[TraceJob, ...]
     users: dict[int, str]
     left_out: tuple[str, ...]
+    bookings: tuple[TraceBooking, ...] = ()
 
 
 async def prepare(
@@ -64,17 +66,13 @@ async def prepare(
     today = Terms(nodes, orders_of(policy), slack=usual.slack)
     if asked.trace is not None:
         found = _of_trace([job.row() for job in asked.trace], nodes, one_type=asked.cluster is not None)
-        bounds: tuple[PolicyRule, ...] = ()
     else:
         found = await _of_history(uow, principal, asked.history or timedelta(0), usual, now)
-        bounds = policy.rules
-        today = replace(today, rules=quotas_of(bounds), half_life=usual.half_life)
+        today = replace(today, rules=quotas_of(policy.rules), half_life=usual.half_life)
     if not found.jobs:
         raise NothingToSimulateError(" ".join(["No job is left to simulate.", *found.left_out]))
-    given = asked.rules()
-    question = Question(found.jobs, found.users, today, _changed(today, asked, given))
-    left_out = (*found.left_out, *out_of_use, *_not_simulated(bounds if given is None else given), _START)
-    return Prepared(question, left_out)
+    question = Question(found.jobs, found.users, today, _changed(today, asked, asked.rules()), found.bookings)
+    return Prepared(question, (*found.left_out, *out_of_use, _START))
 
 
 async def _nodes(uow: UnitOfWork, asked: SimulationCreate) -> tuple[tuple[Node, ...], tuple[str, ...]]:
@@ -129,7 +127,7 @@ def _of_trace(rows: Sequence[TraceRow], nodes: Iterable[Node], *, one_type: bool
 
 
 async def _of_history(uow: UnitOfWork, principal: Principal, length: timedelta, usual: Usual, now: datetime) -> _Jobs:
-    """The jobs that a caller may see; other users' only for administrators."""
+    """The jobs and bookings that a caller may see; other users' only for administrators."""
     own = None if principal.is_admin else principal.user_id
     past = await uow.measurements.past_jobs(own, now - length, MOST_JOBS + 1)
     left_out: list[str] = []
@@ -144,12 +142,25 @@ async def _of_history(uow: UnitOfWork, principal: Principal, length: timedelta, 
         left_out.append(f"{_counted(len(booked), 'job')} within bookings are left out.")
     if unended:
         left_out.append(f"{_counted(len(unended), 'job')} that never started, or have not ended, are left out.")
-    left_out.append("Bookings are not simulated: their GPUs count as free.")
+    bookings = await _bookings_of_history(uow, own, now - length, left_out)
     jobs = [job for one in reversed(past) if (job := _past_job(one, usual.start_allowance)) is not None]
     jobs.sort(key=lambda job: job.submitted_at)
-    owners = sorted({job.job.owner for job in jobs})
+    owners = sorted({job.job.owner for job in jobs} | {booking.owner for booking in bookings})
     users = {principal.user_id: principal.user} if own is not None else await uow.policies.names(owners)
-    return _Jobs(tuple(jobs), users, tuple(left_out))
+    return _Jobs(tuple(jobs), users, tuple(left_out), bookings)
+
+
+async def _bookings_of_history(
+    uow: UnitOfWork, own: int | None, since: datetime, left_out: list[str]
+) -> tuple[TraceBooking, ...]:
+    past = await uow.measurements.past_bookings(own, since, MOST_BOOKINGS + 1)
+    if len(past) > MOST_BOOKINGS:
+        left_out.append(f"Only the {MOST_BOOKINGS:,} bookings that begin last are simulated.")
+    kept = sorted(past, key=lambda booking: booking.span.start)[-MOST_BOOKINGS:]
+    bookings = [
+        TraceBooking(one.id, one.wanted, one.span, one.made_at, one.until, one.user_id, one.project) for one in kept
+    ]
+    return tuple(sorted(bookings, key=lambda booking: booking.submitted_at))
 
 
 def _past_job(past: PastJob, allowance: timedelta) -> TraceJob | None:
@@ -171,14 +182,10 @@ def _past_job(past: PastJob, allowance: timedelta) -> TraceJob | None:
     return TraceJob(job, past.created_at, max(past.finished_at - past.started_at, timedelta(0)))
 
 
-_START = "The simulation starts with all GPUs free; jobs keep their submission time, whatever they wait."
-
-
-def _not_simulated(rules: Iterable[PolicyRule]) -> list[str]:
-    """What of the rules does not hold in the simulation."""
-    if all(rule.rules.max_gpu_hours_per_week is None for rule in rules):
-        return []
-    return [f"Quotas count GPUs at once ({RuleName.MAX_GPUS}); GPU-hours a week are not simulated."]
+_START = (
+    "The simulation starts with all GPUs free and no GPU-hours used; "
+    "jobs keep their submission time, whatever they wait."
+)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -88,9 +88,11 @@ _START = jobs.JobVerdict(
 )  # fmt: skip
 _WAITS = simulations.SimulatedWaits(
     gpus=8, mean_s=60, median_s=60, p90_s=60, p99_s=60, longest_s=60, slowdown=1, used=0.5, broken=0, ahead_s=0,
-    ahead_p90_s=0, by_size=[], by_user=[], curve=[],
+    ahead_p90_s=0, refused_bookings=0, by_size=[], by_user=[], curve=[],
 )  # fmt: skip
-_SIMULATION = simulations.SimulationOut(answer="As today.", jobs=1, today=_WAITS, changed=_WAITS, left_out=[])
+_SIMULATION = simulations.SimulationOut(
+    answer="As today.", jobs=1, bookings=0, today=_WAITS, changed=_WAITS, left_out=[]
+)
 
 
 def _page(*items: Any) -> dict[str, Any]:

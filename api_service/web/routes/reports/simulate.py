@@ -84,7 +84,7 @@ def _shown(found: SimulationOut) -> _Shown:
         for line in found.today.by_user[:_LISTED]
         if line.user in changed
     ]
-    return _Shown(found, table(found.today, found.changed), curve_plot(*curves), users)
+    return _Shown(found, table(found.today, found.changed, found.bookings), curve_plot(*curves), users)
 
 
 ROUTES = (WebRoute("GET", "/simulate", simulate_page),)

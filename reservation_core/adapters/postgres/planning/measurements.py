@@ -1,15 +1,22 @@
-"""Counts for metrics, and jobs of the past for simulations, from PostgreSQL."""
+"""Counts for metrics, and jobs and bookings of the past for simulations, from PostgreSQL."""
 
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Span, Wanted
 from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
-from reservation_core.ports.planning.measurements import CalendarCount, FinishedJob, JudgedPredictions, PastJob
+from reservation_core.ports.planning.measurements import (
+    CalendarCount,
+    FinishedJob,
+    JudgedPredictions,
+    PastBooking,
+    PastJob,
+)
 
 
 class Measurements(StatementRunner):
-    """Counts and past jobs; the cost of a call does not grow with the number of past jobs."""
+    """Counts, past jobs and past bookings; the cost of a call does not grow with the number of past jobs."""
 
     async def job_counts(self) -> list[tuple[JobStatus, int]]:
         """The number of unended jobs by status, including zeros."""
@@ -58,6 +65,26 @@ class Measurements(StatementRunner):
                 row.finished_at,
                 timedelta(seconds=row.duration_s),
                 row.in_booking,
+            )
+            for row in rows
+        ]
+
+    async def past_bookings(self, user_id: int | None, since: datetime, limit: int) -> list[PastBooking]:
+        """The `limit` bookings that begin last, of those that had GPUs since then, in the order in which they got them.
+
+        They are one user's, or with None everybody's.
+        """
+        values = {"user_id": user_id, "since": since, "longest": LONGEST_BOOKING, "scanned": limit}
+        rows = await self._run("bookings_to_simulate", **values)
+        return [
+            PastBooking(
+                row.id,
+                row.user_id,
+                row.project,
+                Wanted(row.gpus, row.nodes, row.gpu_type, row.node),
+                Span(row.starts_at, row.ends_at),
+                row.made_at,
+                row.until,
             )
             for row in rows
         ]

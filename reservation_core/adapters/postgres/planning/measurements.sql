@@ -61,3 +61,28 @@ SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, start
        CAST(extract(epoch FROM duration) AS float8) AS duration_s, booking_id IS NOT NULL AS in_booking
 FROM newest WHERE created_at >= :since
 ORDER BY seq DESC;
+
+-- name: bookings_to_simulate
+-- The bookings that begin last, everybody's or one user's, of those that had GPUs since a time. One from the waitlist has
+-- them since its rows were written, others since they were made; one that was cancelled before its start has no rows any
+-- more. So many bookings are looked at and no more; of the two parts one is executed.
+WITH newest AS MATERIALIZED (
+    (SELECT id, starts_at, ends_at, node_id, waits_until FROM bookings
+     WHERE CAST(:user_id AS bigint) IS NULL
+       AND starts_at > CAST(:since AS timestamptz) - CAST(:longest AS interval)
+     ORDER BY starts_at DESC LIMIT :scanned)
+    UNION ALL
+    (SELECT id, starts_at, ends_at, node_id, waits_until FROM bookings
+     WHERE user_id = CAST(:user_id AS bigint)
+       AND starts_at > CAST(:since AS timestamptz) - CAST(:longest AS interval)
+     ORDER BY starts_at DESC LIMIT :scanned)
+), placed AS (
+    SELECT r.id, r.user_id, r.project, r.gpus, r.nodes, r.gpu_type, n.name AS node, b.starts_at, b.ends_at,
+           CASE WHEN b.waits_until IS NULL THEN r.created_at
+                ELSE (SELECT min(a.created_at) FROM allocations a WHERE a.reservation_id = b.id) END AS made_at,
+           least(b.ends_at, r.finished_at) AS until
+    FROM newest b
+    JOIN reservations r ON r.id = b.id
+    LEFT JOIN nodes n ON n.id = b.node_id
+)
+SELECT * FROM placed WHERE made_at < until AND until > CAST(:since AS timestamptz) ORDER BY made_at, id;

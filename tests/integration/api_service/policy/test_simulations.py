@@ -84,7 +84,14 @@ async def test_a_quota_of_the_given_policy_holds_jobs_back(alice: httpx.AsyncCli
     found = await simulated(alice, trace=trace, cluster=EIGHT, policy=policy)
     assert found["today"]["longest_s"] == 0
     assert found["changed"]["longest_s"] == 3 * HOUR
-    assert any("GPU-hours a week are not simulated" in sentence for sentence in found["left_out"])
+
+
+async def test_gpu_hours_of_the_given_policy_hold_jobs_back_until_the_week_is_over(alice: httpx.AsyncClient) -> None:
+    trace = [row(0, 4, 1, 1, user="ann"), row(2, 4, 1, 1, user="ann")]
+    found = await simulated(alice, trace=trace, cluster=EIGHT, policy={"user:ann": {"max_gpu_hours_per_week": 4}})
+    assert found["today"]["longest_s"] == 0
+    # 1 January 2030 is a Tuesday.
+    assert found["changed"]["longest_s"] == (6 * 24 - 2) * HOUR
 
 
 async def test_jobs_that_fit_never_are_counted_and_left_out(alice: httpx.AsyncClient) -> None:
@@ -120,6 +127,60 @@ async def test_the_quotas_of_today_hold_in_the_past(root: httpx.AsyncClient, run
     found = await simulated(root, history="P30D", policy={})
     assert found["today"]["longest_s"] == pytest.approx(2 * HOUR, abs=1)
     assert found["changed"]["longest_s"] == 0
+
+
+async def add_booking(runtime: Runtime, user: str, made: float, start: float, end: float) -> None:
+    """A booking of four GPUs that is over; times in hours ago."""
+    await execute(
+        runtime,
+        "WITH times AS (SELECT now() - make_interval(secs => 3600 * CAST(:made AS float8)) AS made, "
+        "date_trunc('minute', now() - make_interval(secs => 3600 * CAST(:start AS float8))) AS start, "
+        "date_trunc('minute', now() - make_interval(secs => 3600 * CAST(:end AS float8))) AS over), stored AS ("
+        "INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, "
+        "priority, workload, created_at, changed_at, finished_at) "
+        "SELECT :id, 'booking', u.id, 'ended', 'slot_over', '', 4, 'h100', 1, over - start, 0, '{}', made, over, over "
+        "FROM users u, times WHERE u.name = :user RETURNING id, user_id, status) "
+        "INSERT INTO bookings (id, starts_at, ends_at, user_id, status) "
+        "SELECT id, start, over, user_id, status FROM stored, times RETURNING id",
+        id=f"bkg-past{user}{round(start)}",
+        user=user,
+        made=made,
+        start=start,
+        end=end,
+    )
+
+
+async def test_past_bookings_have_their_gpus_until_they_are_given_up(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, node1=("h100", 4))
+    await add_past(runtime, "alice", (50, 4, 2))
+    await add_booking(runtime, "bob", 60, 45, 40)
+    found = await simulated(root, history="P30D", nodes_added={"h100": 1})
+    assert found["bookings"] == 1
+    assert found["today"]["longest_s"] == pytest.approx(10 * HOUR, abs=60)
+    assert found["changed"]["longest_s"] == 0
+    own = await simulated(alice, history="P30D")
+    assert (own["bookings"], own["today"]["longest_s"]) == (0, 0)
+    await execute(
+        runtime,
+        "WITH given_up AS (UPDATE bookings SET status = 'cancelled' WHERE id = 'bkg-pastbob45') "
+        "UPDATE reservations SET status = 'cancelled', finished_at = now() - interval '47 hours' "
+        "WHERE id = 'bkg-pastbob45' RETURNING id",
+    )
+    found = await simulated(root, history="P30D")
+    assert found["today"]["longest_s"] == pytest.approx(3 * HOUR, abs=60)
+
+
+async def test_bookings_that_find_no_gpus_are_counted(root: httpx.AsyncClient, runtime: Runtime) -> None:
+    await add_nodes(runtime, node1=("h100", 4))
+    await add_past(runtime, "alice", (50, 4, 2))
+    await add_booking(runtime, "bob", 49, 45, 40)
+    await add_booking(runtime, "bob", 24 * 40, 24 * 32, 24 * 31)
+    found = await simulated(root, history="P30D", nodes_added={"h100": 1})
+    assert found["bookings"] == 1
+    assert (found["today"]["refused_bookings"], found["changed"]["refused_bookings"]) == (1, 0)
+    assert found["left_out"][0].endswith("when they are made: 1 as today, 0 changed.")
 
 
 async def test_only_so_many_jobs_are_read_and_the_answer_says_so(

@@ -26,7 +26,7 @@ async def test_two_nodes_more_are_answered_with_a_table_and_curves(browsing: Sig
     assert "With 2 more h100 nodes, small jobs first and no fair shares, jobs would have waited 0s on average" in shown
     assert "Of 3 jobs Today Changed GPUs 4 12" in shown
     assert "Mean waits of users" in shown
-    assert "Bookings are not simulated" in shown
+    assert "with all GPUs free and no GPU-hours used" in shown
     own = words(await (await browsing("alice")).get("/simulate?days=30"))
     assert "Unchanged, jobs would have waited as long as today" in own
     assert "Mean waits of users" not in own

@@ -1,7 +1,10 @@
 """The same jobs as today and changed."""
 
+from dataclasses import replace
+
 import pytest
 
+from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.planning.standings import BY_ARRIVAL
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope
 from reservation_core.domain.simulation.answer_words import answer_text, change_text, table, wait_text
@@ -15,7 +18,8 @@ from reservation_core.domain.simulation.comparison import (
     types_of,
 )
 from reservation_core.domain.simulation.replay import TraceJob
-from tests.unit.reservation_core.domain.simulation.test_replay import HOUR, nodes, trace_job
+from reservation_core.domain.simulation.trace_bookings import TraceBooking
+from tests.unit.reservation_core.domain.simulation.test_replay import HOUR, T0, nodes, trace_job
 
 
 def asked(jobs: list[TraceJob], today: Terms, changed: Terms) -> Question:
@@ -53,11 +57,21 @@ def test_a_quota_holds_jobs_back_until_one_ends_early() -> None:
     assert found.changed.waits.broken == 0
 
 
-def test_only_gpus_at_once_are_read_of_rules() -> None:
+def test_only_quotas_are_read_of_rules() -> None:
     kept = PolicyRule(Scope(), Rules(max_gpus=4, max_gpu_hours_per_week=9.0, max_duration=HOUR))
     assert quotas_of([kept, PolicyRule(Scope(user="ann"), Rules(priority=3))]) == (
-        PolicyRule(Scope(), Rules(max_gpus=4)),
+        PolicyRule(Scope(), Rules(max_gpus=4, max_gpu_hours_per_week=9.0)),
     )
+
+
+def test_bookings_for_which_too_few_gpus_are_free_are_counted_on_each_side() -> None:
+    small, large = Terms(tuple(nodes(1)), BY_ARRIVAL), Terms(tuple(nodes(2)), BY_ARRIVAL)
+    span = Span(T0 + HOUR, T0 + 3 * HOUR)
+    booked = TraceBooking("bkg-1", Wanted(1, 1, "h100"), span, T0 + HOUR, span.end)
+    found = compare(replace(asked([trace_job(1, 0, 1, 10, 10)], small, large), bookings=(booked,)))
+    assert found.today is not None
+    assert found.changed is not None
+    assert (found.today.refused, found.changed.refused) == (1, 0)
 
 
 def test_added_nodes_are_like_most_of_their_type_and_have_gpus_of_their_own() -> None:
@@ -88,6 +102,7 @@ def test_what_is_changed_in_words(
 
 class Side:
     gpus, median_s, p90_s, longest_s, used, broken, ahead_s = 8, 0.0, 60.0, 90_000.0, 0.756, 0, 4000.0
+    refused_bookings = 2
 
     def __init__(self, mean_s: float) -> None:
         self.mean_s = mean_s
@@ -107,6 +122,7 @@ def test_the_answer_is_a_sentence(before: float, after: float, words: str) -> No
 
 
 def test_the_table_has_both_sides() -> None:
+    assert table(Side(30), Side(60), bookings=9)[0] == ("Bookings", "7", "7")
     rows = table(Side(30), Side(60))
     assert rows[1] == ("Mean wait", "30s", "1m")
     assert ("Use of GPUs", "76%", "76%") in rows
