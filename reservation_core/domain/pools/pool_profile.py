@@ -195,7 +195,7 @@ class PoolProfile:
 
         Nodes in the mask `never` are not used. `instead` replaces the timelines of some nodes.
         """
-        search = _Search(self, gpus, length, now, max(now, after), never, instead or {})
+        search = _Search(self, gpus, length, now, after, never, instead or {})
         start, positions = search.one(before) if nodes == 1 else search.several(nodes, before)
         if not positions:
             return None
@@ -223,8 +223,11 @@ class _Search:
         self._gpus = gpus
         self._length = length
         self._now = now
-        self._after = after
+        self._after = max(now, after)
         self._bounds = profile.firsts(gpus).bounds(length)
+        if after >= now:
+            # Of nodes that are free then the first is taken, whatever is known of the time before.
+            np.maximum(self._bounds, after, out=self._bounds)
         self._instead = instead
         self._pending: list[tuple[int, int, int]] = []  # (start, node, last start)
         if never:
@@ -232,7 +235,7 @@ class _Search:
             self._instead = {position: timeline for position, timeline in instead.items() if not never >> position & 1}
         for position in self._instead:
             self._bounds[position] = FOREVER
-            self._await(position, after)
+            self._await(position, self._after)
 
     def timeline(self, position: int) -> Timeline:
         """A node's timeline, or its replacement."""
