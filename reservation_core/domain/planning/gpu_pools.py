@@ -8,14 +8,16 @@ from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_queue import WaitingQueue
+from reservation_core.domain.policy.quota_book import Counted
 from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime
 from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.pool_profile import PoolProfile
 from reservation_core.domain.pools.reach import Reach
 from reservation_core.domain.pools.waiting_reasons import Capacity
 
-Marks = tuple[set[str], set[str], dict[str, tuple[bool, bool]]]
-"""The types in which something was freed, those to be planned again, and whether all jobs are looked at in them."""
+Marks = tuple[set[str], set[str], dict[str, tuple[bool, bool]], tuple[set[Counted], set[Counted]]]
+"""The types in which something was freed, those to be planned again, whether all jobs are looked at in them, and the
+quotas whose jobs are looked at."""
 
 
 class GpuPools:
@@ -23,7 +25,7 @@ class GpuPools:
 
     `dirty` are the types whose part of the queue is to be gone through again, `freed` those in which slots may have
     become possible earlier. In new pools both are all of them, and every slot is `unchecked`: it may be on unusable
-    GPUs.
+    GPUs. `freed_quotas` is what quotas count of which others may have more since a walk began.
     """
 
     def __init__(self, nodes: tuple[Node, ...], ledger: Ledger, policy: PlacementPolicy) -> None:
@@ -58,6 +60,8 @@ class GpuPools:
             self.count_pieces(ledger.allocated(reservation_id), 1)
         self.dirty = set(self.by_type)
         self.freed = set(self.by_type)
+        self.freed_quotas: set[Counted] = set()
+        self._next_freed_quotas: set[Counted] = set()
         self._unchecked = set(ledger.slots)
 
     def for_job(self, job: Waiting) -> list[Pool]:
@@ -171,23 +175,32 @@ class GpuPools:
         for freed_time in self.freed_time.values():
             freed_time.add_all()
 
+    def free_quotas(self, freed: set[Counted]) -> None:
+        """Look for earlier slots of jobs that these quotas bound."""
+        self.freed.update(self.by_type)
+        self.freed_quotas |= freed
+        self._next_freed_quotas |= freed
+
     def take_freed(self) -> frozenset[str]:
         """The types in which slots may have become possible earlier since the last call, which a walk goes through.
 
         The walk before is over: what it looked at in other types is not looked at again.
         """
         freed, self.freed = self.freed, set()
+        self.freed_quotas, self._next_freed_quotas = self._next_freed_quotas, set()
         for gpu_type, freed_time in self.freed_time.items():
             freed_time.begin_walk(here=gpu_type in freed)
         return frozenset(freed)
 
     def marks(self) -> Marks:
         """The marks of what is to be looked at, for `restore`."""
-        return set(self.freed), set(self.dirty), {name: freed.everywhere for name, freed in self.freed_time.items()}
+        everywhere = {name: freed.everywhere for name, freed in self.freed_time.items()}
+        quotas = set(self.freed_quotas), set(self._next_freed_quotas)
+        return set(self.freed), set(self.dirty), everywhere, quotas
 
     def restore(self, marks: Marks) -> None:
         """Put marks back after something was tried and undone."""
-        self.freed, self.dirty, everywhere = marks
+        self.freed, self.dirty, everywhere, (self.freed_quotas, self._next_freed_quotas) = marks
         for name, freed_time in self.freed_time.items():
             freed_time.everywhere = everywhere[name]
 

@@ -64,10 +64,10 @@ class Picture:
         """Note all that is held and booked; true when a user has less than before."""
         freed = self.quotas.note_held(holdings, self.queue.jobs)
         if freed:
-            self.pools.walk_again()
+            self.pools.free_quotas(freed)
         # Jobs with a slot are moved up to now as soon as that may be. The others are asked in turns.
         self.queue.release_some(_RELEASED)
-        return freed
+        return bool(freed)
 
     def claim(self, job: Waiting, gpu_type: str, start: int, end: int) -> Asker | None:
         """Note in the quotas what a job has from now on; returns the asker if any quota bounds it."""
@@ -76,7 +76,7 @@ class Picture:
         if not self.quotas.binds(asker):
             return None
         if freed:
-            self.pools.walk_again()
+            self.pools.free_quotas(freed)
         return asker
 
     def claim_slot(self, job_id: str) -> None:
@@ -87,8 +87,16 @@ class Picture:
             self.claim(job, gpu_type, *self.ledger.slots[job_id])
 
     def _drop_claim(self, reservation_id: str) -> None:
-        if self.quotas.set_claims(reservation_id, ()):
-            self.pools.walk_again()
+        freed = self.quotas.set_claims(reservation_id, ())
+        if freed:
+            self.pools.free_quotas(freed)
+
+    def has_freed_quota(self, job: Waiting) -> bool:
+        """Whether a quota that bounds a job has more room than when a walk looked at the job last."""
+        freed = self.pools.freed_quotas
+        return bool(freed) and any(
+            self.quotas.counts_any(job.asker(pool.gpu_type), freed) for pool in self.pools.for_job(job)
+        )
 
     def within_quotas(self, job: Waiting, gpu_type: str, start: int, length: int) -> bool:
         """Whether a job may have GPUs of this type then, as far as quotas go."""

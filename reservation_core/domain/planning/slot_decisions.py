@@ -174,7 +174,11 @@ def _improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[],
             if number not in known:
                 known[number] = pools.earlier_places(job, at), room_length(picture, job)
             places, too_long = known[number]
-            hopeful = places.may_begin(job.id, length, start) or (length < too_long and may_have_room(picture, job))
+            hopeful = (
+                places.may_begin(job.id, length, start)
+                or picture.has_freed_quota(job)
+                or (length < too_long and may_have_room(picture, job))
+            )
         else:
             hopeful = False
         passed += not hopeful

@@ -4,7 +4,7 @@ Everything in the common calendar counts: what runs, what is booked, and the slo
 holds when it comes, since later requests must fit beside it. Times and lengths are ints of microseconds.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
@@ -20,6 +20,14 @@ from reservation_core.domain.policy.rules import Holding
 _HOUR = length_micros(timedelta(hours=1))
 
 
+class Counted(NamedTuple):
+    """What quotas count: the GPUs of a user or a project, of one type or all."""
+
+    user: str | None
+    project: str | None
+    gpu_type: str | None
+
+
 class QuotaClaim(NamedTuple):
     """What a user or project has of a type of GPU."""
 
@@ -30,12 +38,10 @@ class QuotaClaim(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """What a meter counts: the GPUs of a user or a project, of one type or all."""
+    """A meter: of GPUs at once or GPU-hours a week, and what it counts."""
 
     at_once: bool
-    user: str | None
-    project: str | None
-    gpu_type: str | None
+    counted: Counted
 
 
 class _Bound(NamedTuple):
@@ -61,6 +67,10 @@ class QuotaBook:
     def binds(self, asker: Asker) -> bool:
         """Whether any quota applies."""
         return bool(self._bounds_of(asker))
+
+    def counts_any(self, asker: Asker, freed: Container[Counted]) -> bool:
+        """Whether a quota applies that counts one of these."""
+        return any(bound.key.counted in freed for bound in self._bounds_of(asker))
 
     def earliest(self, asker: Asker, gpus: int, length: int, start: int, own: str = "") -> int | None:
         """The first time from `start` on at which this much more stays within every quota; None when there is none.
@@ -91,11 +101,11 @@ class QuotaBook:
             ]
         return Reason(ReasonCode.QUOTA_REACHED, " ".join(broken)) if broken else None
 
-    def set_claims(self, reservation_id: str, claims: tuple[QuotaClaim, ...]) -> bool:
-        """Set what a reservation has from now on; true when others may have more than before."""
+    def set_claims(self, reservation_id: str, claims: tuple[QuotaClaim, ...]) -> set[Counted]:
+        """Set what a reservation has from now on; returns of what others may have more than before."""
         before = self._claims.get(reservation_id, ())
         if before == claims:
-            return False
+            return set()
         for claim in before:
             for meter in self._counting(claim):
                 meter.remove(claim.amount)
@@ -110,23 +120,24 @@ class QuotaBook:
             self._claims[reservation_id] = claims
         else:
             del self._claims[reservation_id]
-        return not all(any(_covers(after, claim) for after in claims) for claim in before)
+        smaller = [claim for claim in before if not any(_covers(after, claim) for after in claims)]
+        return {quota for claim in smaller for quota in _counted_by(claim)}
 
-    def claim(self, reservation_id: str, asker: Asker, amount: Amount) -> bool:
-        """Set what a job that waits or starts has; true when others may have more than before."""
+    def claim(self, reservation_id: str, asker: Asker, amount: Amount) -> set[Counted]:
+        """Set what a job that waits or starts has; returns of what others may have more than before."""
         user = self._names.get(asker.owner)
         claims = () if user is None else (QuotaClaim(user, asker.project, asker.gpu_type, amount),)
         return self.set_claims(reservation_id, claims)
 
-    def note_held(self, holdings: Iterable[Holding], waiting: Collection[str] = ()) -> bool:
-        """Note all that is held and booked, and this week's returned time; true when others may have more than before.
+    def note_held(self, holdings: Iterable[Holding], waiting: Collection[str] = ()) -> set[Counted]:
+        """Note all that is held and booked, and this week's returned time; returns of what others may have more now.
 
         The claims of `waiting` reservations are known already.
         """
         claims: dict[str, list[QuotaClaim]] = {}
         for holding in holdings:
             claims.setdefault(holding.reservation_id, []).append(_claim(holding))
-        freed = False
+        freed: set[Counted] = set()
         for gone in [claim for claim in self._claims if claim not in claims and claim not in waiting]:
             freed |= self.set_claims(gone, ())
         for reservation_id, held in claims.items():
@@ -150,31 +161,27 @@ class QuotaBook:
             at_once = name is RuleName.MAX_GPUS
             scope = limit.scope
             # A quota counts by the scope that sets it, see `limits`.
-            key = _Key(at_once, user if scope.project is None else None, scope.project, scope.gpu_type)
+            key = _Key(at_once, Counted(user if scope.project is None else None, scope.project, scope.gpu_type))
             allowed = limit.value if at_once else length_micros(limit.value * timedelta(hours=1))
             yield _Bound(self._meter(key), key, allowed, scope)
 
     def _meter(self, key: _Key) -> Meter:
         if key not in self._meters:
             meter: Meter = AtOnce() if key.at_once else InWeeks()
-            for claim_id in self._ids.get((key.user, key.project), ()):
+            for claim_id in self._ids.get(key.counted[:2], ()):
                 for claim in self._claims[claim_id]:
-                    if key.gpu_type in (None, claim.gpu_type) and _is_of(claim, key):
+                    if key.counted in _counted_by(claim):
                         meter.add(claim.amount)
             self._meters[key] = meter
         return self._meters[key]
 
     def _counting(self, claim: QuotaClaim) -> Iterator[Meter]:
         """The meters that count a claim."""
-        owners: list[tuple[str | None, str | None]] = [(claim.user, None)]
-        if claim.project is not None:
-            owners.append((None, claim.project))
-        for at_once in (True, False):
-            for owner in owners:
-                for gpu_type in (None, claim.gpu_type):
-                    meter = self._meters.get(_Key(at_once, *owner, gpu_type))
-                    if meter is not None:
-                        yield meter
+        for quota in _counted_by(claim):
+            for at_once in (True, False):
+                meter = self._meters.get(_Key(at_once, quota))
+                if meter is not None:
+                    yield meter
 
     def _ids_of(self, claims: Iterable[QuotaClaim]) -> Iterator[set[str]]:
         for claim in claims:
@@ -189,7 +196,7 @@ class QuotaBook:
             (bound.meter, claim.amount)
             for claim in self._claims.get(own, ())
             for bound in bounds
-            if bound.key.gpu_type in (None, claim.gpu_type) and _is_of(claim, bound.key)
+            if bound.key.counted in _counted_by(claim)
         ]
         for meter, amount in removed:
             meter.remove(amount)
@@ -218,8 +225,12 @@ def _covers(after: QuotaClaim, before: QuotaClaim) -> bool:
     )
 
 
-def _is_of(claim: QuotaClaim, key: _Key) -> bool:
-    return claim.user == key.user if key.project is None else claim.project == key.project
+def _counted_by(claim: QuotaClaim) -> list[Counted]:
+    """The quotas that count a claim, by what they count."""
+    quotas = [Counted(claim.user, None, None), Counted(claim.user, None, claim.gpu_type)]
+    if claim.project is not None:
+        quotas += [Counted(None, claim.project, None), Counted(None, claim.project, claim.gpu_type)]
+    return quotas
 
 
 def _explain(bound: _Bound, gpus: int, start: int, length: int) -> str:

@@ -8,10 +8,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import to_moment
+from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.plan import Commitment
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.pools.freed_time import EarlierPlaces
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
@@ -72,11 +76,36 @@ def crowded(chance: Random) -> Picture:
     return Picture(snapshot(nodes, rows, jobs))
 
 
+def bound(seed: int) -> Picture:
+    """The same with owners and projects that quotas bound, some for one type of GPU."""
+    chance = Random(seed)
+    picture = crowded(chance)
+    owners = {job_id: chance.choice((1, 2, 3)) for job_id in sorted(picture.queue.jobs)}
+    for job_id, owner in owners.items():
+        asked = replace(picture.queue.jobs[job_id], owner=owner, project=chance.choice((None, None, "p")))
+        picture.set_reservation(job_id, asked, ())
+    rules = [
+        PolicyRule(Scope(user="ann"), Rules(max_gpus=4)),
+        PolicyRule(Scope(user="bo", gpu_type="h100"), Rules(max_gpus=4)),
+        PolicyRule(Scope(project="p"), Rules(max_gpus=4)),
+    ]
+    picture.set_quotas(QuotaBook(Policy(rules), {1: "ann", 2: "bo", 3: "cy"}))
+    picture.note_held(
+        Holding(
+            name, ReservationKind.JOB, chance.choice(("ann", "bo")), None, "h100", 1, to_moment(start), to_moment(end)
+        )
+        for name, rows in sorted(picture.ledger.by_reservation.items())
+        for _, (start, end, is_held, _) in rows
+        if is_held
+    )
+    return picture
+
+
 @often
-@given(st.integers(0, 2**32))
-def test_nor_where_many_wait_for_what_few_give_back(seed: int) -> None:
+@given(st.integers(0, 2**32), st.booleans())
+def test_nor_where_many_wait_for_what_few_give_back(seed: int, has_quotas: bool) -> None:
     """Each step ends, moves or cuts short several at once, so that slots move while others are looked at."""
-    some, every = crowded(Random(seed)), crowded(Random(seed))
+    some, every = (bound(seed) if has_quotas else crowded(Random(seed)) for _ in range(2))
     now = T0
     assert decided(some, now, of_all=False) == decided(every, now, of_all=True)
     chance = Random(seed)

@@ -205,4 +205,4 @@ def test_a_try_that_comes_to_nothing_leaves_no_marks() -> None:
     state.pools.freed.add("h100")
     decided(state)
     assert state.walk.tries > 0
-    assert state.pools.marks() == (set(), set(), {"h100": (False, False)})
+    assert state.pools.marks() == (set(), set(), {"h100": (False, False)}, (set(), set()))
