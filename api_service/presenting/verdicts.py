@@ -5,8 +5,8 @@ from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.planning.request_verdicts import Outlook
 
 
-def job_verdict(outlook: Outlook) -> JobVerdict:
-    """The answer to a dry run; a refused job has none, it is an error."""
+def job_verdict(outlook: Outlook, *, estimates: bool) -> JobVerdict:
+    """The answer to a dry run; a refused job has none, it is an error. `estimates`: this server estimates starts."""
     return JobVerdict(
         verdict=outlook.verdict,
         promised_start_at=outlook.promised_at,
@@ -14,6 +14,7 @@ def job_verdict(outlook: Outlook) -> JobVerdict:
         queue_position=outlook.position,
         reasons=[ReasonOut(code=ReasonCode(reason.code), detail=reason.detail) for reason in outlook.reasons],
         instead=sooner_requests(outlook),
+        estimates=estimates,
     )
 
 

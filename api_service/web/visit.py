@@ -152,6 +152,7 @@ class Visit:
             "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
             "nonce": self.nonce,
             "zone_chosen": self.zoned.chosen,
+            "estimates": bool(self.services.settings.estimates),
             "may_load_again": self.request.method == "GET" and visitor is not None,
             "path": self.request.url.path,
             "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),

@@ -44,7 +44,7 @@ def _facts(job: Job) -> list[str]:
     ]
     if job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
-        start = start_words(job) or "not known yet"
+        start = start_words(job) or "no estimate"
         facts += [f"Place in the queue: {place}.", f"Starts about: {start}."]
         if job.promised_start_at is not None:
             facts.append(f"Promised start: {local_time(job.promised_start_at)}.")

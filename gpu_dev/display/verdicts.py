@@ -36,6 +36,9 @@ def show_verdict(answer: Explanation, output: Format) -> Rendered:
     return Rendered(words + limits)
 
 
+NOT_ESTIMATED = "Likely start: unknown. Estimates are switched off on this server."
+
+
 def show_start(request: JobSubmit, answer: JobVerdict, output: Format, now: datetime) -> Rendered:
     """When a job would start if it were submitted now, and which request would start sooner; or the data of that."""
     if output not in (Format.TABLE, Format.WIDE):
@@ -56,7 +59,7 @@ def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Itera
     if likely is not None:
         yield f"Likely start: {minute(likely.p50)}; nine times in ten by {minute(likely.p90)}."
     elif _may_be_foretold(request, answer):
-        yield "Likely start: not known yet."
+        yield "Likely start: not known yet." if answer.estimates is not False else NOT_ESTIMATED
     if answer.queue_position is not None:
         yield f"Place in the queue: {answer.queue_position}."
     for reason in answer.reasons:

@@ -100,6 +100,7 @@ class JobVerdict(Struct, kw_only=True):
     queue_position: int | None
     reasons: list[ReasonOut]
     instead: list[SoonerRequest]
+    estimates: bool = True
 
 
 class QueueEntry(Struct, kw_only=True):

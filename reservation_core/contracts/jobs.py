@@ -203,7 +203,8 @@ class JobVerdict(Wire):
 
     `promised_start_at` is when it would start at the latest, null where it would be promised nothing yet. `reasons` are
     all that it would wait for. `instead` has the nearest change of each kind that would start sooner: the longest
-    shorter duration, the most of fewer GPUs, and the other type that starts first."""
+    shorter duration, the most of fewer GPUs, and the other type that starts first. `estimates` is false where this
+    server estimates no starts."""
 
     verdict: Annotated[
         RequestVerdict, Field(description="Whether it starts at once, or is accepted and waits. A refusal is an error.")
@@ -213,6 +214,7 @@ class JobVerdict(Wire):
     queue_position: Place | None
     reasons: list[ReasonOut]
     instead: list[SoonerRequest]
+    estimates: bool = True
 
 
 class QueueEntry(Wire):

@@ -249,7 +249,8 @@ async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -
     with services.dry_run_turns.take():
         async with services.runtime.uow() as uow:
             pending = await dry_run(uow, caller, new, policy, services.job_terms, services.likely_starts, now)
-        verdict = verdicts.job_verdict(await decided(pending))
+        outlook = await decided(pending)
+    verdict = verdicts.job_verdict(outlook, estimates=bool(services.job_terms.estimates))
     return Response(verdict.model_dump_json(), media_type="application/json")
 
 

@@ -329,7 +329,7 @@ async def test_nothing_is_read_for_predictions_that_are_switched_off(lab: Lab, m
     await lab.jobs(gpus=8, gpu_type="h100", duration="PT5H", of=4)
     monkeypatch.setattr(StatementRunner, "_run", noted)
     verdict = await said(lab, {**JOB, "gpus": 8, "gpu_type": "h100"})
-    assert (verdict["verdict"], verdict["estimated_start"]) == ("accepted", None)
+    assert (verdict["verdict"], verdict["estimated_start"], verdict["estimates"]) == ("accepted", None, False)
     assert "last_with_slot" in asked
     assert asked.isdisjoint({"others_with_slot", "run_times", "learnt_waits"})
 

@@ -4,7 +4,9 @@ import html
 import re
 
 import httpx
+import pytest
 
+from reservation_core.runtime.settings.components import ApiSettings
 from tests.integration.api_service.bookings.calendars import booked_now
 from tests.integration.api_service.policy.test_verdicts import Lab
 from tests.integration.api_service.web.browsing import words
@@ -19,6 +21,22 @@ def choices(part: str) -> dict[str, str]:
     """What each button would put into the form, by its words."""
     found = re.findall(r'name="use" value="([^"]*)">([^<]*)</button>', part)
     return {text: html.unescape(fields) for fields, text in found}
+
+
+@pytest.mark.parametrize("settings", [ApiSettings(estimates=0)])
+async def test_pages_say_that_estimates_are_switched_off(lab: Lab, browsing: SignedIn) -> None:
+    await lab.jobs(gpus=4, gpu_type="h100", duration="PT2H")
+    job = await submitted(lab.alice, name="waits")
+    browser = await browsing("alice")
+    shown = words((await browser.send("/submit/verdict", **FORM | {"gpus": "1"})).text)
+    assert "Its likely start is unknown. Estimates are switched off on this server." in shown
+    page = words(await browser.get(f"/jobs/{job}"))
+    assert "Place in the queue not estimated here Starts about not estimated here" in page
+    queue = words(await browser.get("/queue"))
+    assert "waits waits." in queue
+    for told in (page, queue):
+        assert "not known yet" not in told
+        assert "waiting for its place" not in told
 
 
 async def test_a_likely_start_is_said_to_be_unknown_where_one_may_come(lab: Lab, browsing: SignedIn) -> None:

@@ -67,6 +67,8 @@ def test_the_first_line(fields: dict[str, Any], first: str) -> None:
 def test_it_says_that_the_likely_start_is_not_known_yet() -> None:
     lines = show_start(REQUEST, answered(), Format.TABLE, NOW).splitlines()
     assert lines[1] == "Likely start: not known yet."
+    off = show_start(REQUEST, answered(estimates=False), Format.TABLE, NOW).splitlines()
+    assert off[1] == "Likely start: unknown. Estimates are switched off on this server."
     now = answered(verdict="starts_now", queue_position=None, reasons=[])
     assert show_start(REQUEST, now, Format.TABLE, NOW) == "Would start now.\n"
 
