@@ -21,6 +21,7 @@ from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime import wiring
+from reservation_core.runtime.loops.loops import Loop
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.submit import prepare, submit
@@ -44,6 +45,8 @@ LOOPS = [
 """Those that ask the database without anybody's doing, each often enough here."""
 OFTEN_S = 0.3
 ANSWER_S = 2.0
+SETTLED_S = 3.0
+"""Longer than an endless run without answers lasts; every test waits for it."""
 
 
 @pytest.fixture
@@ -62,6 +65,8 @@ async def whole(
     monkeypatch.setattr(leading, "RESEAL_EVERY_S", OFTEN_S)
     monkeypatch.setattr(ending, "REPAIR_EVERY_S", OFTEN_S)
     monkeypatch.setattr(shared_clock, "ASK_EVERY_S", OFTEN_S)
+    assert Loop.keep.__kwdefaults__["settled_s"] > SETTLED_S
+    monkeypatch.setitem(Loop.keep.__kwdefaults__, "settled_s", SETTLED_S)
     monkeypatch.setattr(wiring, "open_engine", bounded_engine)
     settings = StandaloneSettings(
         home=tmp_path / "home", local_gpus="h100:2", database_pool=20, lease_s=3, sweep_s=0.2, resync_s=0.3,
