@@ -5,6 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -80,8 +81,9 @@ def values(of: Any) -> st.SearchStrategy[Any]:
     return answers(of)
 
 
+@cache
 def answers(model: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    """Answers of a class."""
+    """Answers of a class; one strategy for it, as hypothesis looks through each new one anew."""
     name = model.__name__
     fields: dict[str, Any] = {}
     for field in msgspec.structs.fields(model):
