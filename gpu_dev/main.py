@@ -222,7 +222,7 @@ def described(problem: "Problem") -> Iterator[str]:
         yield from (f"  - {_PLACES.sub('', rule.detail)}" for rule in rules)
         return
     # Titles of others than this system's servers say what their details may not.
-    whole = problem.type.startswith(_OURS) or problem.detail.startswith(problem.title)
+    whole = problem.type.startswith(_OURS) or problem.title in problem.detail
     rest = problem.detail if whole else f"{problem.title}: {problem.detail}"
     for rule in rules:
         rest = rest.replace(rule.detail, "")

@@ -19,6 +19,8 @@ from gpu_dev.server.ways import Way, way_of
 from reservation_core.domain.similar_names import similar
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
+TOKEN_VARIABLE = "GPU_DEV_TOKEN"  # noqa: S105 - its name
+NO_SOURCE = "nowhere"
 _PREFIX = "GPU_DEV_"
 _VARIABLES = ("SERVER", "TOKEN", "HOME", "LISTEN")
 _MISTYPED = 0.8
@@ -34,7 +36,7 @@ class Connection:
 
     server: str
     token: str | None = field(default=None, repr=False)
-    source: str = "nowhere"
+    source: str = NO_SOURCE
     way: Way | None = None
 
 
@@ -73,8 +75,8 @@ def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, s
     url = normal_server(chosen)
     if token_file is not None:
         return Connection(url, read_token(token_file), str(token_file))
-    if environ.get("GPU_DEV_TOKEN"):
-        return Connection(url, checked_token(environ["GPU_DEV_TOKEN"], "GPU_DEV_TOKEN"), "GPU_DEV_TOKEN")
+    if environ.get(TOKEN_VARIABLE):
+        return Connection(url, checked_token(environ[TOKEN_VARIABLE], TOKEN_VARIABLE), TOKEN_VARIABLE)
     stored = logins.get("tokens", {}).get(url)
     if stored:
         return Connection(url, stored, str(login_file(environ)), way_of(logins.get("ways", {}).get(url)))

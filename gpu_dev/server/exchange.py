@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
@@ -24,7 +24,7 @@ from gpu_dev.errors import (
     UnreachableError,
     UsageError,
 )
-from gpu_dev.server.connection import Connection, is_loopback
+from gpu_dev.server.connection import NO_SOURCE, TOKEN_VARIABLE, Connection, is_loopback
 from gpu_dev.server.transport import (
     USUAL_SILENCE_S,
     BadAddressError,
@@ -54,6 +54,7 @@ _HEADERS = {"User-Agent": "gpu-dev", "Accept": "application/json, application/pr
 _LONGEST_WAIT_S = 60
 _SHOWN_CHARACTERS = 200
 _SHOWN_FIELDS = 5
+_NO_SUCH_ROUTE = "urn:gpu-dev:problem:no_such_route"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class Exchange:
         self.server = connection.server
         self.sleep = sleep
         self._token = connection.token
+        self._source = connection.source
         self._renew = renew
         self._renewing = threading.Lock()
         self._transport = _transport(connection.server, transport)
@@ -136,7 +138,7 @@ class Exchange:
                 if response.status == HTTPStatus.UNAUTHORIZED and not renewed and self._renewed(token):
                     renewed = True
                     continue
-                failure = problem_error(response)
+                failure = self._refusal(response)
                 if response.status not in _LATER:
                     raise failure
                 if response.status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -173,7 +175,7 @@ class Exchange:
             finally:
                 incoming.body.close()
             if not (first and refusal.status == HTTPStatus.UNAUTHORIZED and self._renewed(token)):
-                raise problem_error(refusal)
+                raise self._refusal(refusal)
 
     async def with_token(self, call: Callable[[str], Awaitable[T]]) -> T:
         """Await `call` of the token, and of a new token where the server refuses the first."""
@@ -191,6 +193,20 @@ class Exchange:
             f"{self.server} does not answer ({error}). Is it running, and is the address right?",
             next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",
         )
+
+    def _refusal(self, answer: Answer) -> ClientError:
+        """The error for an answer that isn't a success; it names the source of a refused token."""
+        error = problem_error(answer)
+        if isinstance(error, ApiError) and error.problem.type == _NO_SUCH_ROUTE:
+            if urlsplit(self.server).path:
+                return UnexpectedAnswerError(f"{self.server} has a path that the server does not know. Leave it out.")
+            return OlderServerError("it does not know this request", version_of(answer))
+        if isinstance(error, ApiError) and answer.status == HTTPStatus.UNAUTHORIZED and self._source != NO_SOURCE:
+            detail = f"{error.problem.detail} The refused token is from {self._source}."
+            error.problem = msgspec.structs.replace(error.problem, detail=detail)
+            if self._source == TOKEN_VARIABLE:
+                error.next_command = f"unset {TOKEN_VARIABLE}; {error.next_command}"
+        return error
 
     def _answer(
         self, method: str, target: str, headers: Mapping[str, str], content: bytes | None, silence_s: float
@@ -265,8 +281,11 @@ def problem_error(response: Answer) -> ClientError:
         except UnexpectedAnswerError:
             # A problem in an unknown shape is still a refusal: its status and text are shown.
             pass
-    detail = " ".join(response.text.split())[:_SHOWN_CHARACTERS] or "no explanation was given"
     title = response.phrase or "Refused"
+    if "html" in response.headers.get("content-type", ""):
+        detail = "it is a page, so a proxy or another program answers at this address. Is the address right?"
+    else:
+        detail = " ".join(response.text.split())[:_SHOWN_CHARACTERS] or "no explanation was given"
     return ApiError(
         Problem(
             type="about:blank",

@@ -100,7 +100,7 @@ def _with_token(url: str, *, token_stdin: bool) -> None:
         raise UsageError(
             "Cannot ask for the token without a terminal.", next_command="gpu-dev login --token-stdin < token-file"
         )
-    with GpuDevClient(Exchange(Connection(url, token, "login"))) as client:
+    with GpuDevClient(Exchange(Connection(url, token))) as client:
         me = client.me()
     path = login_file(os.environ)
     store_login(path, url, token)

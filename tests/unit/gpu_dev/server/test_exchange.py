@@ -18,6 +18,7 @@ from gpu_dev.errors import (
     UnreachableError,
     UsageError,
 )
+from gpu_dev.main import described
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import BRIEF_S, PATIENT_S, Exchange
 from gpu_dev.wire.jobs import JobSubmit, Workload
@@ -133,14 +134,40 @@ def test_a_refusal_is_told_at_once_with_the_problem(status: int, code: ExitCode)
     assert caught.value.problem.broken_rules[0].code == "too_many"
 
 
-@pytest.mark.parametrize("content_type", ["text/html", "application/problem+json"])
-def test_a_refusal_without_a_problem_is_still_one(content_type: str) -> None:
+@pytest.mark.parametrize(
+    ("content_type", "words"),
+    [("text/html", "it is a page, so a proxy or another program answers"), ("application/problem+json", "not here")],
+)
+def test_a_refusal_without_a_problem_is_still_one(content_type: str, words: str) -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         return httpx.Response(404, text="<h1>not here</h1>", headers={"content-type": content_type})
 
-    with pytest.raises(ApiError, match="not here") as caught:
+    with pytest.raises(ApiError, match=words) as caught:
         a_client(handler).job("job-7f3k9q2m")
     assert caught.value.exit_code is ExitCode.NOT_FOUND
+    assert next(described(caught.value.problem)).count("Not Found") == 1
+
+
+def test_a_refused_token_is_named_by_its_source_and_login_comes_after_it() -> None:
+    problem = {"type": "urn:gpu-dev:problem:x", "title": "No", "status": 401, "detail": "Use another token."}
+    headers = {"content-type": "application/problem+json"}
+    refusing = httpx.MockTransport(lambda _: httpx.Response(401, json=problem, headers=headers))
+    for source, command in (("/a/file", "gpu-dev login"), ("GPU_DEV_TOKEN", "unset GPU_DEV_TOKEN; gpu-dev login")):
+        connection = Connection("http://gpus", "wrong", source)
+        with pytest.raises(ApiError) as caught, GpuDevClient(Exchange(connection, transport=refusing)) as client:
+            client.me()
+        assert f"The refused token is from {source}." in next(described(caught.value.problem))
+        assert caught.value.next_command == command
+
+
+def test_a_server_address_with_a_path_is_told_without_paths_of_rest() -> None:
+    problem = {"type": "urn:gpu-dev:problem:no_such_route", "title": "No", "status": 404, "detail": "Look at /docs."}
+    headers = {"content-type": "application/problem+json"}
+    lost = httpx.MockTransport(lambda _: httpx.Response(404, json=problem, headers=headers))
+    with pytest.raises(UnexpectedAnswerError, match="http://gpus/more has a path"):
+        GpuDevClient(Exchange(Connection("http://gpus/more", "x"), transport=lost)).me()
+    with pytest.raises(OlderServerError, match="it does not know this request"):
+        GpuDevClient(Exchange(Connection("http://gpus", "x"), transport=lost)).me()
 
 
 def test_fields_of_a_newer_server_are_passed_over() -> None:
