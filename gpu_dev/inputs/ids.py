@@ -73,7 +73,15 @@ def named_job(name: str, jobs: Sequence[tuple[str, bool]]) -> str:
     return still_open[0] if still_open else jobs[0][0]
 
 
-def named_id(text: str, prefix: str, known: Iterable[tuple[str, str | None]], what: str, listed_by: str) -> str:
+def named_id(
+    text: str,
+    prefix: str,
+    known: Iterable[tuple[str, str | None]],
+    what: str,
+    listed_by: str,
+    *,
+    whose: str = " of yours",
+) -> str:
     """The id that `text` stands for: an id, one without its prefix, or a name; `known` are ids with names.
 
     Raises NoSuchObjectError, with the command `listed_by` that lists those there are, and AmbiguousIdError.
@@ -84,9 +92,7 @@ def named_id(text: str, prefix: str, known: Iterable[tuple[str, str | None]], wh
     fitting = [known_id for known_id, name in known if name == typed or known_id == prefix + typed.lower()]
     match fitting:
         case []:
-            raise NoSuchObjectError(
-                f"There is no {what} of yours with the id or name {typed!r}.", next_command=listed_by
-            )
+            raise NoSuchObjectError(f"There is no {what}{whose} with the id or name {typed!r}.", next_command=listed_by)
         case [only]:
             return only
         case _:

@@ -11,6 +11,7 @@ from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.ids import named_id
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
 from gpu_dev.options import Output
@@ -81,7 +82,9 @@ def cancel(
 ) -> None:
     """Cancel maintenance windows, or end them early: their GPUs are given out again (administrators)."""
     with client_for(ctx) as client:
-        for window_id in window_ids:
+        for text in window_ids:
+            known = ((window.id or "", None) for window in islice(client.maintenance.windows(), _MOST))
+            window_id = named_id(text, "mnt-", known, "maintenance window", "gpu-dev maintenance list", whose="")
             window = client.maintenance.cancel(window_id)
             said = f"{window.id}: {window.status.value if window.status else 'gone'}\n"
             put(said if output is None else show_one(window, WINDOW, output))

@@ -215,7 +215,8 @@ def test_maintenance_is_looked_at_before_it_is_planned(system: System) -> None:
     planned = system.cli(*window, "--yes", who="admin")
     assert booking_id in planned.stdout
     [one] = _data(system, "maintenance", "list", who="admin")["items"]  # type: ignore[index, call-overload]
-    assert "cancelled" in system.cli("maintenance", "cancel", one["id"], who="admin").stdout
+    assert "no maintenance window" in system.cli("maintenance", "cancel", "nothing", who="admin").stderr
+    assert "cancelled" in system.cli("maintenance", "cancel", one["id"].removeprefix("mnt-"), who="admin").stdout
 
 
 @pytest.mark.parametrize("words", [("targets",), ("show",)])
