@@ -42,7 +42,7 @@ def _is_plain(value: Any) -> bool:
         case Struct():
             return all(_is_plain(getattr(value, field)) for field in value.__struct_fields__)
         case str():
-            return value.isprintable()
+            return value.isprintable() and not value.isspace()
         case list():
             return all(map(_is_plain, value))
         case datetime():

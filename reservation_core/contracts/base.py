@@ -49,6 +49,8 @@ def _refuse_control_characters(text: str) -> str:
 
 
 def _require_one_line(text: str) -> str:
+    if text.isspace():
+        raise ValueError("must not be blank")
     if text.isprintable():  # nothing that is refused: most names, at one look
         return text
     if "\n" in _refuse_control_characters(_refuse_nul(text)) or "\t" in text:
