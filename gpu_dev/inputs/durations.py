@@ -20,7 +20,7 @@ def parse_duration(text: str) -> timedelta:
     elif wanted[:1] in ("P", "p"):
         if (read := _read_iso8601(wanted.upper())) is not None:
             return read
-    elif wanted.isascii() and wanted.isdigit():
+    elif wanted.isascii() and wanted.isdigit() and int(wanted):
         raise UsageError(f"{wanted} of what? Write {wanted}h for hours, {wanted}m for minutes or {wanted}d for days.")
     else:
         raise UsageError(f"{text!r} is not a duration. {FORMS}")

@@ -26,6 +26,8 @@ B = TypeVar("B", bound="BaseModel")
 S = TypeVar("S", bound=Struct)
 _TYPE = re.compile(r"constrained-|function-(?:after|before)\[|literal\[")
 _OPTIONS = {
+    "start": "--start",
+    "end": "--end",
     "duration": "--for",
     "gpu_type": "--type",
     "gpus": "--gpus",
@@ -148,10 +150,13 @@ def _complaints(error: "ValidationError", options: Mapping[str, str] = _OPTIONS)
             continue  # a number that is out of bounds is no word, either
         option = next((flag for field, flag in options.items() if path == field or path.startswith(f"{field}.")), path)
         text = complaint(one)
+        if not option:  # a fault of several fields begins with the field that is wrong
+            field, colon, rest = text.partition(": ")
+            text = f"{options.get(field, field)}{colon}{rest}"
         said.append(
             f"{option} {text}" if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
         )
-    return "; ".join(dict.fromkeys(said)) + "."
+    return "; ".join(dict.fromkeys(said)).removesuffix(".") + "."
 
 
 def _path(parts: Sequence[int | str]) -> str:

@@ -1,11 +1,12 @@
 """`metrics`: how a job uses its GPUs."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 from msgspec import Struct
 
+from gpu_dev.display.local_times import minute
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.use_graphs import NO_DATA, length_of_mark, mean_and_most, sparkline
 from gpu_dev.errors import UsageError
@@ -80,7 +81,7 @@ def metrics(
         )
     output = Format.JSON if as_json else output
     if since is not None and found.gpus and found.end <= since and output in (Format.TABLE, Format.WIDE):
-        words = f"{whole} had its GPUs until {_minute(found.end)}, which is before the last {last}."
+        words = f"{whole} had its GPUs until {minute(found.end)}, which is before the last {last}."
         put(Rendered(f"{clean(words)} Leave --last out to see how it used them.\n"))
         return
     _show(whole, found, output)
@@ -94,7 +95,7 @@ def _show(job_id: str, found: UseOut, output: Format) -> None:
     if not found.gpus:
         return
     length = found.end - found.start
-    words = f"{job_id}, {written(length)} until {_minute(found.end)}"
+    words = f"{job_id}, {written(length)} until {minute(found.end)}"
     words += f"; a mark is {written(length_of_mark(found))}."
     if found.simulated:
         words += " Simulated: played back from a recording, if there is one."
@@ -116,10 +117,6 @@ def _line(found: UseOut, gpu: GpuUseOut) -> _Line:
             error_figures((point.xid for point in gpu.points), (point.ecc_uncorrected for point in gpu.points))
         ),
     )
-
-
-def _minute(at: datetime) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _length(text: str) -> timedelta:

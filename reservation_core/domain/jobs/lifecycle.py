@@ -359,8 +359,8 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> Decision:
     duration = reservation.duration + event.by
     if duration > event.longest:
         raise LimitExceededError(
-            f"{reservation.id} would last {int(duration.total_seconds())} s; at most "
-            f"{int(event.longest.total_seconds())} s are allowed. Extend it by less."
+            f"{reservation.id} would last {written(duration)}; at most {written(event.longest)} are allowed. "
+            "Extend it by less."
         )
     record = Record(JobEventKind.EXTENDED, event.actor, {"by_s": int(event.by.total_seconds())})
     if reservation.status is JobStatus.QUEUED or will_requeue:

@@ -10,6 +10,7 @@ from reservation_core.domain.model import JobStatus, PodWorkload, Reason, Reason
 from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
 from reservation_core.domain.policy.rules import not_in_project
+from reservation_core.domain.short_durations import written
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
@@ -83,8 +84,8 @@ def _beyond_bounds(request: JobSubmit, longest: timedelta, *, may_raise: bool) -
     """What refuses a job's duration and priority; `may_raise`: the policy or an administrator decides on priorities."""
     if request.duration > longest:
         yield LimitExceededError(
-            f"duration is {int(request.duration.total_seconds())} s; at most {int(longest.total_seconds())} s are "
-            "allowed. Ask for less and extend the job while it runs."
+            f"The duration is {written(request.duration)}; at most {written(longest)} are allowed. "
+            "Ask for less and extend the job while it runs."
         )
     if request.inactivity is not None and request.workload.command:
         yield LimitExceededError(

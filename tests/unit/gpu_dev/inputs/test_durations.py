@@ -81,3 +81,8 @@ def test_what_is_shown_reads_back(seconds: int) -> None:
 def test_a_number_alone_is_asked_about() -> None:
     with pytest.raises(UsageError, match=r"4 of what\? Write 4h for hours"):
         parse_duration("4")
+
+
+def test_no_time_is_not_asked_about() -> None:
+    with pytest.raises(UsageError, match="at least 1s"):
+        parse_duration("0")

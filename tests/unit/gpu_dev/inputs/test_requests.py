@@ -2,6 +2,7 @@
 
 import io
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import needed_duration, needed_gpus, read_gpus
 from gpu_dev.inputs.requests import make_request, read_env, read_submit, read_working_dir
 from gpu_dev.server.checked_answers import contract_of
+from gpu_dev.wire.bookings import BookingCreate
 from gpu_dev.wire.jobs import JobSubmit
 
 
@@ -23,6 +25,17 @@ def test_complaints_name_the_options_and_not_the_values() -> None:
     for option in ("--gpus", "--type", "--env"):
         assert option in caught.value.detail
     assert "s3cret" not in caught.value.detail
+
+
+def test_blank_names_are_refused_since_pages_link_them() -> None:
+    with pytest.raises(UsageError, match=r"^--name must not be blank\.$"):
+        make_request(JobSubmit, {"gpus": 1, "duration": timedelta(hours=1), "name": "  ", "workload": {}})
+
+
+def test_a_time_that_clocks_skip_is_told_once_with_its_option() -> None:
+    fields = {"gpus": 1, "start": "2027-03-28T02:30", "duration": timedelta(hours=1), "time_zone": "Europe/Berlin"}
+    with pytest.raises(UsageError, match=r"^--start: 2027-03-28T02:30 does not exist .*\+02:00\.$"):
+        make_request(BookingCreate, fields)
 
 
 def test_env_takes_values_from_here_or_from_the_option() -> None:

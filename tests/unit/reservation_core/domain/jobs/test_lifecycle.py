@@ -376,7 +376,7 @@ def test_a_running_job_is_extended_by_its_end_and_warned_anew() -> None:
     [
         (final(), AlreadyFinalError, "submit a new job"),
         (ending(), NotExtendableError, "submit a new job"),
-        (queued(), LimitExceededError, "Extend it by less"),
+        (queued(), LimitExceededError, "would last 3h; at most 2h are allowed. Extend it by less"),
         (running(), LimitExceededError, "Extend it by less"),
     ],
 )
