@@ -86,7 +86,7 @@ async def _use(
     """Read the part of the asked time that lies in `known`; without points where there is none."""
     asked = query.step
     if query.start and query.end and (query.end < start or (query.end == start and asked is not None)):
-        raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
+        raise ProblemError(422, "bad_range", "The time must end after it begins. Ask for another time.")
     end = min(query.end or known[1], now)
     start = min(max(start, known[0]), end)
     gpus = len({gpu.gpu_id for gpu in held})

@@ -38,6 +38,8 @@ from reservation_core.domain.model import Role
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
 _BY_SCRIPTS = ("text/event-stream", MEDIA_TYPE)
 """What scripts accept that show a problem's words by themselves."""
+_TITLES = {400: "Not understood", 409: "Not possible now", 422: "Not understood"}
+"""Titles of pages where HTTP's own phrase is no plain word."""
 _SAID_OF_PROBLEMS = ("retry-after", "allow")
 _log = structlog.get_logger(__name__)
 
@@ -198,7 +200,7 @@ def _draw_problem(visit: Visit, problem: RestProblemError) -> Response:
         # Shown at the page's place for problems; the requested part stays.
         response = visit.part("_problem.html", problem.status, problem=problem)
     else:
-        title = HTTPStatus(problem.status).phrase
+        title = _TITLES.get(problem.status) or HTTPStatus(problem.status).phrase
         response = visit.page("problem.html", title=title, status=problem.status, problem=problem)
     for name in _SAID_OF_PROBLEMS:
         if (value := problem.headers.get(name)) is not None:

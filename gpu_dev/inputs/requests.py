@@ -150,9 +150,9 @@ def _complaints(error: "ValidationError", options: Mapping[str, str] = _OPTIONS)
             continue  # a number that is out of bounds is no word, either
         option = next((flag for field, flag in options.items() if path == field or path.startswith(f"{field}.")), path)
         text = complaint(one)
-        if not option:  # a fault of several fields begins with the field that is wrong
-            field, colon, rest = text.partition(": ")
-            text = f"{options.get(field, field)}{colon}{rest}"
+        field, _, rest = text.partition(": ")
+        if not option and field in options:  # a fault of several fields begins with the field that is wrong
+            option, text = options[field], rest
         said.append(
             f"{option} {text}" if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
         )

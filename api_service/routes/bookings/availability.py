@@ -34,9 +34,9 @@ QueryDuration = Annotated[Duration, BeforeValidator(_written_seconds, json_schem
 def _check_times(start: datetime | None, end: datetime | None) -> None:
     if start is not None and end is not None:
         if end <= start:
-            raise ValueError("`to` must be after `from`")
+            raise ValueError("The time must end after it begins")
         if end - start > FARTHEST_START:
-            raise ValueError(f"`to` must be at most {FARTHEST_START.days} days after `from`")
+            raise ValueError(f"The time must end at most {FARTHEST_START.days} days after it begins")
 
 
 class SlotsQuery(PageQuery):

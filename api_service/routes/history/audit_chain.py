@@ -40,7 +40,7 @@ async def list_links(services: Served, caller: Caller, query: Annotated[ChainQue
     some seconds after they are recorded. 409 `chain_trimmed`: retention has removed the first links of this page."""
     require_chain_reader(caller)
     if query.from_ is not None and query.to is not None and query.to <= query.from_:
-        raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
+        raise ProblemError(422, "bad_range", "The time must end after it begins. Ask for another time.")
     place = decode(_LIST, query.cursor, (int, int))
     async with services.runtime.uow() as uow:
         if place is None:

@@ -48,7 +48,7 @@ async def list_events(services: Served, caller: Caller, query: Annotated[EventsQ
     must name a `subject` of their own. A page may be short, or empty, and have a `next_cursor`: one request searches a
     bounded part."""
     if query.from_ is not None and query.to is not None and query.to <= query.from_:
-        raise ProblemError(422, "bad_range", "`to` must be after `from`. Ask for another time.")
+        raise ProblemError(422, "bad_range", "The time must end after it begins. Ask for another time.")
     which = EventFilter(
         kinds=None if query.kind is None else frozenset(query.kind),
         actor=query.actor,

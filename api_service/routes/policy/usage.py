@@ -60,7 +60,7 @@ async def get_usage(
     end = query.end or now
     start = query.start or end - _A_WEEK
     if not timedelta(0) < end - start <= LONGEST:
-        detail = f"`to` must be after `from`, by at most {LONGEST.days} days. Ask for another time."
+        detail = f"The time must end after it begins, at most {LONGEST.days} days later. Ask for another time."
         raise ProblemError(422, "bad_range", detail)
     after = decode(_LIST, query.cursor, (str,))
     if query.step is not None:

@@ -37,5 +37,5 @@ def time_faults(time_zone: str | None, duration: timedelta | None, **times: str 
 def length_faults(length: timedelta) -> list[str]:
     """A message if a booking can't have this length."""
     if length <= timedelta(0):
-        return ["end: must be after `start`"]
-    return [f"end: at most {LONGEST_BOOKING.days} days after `start`"] if length > LONGEST_BOOKING else []
+        return ["end: must be after the start"]
+    return [f"end: at most {LONGEST_BOOKING.days} days after the start"] if length > LONGEST_BOOKING else []

@@ -46,7 +46,7 @@ def window_faults(start: datetime | None, end: datetime | None, duration: timede
     if duration is not None and duration % timedelta(minutes=1):
         faults.append("duration: must be whole minutes")
     if start is not None and end is not None and end <= start:
-        faults.append("end: must be after `start`")
+        faults.append("end: must be after the start")
     if start is not None and end is not None and end - start > LONGEST_WINDOW:
-        faults.append(f"end: at most {LONGEST_WINDOW.days} days after `start`")
+        faults.append(f"end: at most {LONGEST_WINDOW.days} days after the start")
     return faults
