@@ -10,6 +10,9 @@ from api_service.problems import ProblemError
 from api_service.web.forms.form import Form
 from reservation_core.domain.short_durations import seconds_in
 
+USUAL_LENGTH = "2h"
+"""The length that the form of a new booking begins with."""
+
 
 class Repeats(StrEnum):
     NEVER = "never"
@@ -99,6 +102,8 @@ def _times(form: Form) -> Mapping[str, Any]:
     start_typed, end_typed, length = form.get("start"), form.get("end"), form.get("length")
     if start_typed is None:
         raise _NotReadableError("Say when it begins.")
+    if end_typed is not None and length == USUAL_LENGTH:
+        length = None  # the form had it, and the user typed an end
     if (end_typed is None) == (length is None):
         raise _NotReadableError("Say either when it ends or how long it lasts.")
     if end_typed is not None:

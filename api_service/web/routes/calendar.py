@@ -13,7 +13,7 @@ from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_table import columns, table
 from api_service.web.calendar.timeline_window import TimelineScale
 from api_service.web.confirmation import ask
-from api_service.web.forms.booking_form import Repeats, TypedBooking, typed_booking, typed_change
+from api_service.web.forms.booking_form import USUAL_LENGTH, Repeats, TypedBooking, typed_booking, typed_change
 from api_service.web.rendering import json_data
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
@@ -234,7 +234,7 @@ def _first_fields(visit: Visit, asked: TimelineQuery) -> dict[str, str]:
         "node": asked.node or "",
         "start": f"{hour:%Y-%m-%dT%H:%M}",
         "end": "",
-        "length": "2h",
+        "length": USUAL_LENGTH,
         "title": "",
         "project": "",
         "repeats": Repeats.NEVER,

@@ -24,6 +24,7 @@ def typed(**fields: str) -> TypedBooking:
     [
         ({}, {"duration": 5400}),
         ({"length": "", "end": "2030-01-31T12:00"}, {"end": "2030-01-31T12:00"}),
+        ({"length": "2h", "end": "2030-01-31T12:00"}, {"end": "2030-01-31T12:00"}),
         ({"node": "titan", "title": "x", "project": "p", "nodes": "1"}, {"node": "titan", "duration": 5400}),
         ({"wait": "yes", "auto_accept": "yes"}, {"wait": True, "auto_accept": True}),
         ({"zone": "Asia/Tokyo"}, {"time_zone": "Asia/Tokyo"}),
