@@ -1,5 +1,6 @@
 """The page Queue: waiting jobs, their places, reasons and estimated starts."""
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
@@ -22,24 +23,32 @@ _COLUMNS: tuple[Column[QueueEntry], ...] = (
 
 
 async def queue_page(visit: Visit) -> Response:
-    """Show the visitor's waiting jobs (administrators: all), by priority and arrival unless `?sort=` says otherwise,
-    and totals."""
+    """Show the visitor's waiting jobs (administrators: all) and totals: by place; a queue of several pages by priority
+    and arrival, unless `?sort=` says otherwise."""
     columns = [column for column in _COLUMNS if visit.principal.is_admin or column.name != "user"]
     choice = read_choice("/queue", visit.request.query_params.multi_items(), (), columns)
     totals = (await visit.rest.get(QueuePage, "/v1/queue", {"limit": 1})).totals
     listing = await read_list(visit, QueuePage, "/v1/queue", {}, choice, columns, _words_of)
+    by_place = choice.is_plain and not (listing.before or listing.after)
+    if by_place:
+        listing = replace(listing, items=sorted(listing.items, key=_place))
     context: dict[str, Any] = {
         "listing": listing,
+        "by_place": by_place,
         "totals": totals,
         "first": min(
             (job for job in listing.items if job.user == visit.principal.user),
-            key=lambda job: (job.queue_position is None, job.queue_position),
+            key=_place,
             default=None,
         ),
     }
     if visit.partial:
         return visit.part("_queue.html", **context)
     return visit.page("queue.html", title="Queue", live="queue", **context)
+
+
+def _place(job: QueueEntry) -> tuple[bool, int]:
+    return job.queue_position is None, job.queue_position or 0
 
 
 def _words_of(job: QueueEntry) -> tuple[str | None, ...]:

@@ -83,7 +83,7 @@ async def test_jobs_of_others_are_only_counted(browsing: SignedIn, bob: httpx.As
     await submitted(bob, name="his work")
     page = await (await browsing("alice")).get("/queue")
     assert "None of your jobs waits." in words(page)
-    assert "1 job waits for 1 GPUs of any type" in words(page)
+    assert "1 job waits for 1 GPU of any type" in words(page)
     assert "his work" not in page
 
 
@@ -103,7 +103,8 @@ async def test_a_smaller_job_that_came_later_has_the_place_before(
     browser = await browsing("alice")
     told = words(await browser.get("/queue"))
     assert "small work is number 1 in the queue." in told
-    assert "Your waiting jobs, by priority and arrival" in told
+    assert "Your waiting jobs, by place" in told
+    assert told.rindex("small work") < told.index("large work")
     by_place = await browser.get("/queue?sort=place")
     assert by_place.index(">small work<") < by_place.index(">large work<")
     assert 'aria-sort="ascending"' in by_place
