@@ -59,7 +59,11 @@ def server_of(ctx: typer.Context, server: str | None) -> str:
 
 def client_for(ctx: typer.Context) -> GpuDevClient:
     """A client for that server, which signs in again where it knows how; use it as a context manager."""
-    connection = connection_of(ctx)
+    return client_of(connection_of(ctx))
+
+
+def client_of(connection: Connection) -> GpuDevClient:
+    """The same for a connection."""
     if connection.way is None:
         return GpuDevClient(Exchange(connection))
     from gpu_dev.server.signing_in import renewal_of

@@ -1,6 +1,6 @@
 """The verdict on a request before it is made, for people: it starts now, is accepted, or is refused, and why."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -39,14 +39,26 @@ def show_verdict(answer: Explanation, output: Format) -> Rendered:
 NOT_ESTIMATED = "Likely start: unknown. Estimates are switched off on this server."
 
 
-def show_start(request: JobSubmit, answer: JobVerdict, output: Format, now: datetime) -> Rendered:
-    """When a job would start if it were submitted now, and which request would start sooner; or the data of that."""
+def show_start(
+    request: JobSubmit,
+    answer: JobVerdict,
+    output: Format,
+    now: datetime,
+    changed: Callable[[JobSubmit, SoonerRequest], str] | None = None,
+) -> Rendered:
+    """When a job would start if it were submitted now, and which request would start sooner; or the data of that.
+
+    `changed` writes the change of a request as options, by default as those of `gpu-dev`.
+    """
     if output not in (Format.TABLE, Format.WIDE):
         return show_one(answer, _START_DATA, output)
-    return Rendered(harmless("".join(f"{line}\n" for line in _start_lines(request, answer, now))))
+    lines = _start_lines(request, answer, now, changed or _changed)
+    return Rendered(harmless("".join(f"{line}\n" for line in lines)))
 
 
-def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Iterator[str]:
+def _start_lines(
+    request: JobSubmit, answer: JobVerdict, now: datetime, changed: Callable[[JobSubmit, SoonerRequest], str]
+) -> Iterator[str]:
     promise = answer.promised_start_at
     if answer.verdict is RequestVerdict.STARTS_NOW:
         yield "Would start now."
@@ -68,7 +80,7 @@ def _start_lines(request: JobSubmit, answer: JobVerdict, now: datetime) -> Itera
         yield "Would start sooner:"
         for sooner in answer.instead:
             start = sooner.promised_start_at
-            yield f"  - {_changed(request, sooner)}: {'now' if start - now < _AT_ONCE else minute(start)}"
+            yield f"  - {changed(request, sooner)}: {'now' if start - now < _AT_ONCE else minute(start)}"
 
 
 def _may_be_foretold(request: JobSubmit, answer: JobVerdict) -> bool:

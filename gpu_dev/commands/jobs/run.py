@@ -129,7 +129,7 @@ def submit(
         job = client.submit(request)
         if not wait:
             put(show_one(job, JOB_DETAILS, output))
-            _say_wait(client, request, job)
+            say_wait(client, request, job)
             return
         if output is Format.NAME:
             # Scripts get the id at once, whatever becomes of the waiting.
@@ -189,7 +189,7 @@ def run(
             "No command is given. Write it after `--`; to only hold GPUs, use `gpu-dev submit`.",
             next_command=_RUN_EXAMPLE,
         )
-    with client_for(ctx) as client, _terminable():
+    with client_for(ctx) as client, terminable():
         if test_only:
             _test(client, request, Format.TABLE)
         if dry_run:
@@ -200,7 +200,9 @@ def run(
 
             raise typer.Exit(run_in_terminal(client, request))
         feeds = has_input()
-        raise typer.Exit(_run(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds))
+        raise typer.Exit(
+            run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds)
+        )
 
 
 def _require_one_rehearsal(*, dry_run: bool, test_only: bool) -> None:
@@ -222,7 +224,7 @@ def _test(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
     raise typer.Exit(ExitCode.OK)
 
 
-def _say_wait(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
+def say_wait(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
     """Say what a submitted job waits for. The answer to submitting it can't know: the planner has not looked yet."""
     try:
         words = wait_words(job, client.policy.explain(_question(request, instead_of=job.id)))
@@ -242,7 +244,10 @@ class TerminatedError(KeyboardInterrupt):
     """SIGTERM came: like Ctrl-C, but nobody is to be asked."""
 
 
-def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, *, feeds: bool) -> int:
+def run_in_foreground(
+    client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, *, feeds: bool
+) -> int:
+    """Submit a job, follow it to its end, and return the exit code; `feeds` passes stdin on."""
     key = str(uuid.uuid4())
     job: Job | None = None
     log = ResumableLog(1 if request.nodes is UNSET else request.nodes)
@@ -291,7 +296,7 @@ def _decision(job: Job, on_interrupt: Interrupted | None, *, terminated: bool) -
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """While the block runs, SIGTERM raises TerminatedError."""
 
     def raise_terminated(_number: int, _frame: object) -> NoReturn:
