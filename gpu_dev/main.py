@@ -116,6 +116,7 @@ COMMANDS = {
     "up": Entry("operate.operate", "up_app", "Run the whole system on this machine, in the foreground.", OPERATE),
     "db": Entry("operate.operate", "db_app", "Migrate the database, or show its revision.", OPERATE),
     "psql": Entry("operate.operate", "psql_app", "Open psql on the database of this machine's server.", OPERATE),
+    "slurm": Entry("operate.slurm", "app", "Install sbatch, srun, squeue, scancel and sinfo, or remove them.", OPERATE),
     "completion": Entry("operate.completion", "app", "Print the completion script of a shell.", OPERATE),
 }
 

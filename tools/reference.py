@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/reference from the code: settings, codes, rules, notifications, REST and commands.
+"""Write the generated pages of docs/reference from the code: settings, codes, rules, REST, commands and others.
 
 `python -m tools.reference` (`make reference`) writes them; a test fails where a page differs from the code.
 """
@@ -17,6 +17,8 @@ from pydantic_settings import BaseSettings
 
 from gpu_dev.display.meanings import RULES
 from gpu_dev.main import COMMANDS, app
+from gpu_dev.slurm.reading.list_options import SCANCEL, SINFO, SQUEUE
+from gpu_dev.slurm.reading.options import SBATCH, SRUN, Option
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
@@ -179,6 +181,27 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, ...]]:
         yield from _commands(inner, f"{name} {word}")
 
 
+def slurm_page() -> str:
+    """Every option of Slurm's commands, and its meaning here."""
+    tables = {"sbatch": SBATCH, "srun": SRUN, "squeue": SQUEUE, "scancel": SCANCEL, "sinfo": SINFO}
+    rows: dict[tuple[str, str], tuple[list[str], Option]] = {}
+    for command, table_of_command in tables.items():
+        for option in table_of_command.values():
+            rows.setdefault((option.flag, option.here), ([], option))[0].append(command)
+    lead = (
+        "Options of Slurm's commands, as `sbatch`, `srun`, `squeue`, `scancel` and `sinfo` of this project take them. "
+        "An option that is passed over is named in a warning; one that is refused ends the command before it does "
+        "anything. [Coming from Slurm](../coming-from/slurm.md) is the guide."
+    )
+    columns = ("option", "of", "is", "meaning here, or why there is none")
+    return page("Options of Slurm", lead, columns, (_slurm_row(*row) for row in rows.values()))
+
+
+def _slurm_row(commands: list[str], option: Option) -> tuple[str, ...]:
+    flag = f"`{option.flag}`" + (f", `-{option.letter}`" if option.letter else "")
+    return flag, ", ".join(f"`{command}`" for command in commands), option.treatment.value, option.here
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "reason-codes.md": codes_page,
@@ -186,6 +209,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "notification-kinds.md": notifications_page,
     "rest-calls.md": rest_page,
     "commands.md": commands_page,
+    "slurm-options.md": slurm_page,
 }
 
 

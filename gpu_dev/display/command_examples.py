@@ -141,6 +141,8 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "db migrate": ("gpu-dev db migrate", "GPU_DEV_DATABASE_URL=postgresql://db/gpu_dev gpu-dev db migrate"),
     "db status": ("gpu-dev db status", "GPU_DEV_DATABASE_URL=postgresql://db/gpu_dev gpu-dev db status"),
     "psql": ("gpu-dev psql", "gpu-dev psql -c 'SELECT count(*) FROM reservations'"),
+    "slurm install": ("gpu-dev slurm install", "gpu-dev slurm install ~/.local/bin"),
+    "slurm remove": ("gpu-dev slurm remove", "gpu-dev slurm remove ~/.local/bin"),
     "completion": ("gpu-dev completion bash", "gpu-dev completion zsh"),
 }
 

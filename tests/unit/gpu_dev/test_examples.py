@@ -11,7 +11,10 @@ from gpu_dev.display.command_examples import EXAMPLES
 from gpu_dev.errors import ExitCode
 from gpu_dev.main import main
 
-WITHOUT_SERVER = {"up", "db migrate", "db status", "psql", "completion", "config-ssh", "login", "logout"}
+WITHOUT_SERVER = {
+    "up", "db migrate", "db status", "psql", "completion", "config-ssh", "login", "logout", "slurm install",
+    "slurm remove",
+}  # fmt: skip
 LACKING = ("No such file", "from a terminal", "without a terminal", "There is no public key", "No SSH agent")
 """What makes an example fail before that: files, keys and terminals that a test has not."""
 

@@ -1,0 +1,176 @@
+"""From Slurm's options to a request: each option by its treatment, and combinations of them."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_dev.slurm.reading.options import SBATCH, SRUN, Option, Takes, Treatment
+from gpu_dev.slurm.reading.requests import Asked, Reading, read_request
+from gpu_dev.slurm.reading.words import read_words
+
+ENOUGH = ["--gpus=1", "--time=10"]
+HERE = {"HOME": "/home/ada", "SEED": "7"}
+
+
+def read(*words: str, table: Mapping[str, Option] = SBATCH) -> Reading:
+    typed = read_words(words, table)
+    reading = read_request(typed.given, HERE)
+    reading.refusals = [*typed.refusals, *reading.refusals]
+    return reading
+
+
+def asked(*words: str) -> Asked:
+    reading = read(*words)
+    assert not reading.refusals
+    return reading.asked
+
+
+def refused(*words: str) -> str:
+    [remark] = read(*words).refusals
+    return str(remark)
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("--gpus=2", {"gpus": 2}),
+        ("-G2", {"gpus": 2}),
+        ("-G H100:2", {"gpus": 2, "gpu_type": "h100"}),
+        ("--gpus=8 --nodes=2", {"gpus": 4, "nodes": 2}),
+        ("--gpus-per-node=h100:4 -N 2", {"gpus": 4, "nodes": 2, "gpu_type": "h100"}),
+        ("--gres=gpu", {"gpus": 1}),
+        ("--gres=gpu:2", {"gpus": 2}),
+        ("--gres=gpu:a100", {"gpus": 1, "gpu_type": "a100"}),
+        ("--gres gpu:a100:2 --gpus=2", {"gpus": 2, "gpu_type": "a100"}),
+        ("--gpus=1 --gpus=3", {"gpus": 3}),
+        ("--gpus-per-task=2 -n 2 -N 2-2 --ntasks-per-node=1", {"gpus": 2, "nodes": 2}),
+    ],
+)
+def test_gpus_are_on_each_node(words: str, fields: dict[str, Any]) -> None:
+    reading = asked("--time=10", *words.split())
+    assert {name: getattr(reading, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("--time=1-0", {"duration": timedelta(days=1)}),
+        ("-J x", {"name": "x"}),
+        ("-D /data", {"working_dir": "/data"}),
+        ("--account=vision", {"project": "vision"}),
+        ("--reservation=demo", {"booking": "demo"}),
+        ("--priority=-5", {"priority": -5}),
+        ("--nice", {"priority": -100}),
+        ("--nice=7", {"priority": -7}),
+        ("--nice=-7", {"priority": 7}),
+        ("--begin=now", {}),
+        ("--export=NONE", {"env": ()}),
+        ("--export=SEED,B=1", {"env": ("SEED=7", "B=1")}),
+        ("--export=A='x,y',B=\"z\"", {"env": ("A=x,y", "B=z")}),
+        ("--wrap=true", {"wrap": "true"}),
+        ("--parsable", {"parsable": True}),
+        ("--test-only", {"test_only": True}),
+        ("--wait", {"wait": True}),
+        ("--quiet", {"quiet": True}),
+    ],
+)
+def test_an_option_is_a_field(words: str, fields: dict[str, Any]) -> None:
+    reading = asked(*ENOUGH, *words.split(" "))
+    assert {name: getattr(reading, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--time=10", "--gpus: Jobs without GPUs are not there yet."),
+        ("--time=10 --gpus=0", "--gpus=0: Jobs without GPUs are not there yet."),
+        ("--gpus=1", "--time: Each job has a time limit here."),
+        ("--gpus=1 --time=0", "--time=0: A time limit is at least a minute and at most 90 days."),
+        ("--gpus=1 --time=90-1", "at most 90 days."),
+        ("--gpus=1 --time=4h", "--time=4h: This is no time limit."),
+        ("--time=1 --gpus=3 --nodes=2", "Name a multiple of 2."),
+        ("--time=1 --gpus=1 --gres=gpu:2", "--gpus=1, --gres=gpu:2: These options do not agree."),
+        ("--time=1 --gpus=a100:1,h100:1", "Name one type at most"),
+        ("--time=1 --gres=gpu:a:b:1", "--gres=gpu:h100:2."),
+        ("--time=1 --gres=shard:1", "Only GPUs can be asked for"),
+        ("--time=1 --nodes=2 --gpus-per-node=1 -n 4", "write --ntasks=2."),
+    ],
+)
+def test_a_request_without_gpus_or_end_is_refused(words: str, said: str) -> None:
+    assert said in refused(*words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--nodes=1-4", "--nodes=1-4: Name one number of nodes."),
+        ("--nodes=0", "--nodes=0: Name one number of nodes."),
+        ("-n 8", "--ntasks=8: One process starts on each node (1 here)."),
+        ("--ntasks-per-node=8", "write --ntasks-per-node=1."),
+        ("--priority=101", "from -100 to 100"),
+        ("--nice=10000", "a number up to 100"),
+        ("--nice=x", "a number up to 100"),
+        ("--begin=tomorrow", "gpu-dev book create"),
+        ("--export=ALL", "not taken along"),
+        ("--export=ALL,A=1", "not taken along"),
+        ("--export=A-B", "It lists variables"),
+        ("--job-name=", "--job-name=: It is empty."),
+        ("--array=0-9", "Arrays are not there yet."),
+        ("-d afterok:job-1", "--dependency=afterok:job-1: Dependencies are not there yet."),
+        ("-p gpu", "There are no partitions here."),
+        ("--exclusive", "--exclusive: Whole nodes can't be asked for."),
+        ("--exclusive=user", "--exclusive=user: Whole nodes can't be asked for."),
+        ("--no-such", "--no-such: This option is not known."),
+        ("-y", "-y: This option is not known."),
+        ("--mem", "--mem: This option needs a value."),
+        ("--parsable=1", "--parsable=1: This option takes no value."),
+        ("--gpus-per", "It can be --gpus-per-node or --gpus-per-task or --gpus-per-socket."),
+    ],
+)
+def test_what_cannot_be_honoured_is_named(words: str, said: str) -> None:
+    assert said in refused(*ENOUGH, *words.split())
+
+
+@pytest.mark.parametrize("table", [SBATCH, SRUN], ids=["sbatch", "srun"])
+def test_every_option_is_honoured_named_in_a_warning_or_refused(table: Mapping[str, Option]) -> None:
+    samples = {"time": "20", "gres": "gpu:1", "begin": "now", "export": "A=1", "priority": "5"}
+    for option in table.values():
+        value = samples.get(option.name, "1")
+        typed = [f"{option.flag}={value}" if option.takes is Takes.VALUE else option.flag]
+        reading = read(*[word for word in ENOUGH if not word.startswith(option.flag)], *typed, table=table)
+        texts = {
+            Treatment.HONOURED: [],
+            Treatment.PASSED_OVER: reading.warnings,
+            Treatment.REFUSED: reading.refusals,
+        }[option.treatment]
+        assert [remark.about for remark in texts] == typed * bool(texts), option
+        assert bool(texts) == (option.treatment is not Treatment.HONOURED), option
+        if option.treatment is not Treatment.REFUSED:
+            assert not reading.refusals, option
+
+
+@pytest.mark.parametrize("table", [SBATCH, SRUN], ids=["sbatch", "srun"])
+def test_letters_and_beginnings_stand_for_options(table: Mapping[str, Option]) -> None:
+    letters = [option.letter for option in table.values() if option.letter]
+    assert len(letters) == len({*letters})
+    for option in table.values():
+        beginnings = [other for other in table if other.startswith(option.name)]
+        for word in [option.flag, *([f"-{option.letter}"] if option.letter else [])]:
+            typed = read_words([word, *(["1"] if option.takes is Takes.VALUE else [])], table)
+            assert [one.option for one in typed.given] == [option], beginnings
+            assert not typed.refusals
+
+
+@given(st.lists(st.text(alphabet="-=GtN:gpu,0123 '\"#xALhe\\", max_size=12), max_size=6))
+def test_no_words_break_the_reading(words: list[str]) -> None:
+    reading = read(*words)
+    assert reading.refusals or (reading.asked.gpus > 0 and reading.asked.duration > timedelta())
+
+
+def test_variables_that_are_not_set_are_named() -> None:
+    [warning] = read(*ENOUGH, "--export=ABSENT,SEED").warnings
+    assert str(warning) == "ABSENT: It is not set here, so the job does not get it."

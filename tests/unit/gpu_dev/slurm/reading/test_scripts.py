@@ -1,0 +1,126 @@
+"""Batch scripts: which lines are read, by which shell one runs, and lines that would mean something else here."""
+
+import subprocess
+
+import pytest
+
+from gpu_dev.slurm.reading.options import SBATCH
+from gpu_dev.slurm.reading.scripts import (
+    LONGEST_SCRIPT,
+    Script,
+    faults_of,
+    late_directives,
+    read_directives,
+    read_script,
+    wrapped,
+)
+from gpu_dev.slurm.reading.words import Remark
+
+
+def script(text: str) -> Script:
+    read = read_script(text)
+    assert isinstance(read, Script)
+    return read
+
+
+def test_lines_are_read_as_slurm_does() -> None:
+    read = read_directives(
+        script(
+            "#!/bin/bash\n"
+            "# a comment\n"
+            "#SBATCH --gpus=2 -t 5   # two\n"
+            "\n"
+            "   \n"
+            "##SBATCH --array=1\n"
+            " #SBATCH --array=1\n"
+            '#SBATCH --job-name="two words"\n'
+            "#SBATCH -o out\\ put\n"
+            "echo\n"
+            "#SBATCH --array=1\n"
+        ),
+        SBATCH,
+    )
+    assert not read.refusals
+    assert [(one.text, one.line) for one in read.given] == [
+        ("--gpus=2", 3),
+        ("--time=5", 3),
+        ("--job-name=two words", 8),
+        ("--output=out put", 9),
+    ]
+
+
+def test_lines_that_cannot_be_read_are_named() -> None:
+    read = read_directives(script("#!/bin/sh\n#SBATCH -J 'x\n#SBATCH gpus=1\n#SBATCH --nope\n"), SBATCH)
+    assert list(map(str, read.refusals)) == [
+        "line 2: #SBATCH -J 'x: A quotation mark is not closed.",
+        "line 3: gpus=1: An option begins with - here.",
+        "line 4: --nope: This option is not known. Remove it from the script, or see those that are with --help.",
+    ]
+
+
+def test_late_lines_are_named() -> None:
+    [late] = late_directives(script("#!/bin/sh\n#SBATCH -G 1\ntrue\n#SBATCH -t 1\n"))
+    assert str(late) == "line 4: #SBATCH -t 1: It comes after the first command, so it is not read, as in Slurm."
+
+
+@pytest.mark.parametrize(
+    ("text", "shell"),
+    [
+        ("#!/bin/bash\n", ("/bin/bash",)),
+        ("#!/bin/bash -l\n", ("/bin/bash", "-l")),
+        ("#! /usr/bin/env bash\n", ("/usr/bin/env", "bash")),
+        ("#!/bin/sh", ("/bin/sh",)),
+    ],
+)
+def test_the_first_line_names_the_shell(text: str, shell: tuple[str, ...]) -> None:
+    assert script(text).shell == shell
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "begins with #!"),
+        ("echo\n", "begins with #!"),
+        ("#!/usr/bin/env python3\n", "Only shells"),
+        ("#!/usr/bin/perl\n", "Only shells"),
+        ("#!/bin/sh\r\ntrue\r\n", "dos2unix"),
+        ("#!/bin/sh\n" + "x" * LONGEST_SCRIPT, "32,000"),
+    ],
+)
+def test_a_text_that_is_no_script_is_refused(text: str, said: str) -> None:
+    refused = read_script(text)
+    assert isinstance(refused, Remark)
+    assert said in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("line", "about"),
+    [
+        ("srun python train.py", ["srun"]),
+        ("A=1 srun python train.py", ["srun"]),
+        ("if true; then srun id; fi", ["srun"]),
+        ("exec srun id", ["srun"]),
+        ("# srun id", []),
+        ("echo mysrun; ./srun.sh", []),
+        ("rm -rf $SLURM_TMPDIR/x ${SLURM_ARRAY_TASK_ID}", ["SLURM_TMPDIR", "SLURM_ARRAY_TASK_ID"]),
+        ("echo ${SLURM_TMPDIR:-/tmp} ${SLURM_ARRAY_TASK_ID-0}", []),
+        ("mkdir $SLURM_JOB_ID ${SLURM_JOB_NAME}", []),
+        ("SLURM_TMPDIR=/tmp; echo $SLURM_TMPDIR", []),
+    ],
+)
+def test_lines_that_would_mean_something_else_are_named(line: str, about: list[str]) -> None:
+    assert [fault.about for fault in faults_of(script(f"#!/bin/sh\n{line}\n"))] == about
+
+
+def test_a_command_runs_the_script_with_its_words_and_counts_its_lines() -> None:
+    variables = {"SLURM_JOB_NAME": "it's", "SLURM_SUBMIT_DIR": "/x", "SLURM_GPUS_ON_NODE": "2"}
+    text = 'echo "$1|$#|$SLURM_JOB_NAME|$SLURM_JOB_ID|$SLURM_NODEID"\nenv | grep -c SLURM\n'
+    for found, line in ((script(f'#!/bin/bash\n{text}echo "$LINENO"\n'), "4\n"), (wrapped(text), "")):
+        ran = subprocess.run(
+            found.command(["a b", "c"], variables),
+            env={"PATH": "/usr/bin:/bin", "GPU_DEV_JOB_ID": "job-1", "NODE_RANK": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.stdout == f"a b|2|it's|job-1|1\n0\n{line}", ran.stderr
