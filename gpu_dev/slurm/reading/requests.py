@@ -157,7 +157,7 @@ def _read_variables(given: Given, environ: Mapping[str, str], reading: Reading) 
         reading.refuse(
             given, "Your shell's environment is not taken along. Name variables, as in --export=NAME,OTHER=value."
         )
-    elif not parts or not all(map(_VARIABLE.fullmatch, names)):
+    elif ",".join(parts) != value.removesuffix(",") or not all(map(_VARIABLE.fullmatch, names)):
         reading.refuse(given, "It lists variables, as in --export=NAME,OTHER=value.")
     variables = []
     for part, name in zip(parts, names, strict=True):

@@ -16,7 +16,7 @@ _SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _SHEBANG = re.compile(r"#!\s*(\S+)\s*(.*)")
 _VARIABLE = re.compile(r"\$\{?(SLURM_[A-Z0-9_]+)(?!\w*:?[-=+?])")
 _ASSIGNED = re.compile(r"\b(SLURM_[A-Z0-9_]+)=")
-_STEP = re.compile(r"(?:^|[;&|({]|\b(?:do|then|else|exec|time))\s*(?:\w+=\S*\s+)*srun\b")
+_STEP = re.compile(r"(?:^|[;&|({]|\b(do|then|else|exec|time))\s*(?:\w+=\S*\s+)*srun(?!\S)\s*(\S*)")
 VARIABLES = {
     "SLURM_JOB_ID": "$GPU_DEV_JOB_ID",
     "SLURM_JOBID": "$GPU_DEV_JOB_ID",
@@ -42,7 +42,9 @@ class Script:
 
     def command(self, words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
         """The command of a job that runs the script with these words; `variables` are for `SUBMITTED`."""
-        values = [f"{name}={value}" for name, value in VARIABLES.items()]
+        # The script runs on each node, as a step of one task a node does.
+        values = ['srun() { "$@"; };'] if any(map(_STEP.search, self.lines)) else []
+        values += [f"{name}={value}" for name, value in VARIABLES.items()]
         values += [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
         # In place of the first line, so that the shell counts the lines as the script does.
         text = "\n".join([" ".join(values), *self.lines[1:]])
@@ -51,17 +53,19 @@ class Script:
 
 def wrapped(command: str) -> Script:
     """The script that `--wrap` stands for."""
-    return Script(("/bin/sh",), ("#!/bin/sh", *command.splitlines()))
+    return Script(("/bin/sh",), ("#!/bin/sh", *command.split("\n")))
 
 
 def read_script(text: str) -> Script | Remark:
     """A script, or why it is none that can be run."""
-    lines = tuple(text.splitlines())
-    shebang = _SHEBANG.match(lines[0]) if lines else None
+    lines = tuple(text.split("\n"))
+    shebang = _SHEBANG.match(lines[0])
     if shebang is None:
         return Remark(1, "#!", "A batch script begins with #! and a shell, such as #!/bin/bash.")
-    if "\r\n" in text or "\0" in text:
+    if "\r\n" in text:
         return Remark(1, "line breaks", "The script has line breaks of DOS. Convert it with dos2unix.")
+    if "\0" in text:
+        return Remark(text[: text.index("\0")].count("\n") + 1, "\\0", "A script has no null characters.")
     program, rest = shebang[1], shebang[2].split()
     words = [program, *rest]
     name = rest[0] if program.endswith("/env") and rest else program.rpartition("/")[2]
@@ -114,8 +118,9 @@ def faults_of(script: Script) -> Iterator[Remark]:
     for number, line in enumerate(script.lines, 1):
         if line.lstrip().startswith("#"):
             continue
-        if _STEP.search(line):
-            yield Remark(number, "srun", "The script runs on each node, and has no steps. Remove the word srun.")
+        for before, command in _STEP.findall(line):
+            if before == "exec" or not command or command.startswith(("-", "\\")):
+                yield Remark(number, "srun", "In a script it takes no options: it runs the command on each node.")
         for name in dict.fromkeys(_VARIABLE.findall(line)):
             if name not in known:
                 yield Remark(number, name, f"It is not set here. Set it above, or write ${{{name}:-VALUE}}.")

@@ -19,7 +19,7 @@ def test_a_script_is_run_by_its_lines(system: System, slurm: Slurm, tmp_path: Pa
         "#!/bin/bash\n#SBATCH --job-name=train --gres=gpu:h100:2\n#SBATCH -t 90\n#SBATCH --mem=64G\n\n"
         'echo "$1 $GREETING $CUDA_VISIBLE_DEVICES $PWD"\n'
         '[ "$SLURM_JOB_ID" = "$GPU_DEV_JOB_ID" ] && echo "$SLURM_JOB_NAME on $SLURM_NNODES"\n'
-        "env | grep SLURM\nexit 3\n"
+        "env | grep SLURM\nsrun echo step\nexit 3\n"
     )
     made = slurm("sbatch", "--wait", "--export=GREETING,A='x,y'", "train.sh", "first word", GREETING="hello")
     assert re.fullmatch(r"Submitted batch job job-\w+\n", made.stdout), made.stderr
@@ -30,9 +30,9 @@ def test_a_script_is_run_by_its_lines(system: System, slurm: Slurm, tmp_path: Pa
     job_id = made.stdout.split()[-1]
     shown = job(system, job_id)
     assert (shown["name"], shown["gpus"], shown["gpu_type"], shown["duration"]) == ("train", 2, "h100", "PT1H30M")
-    first, second = system.cli("logs", job_id).stdout.splitlines()
+    first, second, step = system.cli("logs", job_id).stdout.splitlines()
     assert re.fullmatch(rf"first word hello \d,\d {re.escape(os.path.realpath(script.parent))}", first)
-    assert second == "train on 1"
+    assert (second, step) == ("train on 1", "step")
 
 
 def test_a_line_that_cannot_be_honoured_is_named_and_nothing_is_submitted(system: System, slurm: Slurm) -> None:

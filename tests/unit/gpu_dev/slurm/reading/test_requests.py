@@ -118,6 +118,8 @@ def test_a_request_without_gpus_or_end_is_refused(words: str, said: str) -> None
         ("--export=ALL", "not taken along"),
         ("--export=ALL,A=1", "not taken along"),
         ("--export=A-B", "It lists variables"),
+        ("--export=A=1'x,B=2", "It lists variables"),
+        ("--export=A=1,,B=2", "It lists variables"),
         ("--job-name=", "--job-name=: It is empty."),
         ("--array=0-9", "Arrays are not there yet."),
         ("-d afterok:job-1", "--dependency=afterok:job-1: Dependencies are not there yet."),
@@ -169,6 +171,17 @@ def test_letters_and_beginnings_stand_for_options(table: Mapping[str, Option]) -
 def test_no_words_break_the_reading(words: list[str]) -> None:
     reading = read(*words)
     assert reading.refusals or (reading.asked.gpus > 0 and reading.asked.duration > timedelta())
+
+
+NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,5}", fullmatch=True).filter(lambda name: name not in ("ALL", "NIL", "NONE"))
+VALUES = st.text(alphabet="ab ,='\"$x:/\n", max_size=8).filter(lambda value: not {"'", '"'} <= {*value})
+
+
+@given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4))
+def test_listed_variables_arrive_as_they_are_quoted(variables: dict[str, str]) -> None:
+    quoted = {name: f"'{value}'" if "'" not in value else f'"{value}"' for name, value in variables.items()}
+    listed = ",".join(f"{name}={value}" for name, value in quoted.items())
+    assert [*asked(*ENOUGH, f"--export={listed}").env] == [f"{name}={value}" for name, value in variables.items()]
 
 
 def test_variables_that_are_not_set_are_named() -> None:

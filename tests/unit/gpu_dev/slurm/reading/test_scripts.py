@@ -3,6 +3,8 @@
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu_dev.slurm.reading.options import SBATCH
 from gpu_dev.slurm.reading.scripts import (
@@ -84,6 +86,7 @@ def test_the_first_line_names_the_shell(text: str, shell: tuple[str, ...]) -> No
         ("#!/usr/bin/env python3\n", "Only shells"),
         ("#!/usr/bin/perl\n", "Only shells"),
         ("#!/bin/sh\r\ntrue\r\n", "dos2unix"),
+        ("#!/bin/sh\ntrue\0\n", "line 2: \\0: A script has no null characters."),
         ("#!/bin/sh\n" + "x" * LONGEST_SCRIPT, "32,000"),
     ],
 )
@@ -93,12 +96,25 @@ def test_a_text_that_is_no_script_is_refused(text: str, said: str) -> None:
     assert said in str(refused)
 
 
+@given(st.text(alphabet="#SBATCH-=!/bin sh'\"\\\n\r\x0c\u2028$run{}", max_size=60))
+def test_no_text_breaks_the_reading(text: str) -> None:
+    read = read_script(f"#!/bin/sh\n{text}")
+    if isinstance(read, Script):
+        words = read_directives(read, SBATCH)
+        numbers = {given.line for given in words.given} | {remark.line for remark in words.refusals}
+        numbers |= {remark.line for remark in (*faults_of(read), *late_directives(read))}
+        assert numbers <= {*range(1, len(read.lines) + 1)}
+        assert "\n".join(read.lines) == f"#!/bin/sh\n{text}"
+
+
 @pytest.mark.parametrize(
     ("line", "about"),
     [
-        ("srun python train.py", ["srun"]),
-        ("A=1 srun python train.py", ["srun"]),
-        ("if true; then srun id; fi", ["srun"]),
+        ("srun python train.py; A=1 srun id", []),
+        ("srun --ntasks=2 python train.py", ["srun"]),
+        ("A=1 srun -n 2 python train.py", ["srun"]),
+        ("if true; then srun -l id; fi", ["srun"]),
+        ("srun \\", ["srun"]),
         ("exec srun id", ["srun"]),
         ("# srun id", []),
         ("echo mysrun; ./srun.sh", []),
@@ -110,6 +126,13 @@ def test_a_text_that_is_no_script_is_refused(text: str, said: str) -> None:
 )
 def test_lines_that_would_mean_something_else_are_named(line: str, about: list[str]) -> None:
     assert [fault.about for fault in faults_of(script(f"#!/bin/sh\n{line}\n"))] == about
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_steps_without_options_run_their_command(shell: str) -> None:
+    found = script(f"#!/bin/{shell}\nset -e\nA=1 srun sh -c 'echo \"$A $1\"; exit 3' x 'a b'\necho never\n")
+    ran = subprocess.run(found.command([], {}), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (3, "1 a b\n"), ran.stderr
 
 
 def test_a_command_runs_the_script_with_its_words_and_counts_its_lines() -> None:
