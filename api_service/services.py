@@ -18,6 +18,7 @@ from api_service.access.sign_in_pace import SignInPace
 from api_service.access.token_pace import TokenPace
 from api_service.following import SharedWakeups
 from api_service.known_types import KnownTypes
+from api_service.metrics.gpu_metrics import GpuSeries
 from api_service.metrics.metrics import ApiMetrics
 from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
@@ -110,7 +111,7 @@ class Services:
             job_tokens=JobTokens(runtime.uow, runtime.clock, pace),
             submissions=SubmissionWriter(store, settings.submit_batch),
             wakeups=SharedWakeups(runtime.wakeups),
-            metrics=ApiMetrics(reads, runtime.clock, loops=runtime.loops),
+            metrics=ApiMetrics(reads, runtime.clock, loops=runtime.loops, gpu_series=GpuSeries.of(settings)),
             policy=PolicyCache(runtime.uow, settings.token_cache_s),
             known_types=KnownTypes(runtime.uow, settings.gpu.types.values()),
             waitlist=Waitlist(runtime.uow, runtime.ids, settings.offer),

@@ -276,8 +276,12 @@ def _scrapes(now: datetime, newest: int) -> dict[str, list[Values]]:
         "calendar_events": [{"after_event": newest - 100, "up_to_event": newest}],
         "judged_predictions": [{"after_event": newest - 100, "up_to_event": newest, "slack_s": 2.0}],
         "gpu_counts": [{}],
+        "gpu_use_now": [
+            {"since": now - timedelta(minutes=1), "errors_since": now - timedelta(minutes=5), "after_node": "",
+             "after_index": -1, "limit": 5000}
+        ],
         "count_unknown_pods": [{}],
-    }
+    }  # fmt: skip
 
 
 def _quotas(now: datetime) -> dict[str, list[Values]]:

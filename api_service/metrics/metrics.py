@@ -14,12 +14,14 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from api_service.metrics.gpu_metrics import GpuSeries, gpu_exposition
 from api_service.metrics.http_metrics import HttpMetrics
 from api_service.metrics.replica_metrics import ReplicaCollector
 from api_service.metrics.retention_metrics import RetentionCollector
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.ports.clock import Clock
+from reservation_core.ports.gpu_use import GpuUseNow
 from reservation_core.ports.planning.measurements import JudgedPredictions
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.loops.loop_metrics import LoopCollector
@@ -42,9 +44,18 @@ class ApiMetrics:
     """
 
     def __init__(
-        self, reads: Reads, clock: Clock, *, settled: timedelta = _SETTLED, loops: Loops | None = None
+        self,
+        reads: Reads,
+        clock: Clock,
+        *,
+        settled: timedelta = _SETTLED,
+        loops: Loops | None = None,
+        gpu_series: GpuSeries | None = None,
     ) -> None:
         self._reads = reads
+        self._gpu_series = gpu_series or GpuSeries()
+        self._gpus_in_use: list[GpuUseNow] = []
+        self._gpus_left_out = 0
         self._clock = clock
         self._settled = settled
         self._lock = asyncio.Lock()
@@ -126,7 +137,9 @@ class ApiMetrics:
                     self._database.set(1)
                 except DatabaseUnavailableError:
                     self._database.set(0)
-                self._text = generate_latest(self._registry)
+                    self._gpus_in_use = []
+                of_gpus = await gpu_exposition(self._gpus_in_use, self._gpu_series, self._gpus_left_out)
+                self._text = generate_latest(self._registry) + of_gpus
                 self._fresh_until = asyncio.get_running_loop().time() + _REUSE_S
             return self._text
 
@@ -135,6 +148,7 @@ class ApiMetrics:
         jobs = await uow.measurements.job_counts()
         gpus = await uow.inventory.gpu_counts()
         self._unknown_pods.set(await uow.unknown_pods.count())
+        await self._read_gpu_use(uow, sum(count for _, _, count in gpus))
         bookings = await uow.booking_life.counts()
         self._retention.standing = await uow.retention.standing()
         standing = await chain_standing(uow)
@@ -153,6 +167,14 @@ class ApiMetrics:
             self._gpus.labels(gpu_type, state.value).set(count)
         for booking_status, count in bookings:
             self._bookings.labels(booking_status.value).set(count)
+
+    async def _read_gpu_use(self, uow: UnitOfWork, gpus: int) -> None:
+        """Read the use of the first GPUs, of `gpus`."""
+        series = self._gpu_series
+        self._gpus_in_use = (
+            await uow.gpu_use.of_now(None, series.gpus, self._clock.now(), series.samples_last) if series.gpus else []
+        )
+        self._gpus_left_out = max(0, gpus - len(self._gpus_in_use))
 
     async def _count_ended(self, uow: UnitOfWork, settled_before: datetime) -> None:
         newest = await uow.measurements.newest_event(settled_before)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.domain.model import GpuState, ReservationKind
 
 
 class GpuSampler(Protocol):
@@ -31,3 +32,46 @@ class HeldGpu:
     simulated: bool
     start: datetime | None
     until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHolder:
+    """What holds a GPU now: a job, a booking or a maintenance window."""
+
+    id: str
+    kind: ReservationKind
+    user_id: int
+    user: str
+    project: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewestSample:
+    """What the newest sample of a GPU says; None: it does not say."""
+
+    at: datetime
+    utilisation: float | None
+    memory_used: int | None
+    power_w: float | None
+    temperature_c: int | None
+    ecc_uncorrected: int | None
+    processes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUseNow:
+    """A GPU with its holder and its newest sample; `sample` is None where no recent one is of this holder.
+
+    `xid` is the last Xid error of the last minutes, whoever had the GPU.
+    """
+
+    node: str
+    node_available: bool
+    index: int
+    gpu_type: str
+    memory_bytes: int | None
+    simulated: bool
+    state: GpuState
+    holder: GpuHolder | None
+    sample: NewestSample | None
+    xid: int | None

@@ -7,6 +7,9 @@ SAMPLES_KEPT = timedelta(days=1)
 MINUTES_KEPT = timedelta(days=30)
 """How long samples and roll-ups of a minute are kept at least; they go by whole days. Those of an hour stay."""
 
+ERRORS_LAST = timedelta(minutes=5)
+"""How long an Xid error is shown as a GPU's newest: longer than from one look of a monitor to the next."""
+
 MOST_MEMORY = 2**41 - 2**10
 MOST_POWER_W = 10_000
 MOST_PROCESSES = 10_000

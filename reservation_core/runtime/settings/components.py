@@ -122,6 +122,8 @@ class CommonSettings(BaseSettings):
     local_gpus: str | None = None
     # A recording of the use of GPUs, which the simulated GPUs of GPU_DEV_LOCAL_GPUS play back again and again.
     local_use: Path | None = None
+    # On a local cluster: time between two samples of the use of its GPUs.
+    sample_every_s: Annotated[float, Field(ge=1, le=600)] = 10
     gpu: GpuSettings = Field(default_factory=GpuSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
@@ -248,6 +250,8 @@ class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
     tls_key: Path | None = None
     # A separate address for /metrics without TLS, such as 0.0.0.0:9090. None: on the API's address.
     metrics_listen: HealthListen = None
+    # How many GPUs /metrics shows one by one, with their live jobs: the first ones by node and index. 0: none.
+    metrics_gpus: Annotated[int, Field(ge=0, le=100_000)] = 5000
     # The access log, a line for each request: `-` for the process's log, a file (relative to GPU_DEV_HOME), or empty.
     access_log: Annotated[str, Field(max_length=4096)] = "-"
     # A streaming replica of the database for lists and heavy reads; empty: all on the primary.
@@ -295,8 +299,6 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     sweep_s: Seconds = 0.5
     resync_s: Seconds | None = None  # by default 5 s on a local cluster, 60 s on Kubernetes, which has watches
     reload_s: Seconds = 60
-    # On a local cluster: time between two samples of the use of its GPUs.
-    sample_every_s: Annotated[float, Field(ge=1, le=600)] = 10
     unknown_pods: UnknownPodRule = UnknownPodRule.REPORT
     log_keep_lines: Annotated[int, Field(ge=0, le=100_000)] = 1000
     plan_batch: Annotated[int, Field(ge=1, le=100_000)] = 1000

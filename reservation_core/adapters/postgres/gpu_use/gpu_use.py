@@ -9,9 +9,10 @@ from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
-from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.domain.gpu_use.samples import ERRORS_LAST, GpuSample
 from reservation_core.domain.gpu_use.spans import Resolution, Span
-from reservation_core.ports.gpu_use import HeldGpu
+from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.ports.gpu_use import GpuHolder, GpuUseNow, HeldGpu, NewestSample
 
 _KIB = 1024
 _THOUSANDTHS = 1000
@@ -93,6 +94,21 @@ class GpuUse(StatementRunner):
             found.setdefault(row.gpu_id, []).append(_point(row))
         return found
 
+    async def of_now(
+        self, after: tuple[str, int] | None, limit: int, now: datetime, lasts: timedelta
+    ) -> list[GpuUseNow]:
+        """So many GPUs after one, by node and index, with their use; a sample counts for the time `lasts`."""
+        node, index = after or ("", -1)
+        rows = await self._run(
+            "gpu_use_now",
+            since=now - lasts,
+            errors_since=now - max(lasts, ERRORS_LAST),
+            after_node=node,
+            after_index=index,
+            limit=limit,
+        )
+        return [_use_now(row) for row in rows]
+
     async def _copy(self, rows: Sequence[_SampleRow]) -> None:
         pooled = await self._connection.get_raw_connection()
         driver: asyncpg.Connection = pooled.driver_connection
@@ -134,6 +150,36 @@ def _held(row: Row[Any]) -> HeldGpu:
         simulated=row.labels.get("gpu-dev/simulated") == "true",
         start=row.start,
         until=row.until,
+    )
+
+
+def _use_now(row: Row[Any]) -> GpuUseNow:
+    holder = None
+    if row.holder_id is not None:
+        kind = ReservationKind(row.holder_kind)
+        holder = GpuHolder(row.holder_id, kind, row.holder_user_id, row.holder_user, row.project)
+    sample = None
+    if row.at is not None:
+        sample = NewestSample(
+            at=row.at,
+            utilisation=None if row.utilisation is None else row.utilisation / _THOUSANDTHS,
+            memory_used=None if row.memory_kib is None else row.memory_kib * _KIB,
+            power_w=row.power_w,
+            temperature_c=row.temperature_c,
+            ecc_uncorrected=row.ecc_errors,
+            processes=row.processes,
+        )
+    return GpuUseNow(
+        node=row.node,
+        node_available=row.node_available,
+        index=row.card_index,
+        gpu_type=row.gpu_type,
+        memory_bytes=row.memory_bytes,
+        simulated=row.simulated,
+        state=GpuState(row.state),
+        holder=holder,
+        sample=sample,
+        xid=row.xid,
     )
 
 

@@ -102,3 +102,46 @@ SELECT w.gpu_id, p.*
 FROM unnest(CAST(:gpu_ids AS integer[]), CAST(:resolutions AS integer[]), CAST(:starts AS timestamptz[]),
             CAST(:untils AS timestamptz[])) AS w (gpu_id, resolution, start, until)
 CROSS JOIN LATERAL gpu_use_points(w.gpu_id, w.resolution, w.start, w.until, CAST(:step AS interval)) p;
+
+-- name: gpu_use_now
+-- So many GPUs after one, by node and index, with their state, what holds each, and its newest sample since a time, by
+-- key for each GPU; not from before its holder had it. The last Xid error is of a longer time. All open rows are read at
+-- once.
+WITH holders AS MATERIALIZED (
+    SELECT DISTINCT ON (a.gpu_id) a.gpu_id, a.held, lower(a.during) AS start, r.id, r.kind, r.user_id, r.project, u.name AS user_name
+    FROM (
+        SELECT gpu_id, reservation_id, during, held, booking_id FROM allocations WHERE held
+        UNION ALL
+        SELECT gpu_id, reservation_id, during, held, booking_id FROM allocations
+        WHERE released_at IS NULL AND NOT held AND lower(during) <= (SELECT ledger_now())
+          AND upper(during) > (SELECT ledger_now())
+    ) a
+    JOIN reservations r ON r.id = a.reservation_id
+    JOIN users u ON u.id = r.user_id
+    ORDER BY a.gpu_id, a.held DESC, a.booking_id IS NULL
+)
+SELECT n.name AS node, g.index AS card_index, g.gpu_type, g.memory_bytes, s.available AS node_available,
+       coalesce(n.labels ->> 'gpu-dev/simulated' = 'true', false) AS simulated,
+       CASE WHEN h.kind = 'maintenance' THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
+            WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
+       h.id AS holder_id, h.kind AS holder_kind, h.user_id AS holder_user_id, h.user_name AS holder_user, h.project,
+       u.at, u.utilisation, u.memory_kib, u.power_w, u.temperature_c, u.ecc_errors, u.processes, e.xid
+FROM nodes n
+JOIN node_conditions s ON s.node_id = n.id
+JOIN gpus g ON g.node_id = n.id
+JOIN card_conditions c ON c.gpu_id = g.id
+LEFT JOIN holders h ON h.gpu_id = g.id
+LEFT JOIN LATERAL (
+    SELECT p.* FROM gpu_samples p
+    WHERE p.gpu_id = CAST(g.id AS integer) AND p.at >= CAST(:since AS timestamptz)
+      AND p.at >= coalesce(CASE WHEN h.kind = 'job' THEN h.start END, '-infinity')
+    ORDER BY p.at DESC LIMIT 1
+) u ON true
+LEFT JOIN LATERAL (
+    SELECT p.xid FROM gpu_samples p
+    WHERE p.gpu_id = CAST(g.id AS integer) AND p.at >= CAST(:errors_since AS timestamptz) AND p.xid <> 0
+    ORDER BY p.at DESC LIMIT 1
+) e ON true
+WHERE n.name >= :after_node AND (n.name, g.index) > (:after_node, CAST(:after_index AS integer))
+  AND (n.removed_at IS NULL OR h.id IS NOT NULL)
+ORDER BY n.name, g.index LIMIT :limit;
