@@ -19,7 +19,8 @@ from api_service.metrics.http_metrics import HttpMetrics
 from api_service.metrics.replica_metrics import ReplicaCollector
 from api_service.metrics.retention_metrics import RetentionCollector
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, NodeEventKind
+from reservation_core.domain.model import FINAL_STATUSES, ReservationKind
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.gpu_use import GpuUseNow
 from reservation_core.ports.planning.measurements import JudgedPredictions
@@ -33,6 +34,7 @@ _REUSE_S = 1.0
 _SETTLED = timedelta(seconds=10)
 _PAGE = 5000
 _MAX_PAGES = 20
+_CALENDAR_KINDS = ("booking_", "maintenance_", "no_show_warning", "start_promise_missed")
 _LONG_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 7 * 86_400)
 _log = structlog.get_logger(__name__)
 
@@ -117,7 +119,7 @@ class ApiMetrics:
             ["quantile", "right"],
             registry=registry,
         )
-        self._count_judged(JudgedPredictions(0, 0, 0))
+        self._begin_at_zero()
         self._wait = Histogram(
             "gpu_dev_job_wait_seconds",
             "Submission to start, of jobs as they end.",
@@ -127,6 +129,17 @@ class ApiMetrics:
         self._run = Histogram(
             "gpu_dev_job_run_seconds", "Start to end, of jobs as they end.", buckets=_LONG_BUCKETS, registry=registry
         )
+
+    def _begin_at_zero(self) -> None:
+        """Show counters before they count: `increase` does not see the first count of a series that begins with it."""
+        self._count_judged(JudgedPredictions(0, 0, 0))
+        for status in FINAL_STATUSES:
+            self._ended.labels(status.value)
+        for of in (ReservationKind.JOB, ReservationKind.BOOKING):
+            self._missed.labels(of.value)
+        for kind in (*BookingEventKind, *NodeEventKind):
+            if kind.startswith(_CALENDAR_KINDS):
+                self._calendar.labels(kind.value)
 
     async def text(self) -> bytes:
         """The exposition. Without a database: the process's own metrics, and `gpu_dev_database_up 0`."""
