@@ -1,6 +1,5 @@
 """What Prometheus is told of each chart: all processes are measured, and alerts go by metrics that there are."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +19,7 @@ from reservation_core.runtime.cron_jobs import CronJobCollector
 from reservation_core.runtime.loops.loop_metrics import LoopCollector
 from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.reading.reading import ReplicaReads
+from tests.chart.dashboards import panels
 from tests.chart.dev_server_values import ALL_ON, over, templates
 from tests.chart.rendering import JsonObject, one, render, selects
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER
@@ -84,8 +84,7 @@ async def test_every_alert_and_panel_goes_by_metrics_that_the_processes_write_ou
     documents = render(chart, CHARTS[chart])
     expressions = [rule["expr"] for rule in rules(documents)]
     if chart == "gpu-dev-server":
-        data = one(documents, "ConfigMap", "gpu-dev-dashboard")["data"]["gpu-dev-server.json"]
-        expressions += [target["expr"] for panel in json.loads(data)["panels"] for target in panel["targets"]]
+        expressions += [target["expr"] for _, panel in panels() for target in panel["targets"]]
     named = {name for expression in expressions for name in re.findall(r"gpu_dev_\w+", expression)}
     known = await exported()
     assert named

@@ -83,7 +83,7 @@ def test_both_try_every_version_of_python_and_postgresql_that_is_promised(jobs: 
     ("part", "made"), [("check", ["check", "docs"]), ("test", ["web test"]), ("coverage", ["web coverage"])]
 )
 def test_the_one_definition_runs_the_part_that_is_asked_for(tmp_path: Path, part: str, made: list[str]) -> None:
-    for name in ("make", "node", "npm", "chromium"):
+    for name in ("make", "node", "npm", "chromium", "prometheus"):
         program = tmp_path / name
         program.write_text(f'#!/bin/sh\n[ {name} != make ] || echo "$*" >> "{tmp_path}/made"\n')
         program.chmod(0o755)
