@@ -79,6 +79,7 @@ COMMANDS = {
     "share": Entry("sessions.share", "share_app", "Let another user enter your job.", SESSIONS),
     "unshare": Entry("sessions.share", "unshare_app", "End a share of your job.", SESSIONS),
     "gpus": Entry("gpus.inventory", "gpus_app", "Show how many GPUs are free, and when the next one is.", LOOK),
+    "top": Entry("gpus.top", "app", "Show all GPUs with their use now, live.", LOOK),
     "nodes": Entry(
         "gpus.inventory",
         "nodes_app",

@@ -34,7 +34,7 @@ ANSWERS = {
     "dead_letters": "DeadLetterOut Redriven",
     "jobs": "Job JobVerdict QueuePage JobEvent JobSpec",
     "maintenance": "MaintenanceOut",
-    "nodes": "UnknownPodOut GpuOut NodeOut UseOut",
+    "nodes": "UnknownPodOut GpuNowOut GpuOut NodeOut UseOut",
     "notices": "NoticeTargetOut NoticeTargetCreated NoticePreferences NoticeQueued",
     "policy": "RuleOut PolicyVerdict ProjectOut Explanation UsageOut UsageSeriesOut",
     "sessions": "AppTicketOut JobConnection JobTerminal SshCertificateOut SshKeyOut",

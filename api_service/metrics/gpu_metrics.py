@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
 
+from reservation_core.domain.gpu_use.samples import sample_lasts
 from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.gpu_use import GpuUseNow
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 
-_LEAST_FRESH = timedelta(seconds=60)
-_MISSED_SAMPLES = 3
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 _Lines = Iterator[tuple[str, float | None]]
@@ -30,7 +29,7 @@ class GpuSeries:
 
     gpus: int = 5000
     names_jobs: bool = True
-    samples_last: timedelta = _LEAST_FRESH
+    samples_last: timedelta = timedelta(minutes=1)
 
     @classmethod
     def of(cls, settings: ApiSettings) -> "GpuSeries":
@@ -38,8 +37,7 @@ class GpuSeries:
         names_jobs = settings.metrics_listen is not None or (
             settings.holders is Holders.EVERYONE and not settings.trusted_proxies and _is_loopback(settings.listen)
         )
-        samples_last = max(_LEAST_FRESH, _MISSED_SAMPLES * timedelta(seconds=settings.sample_every_s))
-        return cls(settings.metrics_gpus, names_jobs, samples_last)
+        return cls(settings.metrics_gpus, names_jobs, sample_lasts(settings.sample_every_s))
 
 
 async def gpu_exposition(gpus: Sequence[GpuUseNow], series: GpuSeries, left_out: int) -> bytes:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from reservation_core.contracts.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
+from api_service.access.sight import Sight
+from reservation_core.contracts.nodes import GpuNowOut, GpuUseOut, Holder, UseLevel, UseOut, UsePointOut
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
-from reservation_core.ports.gpu_use import HeldGpu
+from reservation_core.ports.gpu_use import GpuUseNow, HeldGpu
 
 
 def use(found: Sequence[tuple[HeldGpu, Sequence[UsePoint]]], start: datetime, end: datetime, step: timedelta) -> UseOut:
@@ -26,6 +27,35 @@ def use(found: Sequence[tuple[HeldGpu, Sequence[UsePoint]]], start: datetime, en
             )
             for gpu, points in found
         ],
+    )
+
+
+def use_now(gpu: GpuUseNow, sight: Sight) -> GpuNowOut:
+    """A GPU and its use now, with its holder if the caller may see that."""
+    holder, sample = gpu.holder, gpu.sample
+    seen = holder is not None and sight.sees(holder.user_id)
+    return GpuNowOut(
+        node=gpu.node,
+        index=gpu.index,
+        gpu_type=gpu.gpu_type,
+        memory_bytes=gpu.memory_bytes,
+        state=gpu.state,
+        holder=None
+        if holder is None
+        else Holder(
+            id=holder.id if seen else None,
+            user=holder.user if seen else None,
+            yours=holder.user_id == sight.caller.user_id,
+        ),
+        simulated=gpu.simulated,
+        sampled_at=sample and sample.at,
+        utilisation=sample and sample.utilisation,
+        memory_used_bytes=sample and sample.memory_used,
+        power_w=None if sample is None or sample.power_w is None else round(sample.power_w, 1),
+        temperature_c=sample and sample.temperature_c,
+        ecc_uncorrected=sample and sample.ecc_uncorrected,
+        xid=gpu.xid,
+        processes=sample and sample.processes,
     )
 
 

@@ -8,22 +8,26 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from api_service.access.sight import Sight, sight_of
 from api_service.documents import problems
 from api_service.presenting import gpu_use
 from api_service.problems import ProblemError
+from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.routes.bookings.availability import QueryDuration
 from api_service.routes.jobs.jobs import JobId
 from api_service.routes.nodes.nodes import NodeName
 from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.contracts.base import Instant
-from reservation_core.contracts.nodes import UseOut
+from reservation_core.contracts.base import Instant, Page
+from reservation_core.contracts.nodes import GpuNowOut, UseOut
+from reservation_core.domain.gpu_use.samples import sample_lasts
 from reservation_core.domain.gpu_use.spans import MOST_POINTS, finest_step, points_in, step_fault, usual_step
-from reservation_core.ports.gpu_use import HeldGpu
+from reservation_core.ports.gpu_use import GpuUseNow, HeldGpu
 from reservation_core.usecases.gpu_use.read_use import earliest_use, gpus_of_job, gpus_of_node, read_points
 
 router = APIRouter(prefix="/v1", tags=["inventory"])
 
+_LIST = "gpus-use"
 _AN_HOUR = timedelta(hours=1)
 
 
@@ -73,6 +77,26 @@ async def get_node_use(
         return await _use(uow, held, query, start, (await earliest_use(uow, held, start, now), now), now)
 
     return _answer(await services.reads(read))
+
+
+@router.get("/gpus/use", response_model=Page[GpuNowOut], summary="Use of all GPUs now", responses=problems(400))
+async def list_use(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
+    """Every GPU by node and index, with its holder (null where you may not see it) and its newest sample."""
+    key = decode(_LIST, query.cursor, (str, int))
+    after = None if key is None else (str(key[0]), int(key[1]))
+    now, lasts = services.runtime.clock.now(), sample_lasts(services.settings.sample_every_s)
+
+    async def read(uow: UnitOfWork) -> tuple[list[GpuUseNow], Sight]:
+        found = await uow.gpu_use.of_now(after, query.limit + 1, now, lasts)
+        return found, await sight_of(uow, caller, services.settings.holders)
+
+    found, sight = await services.reads(read)
+    shown = found[: query.limit]
+    page = Page[GpuNowOut](
+        items=[gpu_use.use_now(gpu, sight) for gpu in shown],
+        next_cursor=encode(_LIST, (shown[-1].node, shown[-1].index)) if len(found) > query.limit else None,
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
 
 
 async def _use(

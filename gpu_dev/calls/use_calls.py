@@ -1,10 +1,12 @@
 """The use of GPUs over REST."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from urllib.parse import quote
 
 from gpu_dev.calls.calls import Calls, given
-from gpu_dev.wire.nodes import UseOut
+from gpu_dev.wire.base import Page
+from gpu_dev.wire.nodes import GpuNowOut, UseOut
 
 
 class UseCalls(Calls):
@@ -17,6 +19,10 @@ class UseCalls(Calls):
     def of_node(self, node: str, *, since: str | None = None, step: timedelta | None = None) -> UseOut:
         """The use of a node's GPUs; by default in the last hour."""
         return self._use(f"/v1/nodes/{quote(node, safe='')}", since, step)
+
+    def now(self) -> Iterator[GpuNowOut]:
+        """Every GPU by node and index, with its newest sample."""
+        return self._items(Page[GpuNowOut], "/v1/gpus/use")
 
     def _use(self, path: str, since: str | None, step: timedelta | None) -> UseOut:
         seconds = None if step is None else int(step.total_seconds())

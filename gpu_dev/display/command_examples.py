@@ -36,6 +36,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "ssh": ("gpu-dev ssh notebook", "gpu-dev ssh job-7f3k9q2m -- nvidia-smi -L"),
     "config-ssh": ("gpu-dev config-ssh", "gpu-dev config-ssh --remove"),
     "gpus": ("gpu-dev gpus", "gpu-dev gpus --type h100 --each"),
+    "top": ("gpu-dev top", "gpu-dev top --once --sort power --filter 'h100 held'"),
     "nodes": ("gpu-dev nodes", "gpu-dev nodes --watch"),
     "nodes cordon": (
         "gpu-dev nodes cordon gpu-07 --reason 'new driver on Friday'",

@@ -32,7 +32,7 @@ def placed(allocations: "Iterable[AllocationOut]") -> str:
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in allocations)
 
 
-def _holder(holder: "Holder | None") -> str:
+def holder_words(holder: "Holder | None") -> str:
     if holder is None:
         return ""
     if holder.id is None:
@@ -139,7 +139,7 @@ GPU: "View[GpuOut]" = View(
         Column("GPU", lambda card: str(card.index), right=True),
         Column("TYPE", lambda card: card.gpu_type),
         Column("STATE", lambda card: card.state.value),
-        Column("HOLDER", lambda card: _holder(card.holder)),
+        Column("HOLDER", lambda card: holder_words(card.holder)),
         Column("FREE AT", lambda card: local_time(card.free_at)),
         Column("MEMORY", lambda card: memory(card.memory_bytes), wide=True, right=True),
         Column("UUID", lambda card: card.uuid or "", wide=True),

@@ -95,3 +95,21 @@ class UseOut(Struct, kw_only=True):
     step: timedelta
     simulated: bool
     gpus: list[GpuUseOut]
+
+
+class GpuNowOut(Struct, kw_only=True):
+    node: str
+    index: int
+    gpu_type: str
+    memory_bytes: int | None
+    state: GpuState
+    holder: Holder | None
+    simulated: bool
+    sampled_at: datetime | None
+    utilisation: float | None
+    memory_used_bytes: int | None
+    power_w: float | None
+    temperature_c: int | None
+    ecc_uncorrected: int | None
+    xid: int | None
+    processes: int | None

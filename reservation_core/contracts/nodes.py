@@ -122,3 +122,26 @@ class UseOut(Wire):
     step: timedelta
     simulated: bool
     gpus: list[GpuUseOut]
+
+
+class GpuNowOut(Wire):
+    """A GPU with its holder and what its newest sample says, taken at `sampled_at`.
+
+    Null: the sample does not say, or there is no recent one since the holder has the GPU; it does not mean idle.
+    """
+
+    node: str
+    index: int
+    gpu_type: str
+    memory_bytes: int | None
+    state: GpuState
+    holder: Holder | None
+    simulated: Annotated[bool, Field(description="Whether samples are played back from a recording.")]
+    sampled_at: Time | None
+    utilisation: Annotated[float | None, Field(description="The part of the time that it computed, 0 to 1.")]
+    memory_used_bytes: int | None
+    power_w: float | None
+    temperature_c: int | None
+    ecc_uncorrected: Annotated[int | None, Field(description="Uncorrected ECC errors in the GPU's life.")]
+    xid: Annotated[int | None, Field(description="The last Xid error of the last minutes.")]
+    processes: Annotated[int | None, Field(description="Processes that compute on it.")]

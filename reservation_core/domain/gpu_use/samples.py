@@ -16,6 +16,7 @@ MOST_PROCESSES = 10_000
 _TEMPERATURES = (-100, 300)
 _MOST_ERRORS = 2**31 - 1
 _MOST_XID = 2**15 - 1
+_LEAST_FRESH = timedelta(minutes=1)
 _AHEAD = timedelta(minutes=5)
 
 
@@ -68,6 +69,11 @@ class GpuSample:
 def timely_times(now: datetime) -> tuple[datetime, datetime]:
     """The first and the last time of samples that are taken: those that are still kept, and not of the future."""
     return now - SAMPLES_KEPT, now + _AHEAD
+
+
+def sample_lasts(every_s: float) -> timedelta:
+    """How long a sample says what a GPU does now: a minute, or as long as three samples take."""
+    return max(_LEAST_FRESH, 3 * timedelta(seconds=every_s))
 
 
 def _check(name: str, value: float | None, least: float, most: float) -> None:

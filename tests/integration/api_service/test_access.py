@@ -67,6 +67,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/ssh-certificates"): Call(201, 201, 201, {"public_key": PUBLIC_KEY}),
     ("GET", "/v1/ssh"): Call(426, 426, 426),
     ("GET", "/v1/gpus"): Call(200, 200, 200),
+    ("GET", "/v1/gpus/use"): Call(200, 200, 200),
     ("GET", "/v1/nodes"): Call(200, 200, 200),
     ("POST", "/v1/nodes/{node}/fence"): Call(403, 403, 409),  # it is ready
     ("POST", "/v1/nodes/{node}/unfence"): Call(403, 403, 409),

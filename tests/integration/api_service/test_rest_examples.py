@@ -218,6 +218,7 @@ class Story:
         ]
         await store_samples(self.runtime.uow, samples)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/metrics", job_id=job, query="?step=60")
+        await self.call(self.alice, "GET /v1/gpus/use", query="?limit=1")
         query = f"?from={self.at(-48)}&step=3600"
         await self.call(self.alice, "GET /v1/nodes/{node}/metrics", node=allocation["node"], query=query)
 

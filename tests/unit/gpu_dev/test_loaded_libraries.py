@@ -42,6 +42,11 @@ _POINT = nodes.UsePointOut(
 )  # fmt: skip
 _USED = nodes.GpuUseOut(node="n1", index=0, uuid=None, gpu_type="h100", memory_bytes=None, points=[_POINT])
 _USE = nodes.UseOut(start=NOON, end=NOON, step=60, simulated=True, gpus=[_USED])
+_NOW = nodes.GpuNowOut(
+    node="n1", index=0, gpu_type="h100", memory_bytes=2**36, state="held", simulated=True, sampled_at=NOON,
+    holder={"id": "job-1", "user": "ann", "yours": True}, utilisation=0.5, memory_used_bytes=2**30, power_w=400,
+    temperature_c=60, ecc_uncorrected=0, xid=None, processes=1,
+)  # fmt: skip
 _TOKEN = people.TokenOut(
     id="tok-1", user="ann", name=None, created_at=NOON, expires_at=None, revoked_at=None, last_used_at=None, scopes=[],
     made_with=None, session=False, budget=None,
@@ -103,6 +108,7 @@ _ANSWERS = {
     "/v1/jobs": {"items": [_JOB], "next_cursor": None},
     "/v1/users/me": _USER.model_dump(mode="json"),
     "/v1/gpus": _page(_GPU),
+    "/v1/gpus/use": _page(_NOW),
     "/v1/queue": {**_NONE, "totals": [{"gpu_type": None, "jobs": 1, "gpus": 2}]},
     "/v1/tokens": _page(_TOKEN),
     "/v1/policy/explain": _VERDICT.model_dump(mode="json"),
@@ -185,6 +191,7 @@ def server() -> Iterator[str]:
         "login --oidc --id-token-file {folder}/id-token", "login --token-stdin",
         "login --kubernetes --service-account-token {folder}/id-token", "keys add {folder}/key.pub",
         "simulate --history 90d --add-nodes 2 --order area", "metrics {job} --last 2h",
+        "top --once", "top --sort node -o json",
     ],
 )  # fmt: skip
 def test_pydantic_is_not_needed(server: str, words: str, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""`top`: all GPUs and their use now, live on a terminal."""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.output import Format, show_list
+from gpu_dev.display.top_frames import TOP, Choice, Sort, chosen, fitted, frame, keys_in
+from gpu_dev.errors import ClientError
+from gpu_dev.options import Output
+from gpu_dev.session import client_for
+from gpu_dev.terminal import Rendered, clean, put
+from gpu_dev.wire.nodes import GpuNowOut
+
+app = typer.Typer(add_completion=False)
+
+EVERY_S = 5.0
+_BEGIN = Rendered("\x1b[?1049h\x1b[?25l\x1b[?7l")
+"""Another screen, without a cursor, on which long lines are cut."""
+_END = Rendered("\x1b[?7h\x1b[?25h\x1b[?1049l")
+_MOST_KEYS = 1024
+
+
+@app.command()
+def top(
+    ctx: typer.Context,
+    sort: Annotated[Sort, typer.Option(help="The order: by this value, the highest first.")] = Sort.UTILISATION,
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The lowest first.")] = False,
+    words: Annotated[
+        str,
+        typer.Option("--filter", metavar="WORDS", help="Only GPUs with these words in node, type, state or holder."),
+    ] = "",
+    mine: Annotated[bool, typer.Option("--mine", help="Only GPUs that you hold.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and end.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show all GPUs with their use now, and keep it current until q.
+
+    On a terminal, keys change the order and the filter. Without a terminal it is printed once.
+    """
+    choice = Choice(sort=sort, is_reversed=reverse, words=words, only_yours=mine)
+    with client_for(ctx) as client:
+
+        def look() -> list[GpuNowOut]:
+            return list(client.use.now())
+
+        if output not in (Format.TABLE, Format.WIDE):
+            put(show_list(chosen(look(), choice), TOP, output))
+        elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            put(Rendered(f"{frame(look(), choice)}\n"))
+        else:
+            _run(look, choice)
+
+
+def _run(look: Callable[[], list[GpuNowOut]], choice: Choice) -> None:
+    """Draw until the user quits; the terminal is afterwards as it was before."""
+    from gpu_dev.sessions.terminals.raw_terminal import RawTerminal
+
+    gpus, trouble = look(), ""
+    due = time.monotonic() + EVERY_S
+    keyboard = sys.stdin.fileno()
+    with RawTerminal(keyboard) as terminal:
+        put(_BEGIN)
+        try:
+            while not choice.is_over:
+                rows = terminal.size().rows
+                choice = fitted(gpus, choice, rows)
+                lines = [*trouble.split("\n"), *frame(gpus, choice, rows - 1).split("\n")][:rows]
+                put(Rendered("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J"))
+                if select.select([keyboard], [], [], max(0.0, due - time.monotonic()))[0]:
+                    pressed = os.read(keyboard, _MOST_KEYS).decode(errors="replace")
+                    if not pressed:
+                        return
+                    for key in keys_in(pressed):
+                        choice = choice.press(key)
+                else:
+                    try:
+                        gpus, trouble = look(), ""
+                    except ClientError as error:
+                        trouble = f"Not current: {clean(error.detail)}"
+                    due = time.monotonic() + EVERY_S
+        finally:
+            put(_END)
