@@ -45,6 +45,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.ChainTrimmedError: 409,
     errors.UnknownBookingError: 422,
     errors.UnknownSecretError: 422,
+    errors.UnknownJobError: 422,
     errors.NoSecretsKeyError: 409,
     errors.BookingNotUsableError: 409,
     errors.UnknownCallerError: 401,

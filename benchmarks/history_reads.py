@@ -52,7 +52,7 @@ BY_KEY = frozenset(
     gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled oldest_gpu_hour
     make_gpu_use_partitions drop_gpu_use_partition
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
-    store_learnt_waits
+    store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
     """.split()  # noqa: SIM905 - names, one after the other
 )
 
@@ -194,6 +194,7 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "user_secrets_of_former_keys": [
             {"keys": keys, "user_id": 0, "name": "", "limit": 100} for keys in ([], ["0" * 8])
         ],
+        "jobs_with_news": [{"limit": 200}],
         "due_reservations": [{"now": now, "limit": 100}],
         "next_end": [{}],
         "warnable_reservations": [{"now": now, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100}],

@@ -12,7 +12,8 @@ from gpu_dev.wire.jobs import JobSpec
 def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the new request: those of `spec`, overridden by `given`.
 
-    Variables are overridden one by one. The booking is not repeated: its time may be over. Raises UsageError for
+    Variables are overridden one by one. The booking and the jobs to wait for are not repeated: they may be
+    over. Raises UsageError for
     variables of another user that `given` has no value for.
     """
     workload: dict[str, Any] = asdict(spec.workload) | dict(given.get("workload", {}))

@@ -14,7 +14,7 @@ from gpu_dev.display.views import placed
 from gpu_dev.errors import ExitCode, WaitTimeoutError
 from gpu_dev.terminal import say
 from gpu_dev.wire.jobs import Job
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReasonCode
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
@@ -25,7 +25,9 @@ def waiting_line(job: Job) -> str:
     """The present state of a job in one line."""
     match job.status:
         case JobStatus.QUEUED:
-            if job.queue_position is None:
+            if job.reason.code is ReasonCode.WAITING_FOR_JOBS:
+                parts = ["waiting for other jobs"]
+            elif job.queue_position is None:
                 parts = ["waiting for its place"]
             else:
                 parts = ["waiting", f"place {job.queue_position} in the queue"]

@@ -29,6 +29,7 @@ from reservation_core.usecases.running.resync import Resync, ResyncReport, Resyn
 from reservation_processor.audit_chaining import keep_chaining
 from reservation_processor.belts import BELT
 from reservation_processor.calendar_keeping import CALENDAR_EVERY_S, SUM_UP_EVERY_S, keep_once, sum_up, waitlist_of
+from reservation_processor.dependants import keep_settling
 from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
 from reservation_processor.sampling import keep_sampling
@@ -96,6 +97,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
             group.create_task(
                 loops["secret_keys"].repeat(lambda: _reseal(runtime), rest_s=RESEAL_EVERY_S), name="secret keys"
             ),
+            group.create_task(keep_settling(runtime, settings), name="dependencies"),
             group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(keep_sampling(runtime, settings), name="gpu use"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),

@@ -13,6 +13,7 @@ JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.NODE_UNAVAILABLE: "Nodes that could run the job are not ready, cordoned or removed.",
     ReasonCode.REQUEUED: "The job is back in the queue after a start that failed.",
     ReasonCode.QUOTA_REACHED: "A quota of the job's user or project holds the job back.",
+    ReasonCode.WAITING_FOR_JOBS: "The job waits for other jobs that its request names.",
     ReasonCode.ALLOCATED: "The job has its GPUs; its pods start.",
     ReasonCode.RUNNING: "The job's pods run.",
     ReasonCode.COMPLETED: "The command ended with exit code 0.",
@@ -33,6 +34,7 @@ JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.MAINTENANCE: "A maintenance window needs the job's GPUs.",
     ReasonCode.BOOKING_OVER: "The booking that the job ran within is over.",
     ReasonCode.INACTIVE: "Nobody was connected to the session for as long as it may stay so.",
+    ReasonCode.DEPENDENCY_FAILED: "A job that the job waited for can no longer do what it waited for.",
 }
 
 BOOKING_REASONS: dict[BookingReason, str] = {

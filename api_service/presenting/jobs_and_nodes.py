@@ -1,5 +1,6 @@
 """Jobs, nodes, events, tokens and users as bodies of REST: the only place that decides who sees which fields."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,10 +12,11 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut
-from reservation_core.contracts.jobs import JobSecretOut, JobSpec, WorkloadSpec
+from reservation_core.contracts.jobs import JobDependency, JobDependencyOut, JobSecretOut, JobSpec, WorkloadSpec
 from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
+from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
@@ -69,11 +71,16 @@ def job(view: JobView) -> contracts_jobs.Job:
         project=row.project,
         inactivity=row.inactivity,
         shared_with=None if view.shared_with is None else list(view.shared_with),
+        after=[
+            JobDependencyOut(job=needed.job, when=needed.when, status=needed.status, state=needed.state)
+            for needed in view.after
+        ],
     )
 
 
-def job_spec(row: Reservation, caller: Principal) -> JobSpec:
+def job_spec(view: JobView, caller: Principal) -> JobSpec:
     """The request of a job. Only its owner sees the values of variables, which may be secrets."""
+    row = view.reservation
     is_owner = row.user_id == caller.user_id
     return JobSpec(
         name=row.name,
@@ -91,15 +98,16 @@ def job_spec(row: Reservation, caller: Principal) -> JobSpec:
         booking_id=row.booking_id,
         project=row.project,
         secrets=[JobSecretOut(name=use.name, env=use.env, path=use.path) for use in row.workload.secrets],
+        after=[JobDependency(job=needed.job, when=needed.when) for needed in view.after],
     )
 
 
-def encode_accepted(row: Reservation) -> bytes:
-    """The JSON of a job that was just accepted, as `job` shows it, without the model's work on each field.
+def encode_accepted(row: Reservation, after: Sequence[KnownDependency] = ()) -> bytes:
+    """The JSON of an accepted job that waits for `after`, as `job` shows it, without the model's work on each field.
 
     For the call whose time counts in microseconds. A test checks that no field of `contracts.Job` is missing.
     """
-    shown = {
+    shown: dict[str, object] = {
         "id": row.id,
         "name": row.name,
         "user": row.user,
@@ -117,6 +125,11 @@ def encode_accepted(row: Reservation) -> bytes:
         "inactivity": None if row.inactivity is None else iso8601(row.inactivity),
         "shared_with": [],
     }
+    if after:
+        shown["after"] = [
+            {"job": needed.job, "when": needed.when.value, "status": needed.status.value, "state": needed.state.value}
+            for needed in after
+        ]
     return msgspec.json.encode(shown)
 
 

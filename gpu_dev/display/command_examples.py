@@ -8,7 +8,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "run": ("gpu-dev run --gpus 1 --for 1h -- python train.py", "gpu-dev run --again job-7f3k9q2m --gpus 2"),
     "submit": (
         "gpu-dev submit --gpus 4 --type h100 --for 2d --name big -- python train.py --epochs 90",
-        "gpu-dev submit --gpus 2 --for 4h --dry-run",
+        "gpu-dev submit --gpus 1 --for 1h --after ok:train -- python evaluate.py",
     ),
     "list": ("gpu-dev list --status running", "gpu-dev list --all --watch"),
     "show": ("gpu-dev show job-7f3k9q2m", "gpu-dev show train -o json"),

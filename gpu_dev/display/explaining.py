@@ -8,8 +8,9 @@ from msgspec import Struct
 from gpu_dev.display.expected_starts import expected_start, start_words
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
-from gpu_dev.display.views import placed, wanted_gpus
+from gpu_dev.display.views import needed_jobs, placed, wanted_gpus
 from gpu_dev.wire.jobs import Job
+from reservation_core.domain.jobs.asked_dependencies import DependencyState
 from reservation_core.domain.model import JobStatus, ReasonCode
 
 
@@ -42,7 +43,9 @@ def _facts(job: Job) -> list[str]:
         f"{named} is {job.status.value}: {local_sentence(job.reason.detail)} [{job.reason.code.value}]",
         f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
     ]
-    if job.status is JobStatus.QUEUED:
+    if job.status is JobStatus.QUEUED and job.reason.code is ReasonCode.WAITING_FOR_JOBS:
+        facts += [f"It waits for: {needed}." for needed in needed_jobs(job)]
+    elif job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"
         facts += [f"Place in the queue: {place}.", f"Starts about: {start}."]
@@ -109,6 +112,11 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             ]
         case ReasonCode.QUOTA_REACHED:
             return _over_quota(job)
+        case ReasonCode.WAITING_FOR_JOBS:
+            needed = next((one.job for one in job.after if one.state is DependencyState.OPEN), "ID")
+            return [f"What {needed} does: gpu-dev explain {needed}", f"Don't need it any more? gpu-dev cancel {job.id}"]
+        case ReasonCode.DEPENDENCY_FAILED:
+            return [f"Submit it again without waiting: gpu-dev submit --again {job.id}"]
         case ReasonCode.INACTIVE:
             return ["Open another: gpu-dev dev. Nobody needs to be connected to a job with a command."]
         case ReasonCode.BOOKING_OVER:

@@ -8,6 +8,7 @@ from gpu_dev.display.expected_starts import expected_start, nine_in_ten, start_w
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, as_data, as_json, memory
 from gpu_dev.inputs.durations import format_duration
+from reservation_core.domain.jobs.asked_dependencies import written_dependency
 from reservation_core.domain.model import JobStatus
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def _until(job: "Job") -> datetime | None:
 def _as_text(data: Any) -> str:
     """Data in one line of JSON."""
     return as_json(as_data(data)).rstrip()
+
+
+def needed_jobs(job: "Job") -> list[str]:
+    """The jobs that a job waits for, or has waited for, each as `--after` takes it and with its status."""
+    return [f"{written_dependency(one.job, one.when)} ({one.status.value})" for one in job.after]
 
 
 def _number(value: int | None) -> str:
@@ -105,6 +111,7 @@ JOB_DETAILS: "View[Job]" = View(
         Column("FOR", lambda job: format_duration(job.duration)),
         Column("PRIORITY", lambda job: str(job.priority)),
         Column("PLACE", lambda job: _number(job.queue_position)),
+        Column("AFTER", lambda job: ", ".join(needed_jobs(job))),
         Column("STARTS ABOUT", start_words),
         Column("PROMISED START", lambda job: local_time(job.promised_start_at)),
         Column("CREATED", lambda job: local_time(job.created_at)),

@@ -15,6 +15,7 @@ from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
+from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
@@ -38,6 +39,7 @@ _OPTIONS = {
     "project": "--project",
     "inactivity": "--inactivity",
     "secrets": "--secret",
+    "after": "--after",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",
@@ -134,6 +136,18 @@ def read_secret_uses(texts: Sequence[str]) -> list[dict[str, str | None]]:
     return uses
 
 
+def read_dependencies(texts: Sequence[str]) -> list[dict[str, str]]:
+    """Jobs to wait for from `ok:ID`, `any:ID`, `failed:ID`, `started:ID`, or `ID` for success. Raises UsageError."""
+    read = []
+    for text in texts:
+        dependency = read_dependency(text)
+        if dependency is None:
+            raise UsageError(f"--after {text}: write ok:ID, any:ID, failed:ID or started:ID.")
+        when, job = dependency
+        read.append({"job": job, "when": when.value})
+    return read
+
+
 def read_working_dir(text: str | None) -> str | None:
     """An absolute path; a relative one starts at the current folder."""
     return None if text is None else os.path.normpath(Path.cwd() / text)
@@ -194,6 +208,7 @@ def job_fields(
     project: str | None,
     inactivity: str | None = None,
     secrets: list[str] | None = None,
+    after: list[str] | None = None,
 ) -> dict[str, Any]:
     """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
@@ -211,6 +226,7 @@ def job_fields(
         "project": project,
         "inactivity": None if inactivity is None else parse_duration(inactivity),
         "secrets": read_secret_uses(secrets) if secrets else None,
+        "after": read_dependencies(after) if after else None,
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpu_dev.wire.base import Page
+from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
 
 
@@ -22,6 +23,11 @@ class JobSecret(Struct, kw_only=True, forbid_unknown_fields=True):
     path: UnsetType | Annotated[str, Meta(min_length=2, max_length=1024, pattern=r"^/")] | None = UNSET
 
 
+class JobDependency(Struct, kw_only=True):
+    job: Annotated[str, Meta(pattern=r"^job-[0-9a-z]{1,32}$")]
+    when: UnsetType | DependencyWhen = UNSET
+
+
 class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     name: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
     gpus: Annotated[int, Meta(ge=1, le=64)]
@@ -34,6 +40,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     project: UnsetType | Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")] | None = UNSET
     inactivity: UnsetType | timedelta | None = UNSET
     secrets: UnsetType | Annotated[list[JobSecret], Meta(max_length=16)] = UNSET
+    after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -50,6 +57,13 @@ class AllocationOut(Struct, kw_only=True):
     gpu_indices: list[int]
     gpu_uuids: list[str | None]
     pod: str
+
+
+class JobDependencyOut(Struct, kw_only=True):
+    job: str
+    when: DependencyWhen
+    status: JobStatus
+    state: DependencyState
 
 
 class EstimatedStart(Struct, kw_only=True):
@@ -82,6 +96,7 @@ class Job(Struct, kw_only=True):
     project: str | None = None
     inactivity: timedelta | None = None
     shared_with: list[str] | None = None
+    after: list[JobDependencyOut] = []
 
 
 class SoonerRequest(Struct, kw_only=True):
@@ -166,3 +181,4 @@ class JobSpec(Struct, kw_only=True):
     booking_id: str | None
     project: str | None
     secrets: list[JobSecretOut] = []
+    after: list[JobDependency] = []

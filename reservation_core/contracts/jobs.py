@@ -23,6 +23,13 @@ from reservation_core.contracts.base import (
     duration_reader,
     with_example,
 )
+from reservation_core.domain.jobs.asked_dependencies import (
+    MOST_DEPENDENCIES,
+    Dependency,
+    DependencyState,
+    DependencyWhen,
+    fault_of_dependencies,
+)
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, SecretUse, fault_of_path, fault_of_uses
@@ -85,6 +92,22 @@ class JobSecret(Wire):
         return SecretUse(self.name, self.env, self.path)
 
 
+class JobDependency(Wire):
+    """A job that a job waits for: until that job has succeeded, ended, failed, or started."""
+
+    job: Annotated[str, Field(strict=True, pattern=r"^job-[0-9a-z]{1,32}$", description="The id of a job of yours.")]
+    when: Annotated[
+        DependencyWhen,
+        Field(
+            description="`ended` is any end, `failed` any end but success. Where it can't happen, the job is cancelled."
+        ),
+    ] = DependencyWhen.SUCCEEDED
+
+    @property
+    def asked(self) -> Dependency:
+        return Dependency(self.job, self.when)
+
+
 Inactivity = Annotated[
     timedelta,
     duration_reader("PT30M", "must be at least 1 minute and at most 90 days"),
@@ -121,6 +144,22 @@ class JobSubmit(Wire):
             description="Your secrets that the job gets, with the values that they have when it starts.",
         ),
     ]
+    after: Annotated[
+        list[JobDependency],
+        Field(
+            max_length=MOST_DEPENDENCIES,
+            default_factory=list,
+            exclude_if=not_,
+            description="Jobs that the job waits for. It is planned once all of them are as far.",
+        ),
+    ]
+
+    @field_validator("after")
+    @classmethod
+    def _check_after(cls, value: list[JobDependency]) -> list[JobDependency]:
+        if (fault := fault_of_dependencies([dependency.job for dependency in value])) is not None:
+            raise ValueError(fault)
+        return value
 
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
@@ -147,6 +186,18 @@ class AllocationOut(Wire):
     gpu_indices: list[int]
     gpu_uuids: list[str | None]
     pod: str
+
+
+class JobDependencyOut(Wire):
+    """A job that a job waits for, with that job's status."""
+
+    job: str
+    when: DependencyWhen
+    status: JobStatus
+    state: Annotated[
+        DependencyState,
+        Field(description="`open`: it may still happen; `met`: it has happened; `impossible`: it never will."),
+    ]
 
 
 class EstimatedStart(Wire):
@@ -185,6 +236,10 @@ class Job(Wire):
     shared_with: Annotated[
         list[str] | None, Field(description="Users who may enter the job and look at it. Null for these users.")
     ] = None
+    after: Annotated[
+        list[JobDependencyOut],
+        Field(default_factory=list, exclude_if=not_, description="The jobs that it waits for, or has waited for."),
+    ]
 
 
 class SoonerRequest(Wire):
@@ -295,3 +350,4 @@ class JobSpec(Wire):
     booking_id: str | None
     project: str | None
     secrets: Annotated[list[JobSecretOut], Field(default_factory=list, exclude_if=not_)]
+    after: Annotated[list[JobDependency], Field(default_factory=list, exclude_if=not_)]

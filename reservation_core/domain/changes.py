@@ -163,6 +163,18 @@ class DrainBefore:
     actor: str
 
 
+@dataclass(frozen=True, slots=True)
+class DependenciesMet:
+    """All jobs that the reservation waits for have done what it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyFailed:
+    """A job that the reservation waits for will never do what it waits for."""
+
+    reason: Reason
+
+
 Event = (
     PodsRunning
     | PodsFinished
@@ -181,6 +193,8 @@ Event = (
     | Adopted
     | BookingOver
     | DrainBefore
+    | DependenciesMet
+    | DependencyFailed
 )
 
 

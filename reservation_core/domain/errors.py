@@ -112,6 +112,14 @@ class UnknownSecretError(DomainError, code="no_such_secret"):
     """The secret that a job names does not exist or belongs to another user."""
 
 
+class UnknownJobError(DomainError, code="no_such_job"):
+    """Jobs that a job is to wait for do not exist or belong to another user; `broken_rules` names each field."""
+
+    def __init__(self, detail: str, broken_rules: Sequence[RuleBreach] = ()) -> None:
+        super().__init__(detail)
+        self.broken_rules = tuple(broken_rules)
+
+
 class NoSecretsKeyError(DomainError, code="no_secrets_key"):
     """The server has no key to seal secrets with, so it stores none."""
 

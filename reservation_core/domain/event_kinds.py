@@ -21,6 +21,7 @@ class JobEventKind(StrEnum):
     START_TIMED_OUT = "start_timed_out"
     START_PROMISE_MISSED = "start_promise_missed"
     REQUEUED = "requeued"
+    DEPENDENCIES_MET = "dependencies_met"
     EXTENDED = "extended"
     CANCEL_REQUESTED = "cancel_requested"
     END_WARNING = "end_warning"

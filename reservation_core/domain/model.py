@@ -116,6 +116,7 @@ class ReasonCode(StrEnum):
     NODE_UNAVAILABLE = "node_unavailable"
     REQUEUED = "requeued"
     QUOTA_REACHED = "quota_reached"
+    WAITING_FOR_JOBS = "waiting_for_jobs"
     # holding GPUs
     ALLOCATED = "allocated"
     RUNNING = "running"
@@ -138,6 +139,7 @@ class ReasonCode(StrEnum):
     MAINTENANCE = "maintenance"
     BOOKING_OVER = "booking_over"
     INACTIVE = "inactive"
+    DEPENDENCY_FAILED = "dependency_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ class Reservation:
     once its pods are gone. `range_end` is the end of its allocations' range while it holds any; `ends_at` its own end
     once it runs. `warned_s` is the smallest warning (seconds before the end) already given. Until `unsettled_until` a
     pod may still appear whose creation got no answer. With `booking_id` a job runs in that booking, for its `project`.
-    A session ends when nobody was connected to it for `inactivity`.
+    A session ends when nobody was connected to it for `inactivity`. A `held` job waits for others; None: it names none.
     """
 
     id: str
@@ -249,6 +251,7 @@ class Reservation:
     booking_id: str | None = None
     project: str | None = None
     inactivity: timedelta | None = None
+    held: bool | None = None
 
 
 class PodPhase(StrEnum):

@@ -23,5 +23,5 @@ async def get_job_spec(services: Served, caller: Caller, job_id: JobId) -> Respo
     """The request of a job, to submit it again. Only the owner sees the values of its variables."""
     async with services.runtime.uow() as uow:
         view = await view_visible(uow, caller, job_id)
-    shown = jobs_and_nodes.job_spec(view.reservation, caller)
+    shown = jobs_and_nodes.job_spec(view, caller)
     return Response(shown.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -25,11 +25,13 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit, JobVerdict
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.errors import CalendarConflictError, DomainError, UnknownSecretError
+from reservation_core.domain.errors import CalendarConflictError, DomainError, UnknownJobError, UnknownSecretError
+from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus, Reservation
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation, SharedFilter
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
@@ -101,10 +103,12 @@ async def submit_job(request: Request) -> Response:
         if first is None:
             raise
         return replay(first.status, first.body)
-    answer = jobs_and_nodes.encode_accepted(new.reservation)
+    answer = jobs_and_nodes.encode_accepted(new.reservation, new.after)
     if key is not None:
         new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
-    if caller.budget_id is None:
+    if new.after:
+        stored = await submit_dependent(runtime.uow, caller, new, now)
+    elif caller.budget_id is None:
         stored = await services.submissions.submit(new)
     else:
         stored = await submit_on_budget(runtime.uow, caller, new, now)
@@ -250,7 +254,7 @@ async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -
         async with services.runtime.uow() as uow:
             pending = await dry_run(uow, caller, new, policy, services.job_terms, services.likely_starts, now)
         outlook = await decided(pending)
-    verdict = verdicts.job_verdict(outlook, estimates=bool(services.job_terms.estimates))
+    verdict = verdicts.job_verdict(outlook, new.after, estimates=bool(services.job_terms.estimates))
     return Response(verdict.model_dump_json(), media_type="application/json")
 
 
@@ -260,11 +264,20 @@ async def _prepared(body: JobSubmit, caller: Principal, services: Services, now:
     found = await refusals_of(body.workload.image, body.gpu_type, services)
     if body.secrets:
         found += await _unknown_secrets(body, caller, services)
+    after: tuple[KnownDependency, ...] = ()
+    if body.after:
+        try:
+            async with services.runtime.uow(one_statement=True) as uow:
+                after = await known_dependencies(uow, caller, [dependency.asked for dependency in body.after])
+        except UnknownJobError as error:
+            found.append(error)
     foreign = False
     if body.project is not None or body.booking_id is not None:
         body, foreign = await _with_project(body, caller, services)
     ids, longest = services.runtime.ids, services.settings.max_duration
-    return prepare(body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign, found=found)
+    return prepare(
+        body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign, found=found, after=after
+    )
 
 
 async def _unknown_secrets(body: JobSubmit, caller: Principal, services: Services) -> list[DomainError]:

@@ -12,6 +12,7 @@ from msgspec import UNSET, to_builtins
 
 from gpu_dev.again import asked_again
 from gpu_dev.client import GpuDevClient
+from gpu_dev.display.local_times import local_sentence
 from gpu_dev.display.output import Format, show_one
 from gpu_dev.display.verdicts import exit_code_of_verdict, show_start, show_verdict, wait_words
 from gpu_dev.display.views import JOB_DETAILS
@@ -62,6 +63,14 @@ Secret = Annotated[
         "--secret", metavar="NAME", help="A secret of yours as a variable; `NAME=VARIABLE` or `NAME=/path` for a file."
     ),
 ]
+After = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after",
+        metavar="ok:ID",
+        help="Wait until this job has succeeded (`ok:`), ended (`any:`), failed (`failed:`) or started (`started:`).",
+    ),
+]
 Inactivity = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="End the session after nobody was connected for this long, such as 30m."),
@@ -94,6 +103,7 @@ def submit(
     name: Name = None,
     env: Env = None,
     secret: Secret = None,
+    after: After = None,
     image: Image = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
@@ -118,7 +128,7 @@ def submit(
     _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
     patience = None if timeout is None else parse_duration(timeout)
     fields = job_fields(
-        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret
+        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after
     )
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
@@ -152,6 +162,7 @@ def run(
     name: Name = None,
     env: Env = None,
     secret: Secret = None,
+    after: After = None,
     image: Image = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
@@ -181,7 +192,7 @@ def run(
     """
     _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
     fields = job_fields(
-        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, secrets=secret
+        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, secrets=secret, after=after
     )
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
@@ -215,6 +226,8 @@ def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoRet
     """Say what would become of a job, and end as submitting it would."""
     answer = client.policy.explain(_question(request))
     put(show_verdict(answer, output))
+    if request.after:
+        say("This verdict leaves out --after. With it: --test-only")
     raise typer.Exit(exit_code_of_verdict(answer))
 
 
@@ -226,6 +239,9 @@ def _test(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
 
 def say_wait(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
     """Say what a submitted job waits for. The answer to submitting it can't know: the planner has not looked yet."""
+    if job.after:
+        say(local_sentence(job.reason.detail))
+        return
     try:
         words = wait_words(job, client.policy.explain(_question(request, instead_of=job.id)))
     except ClientError:
@@ -322,6 +338,9 @@ def _request(
         if gpus is not None or duration is not None or again is not None or fields != {"workload": {}}:
             raise UsageError("--json-file holds the whole request; leave out the other options and the command.")
         return read_submit(json_file)
+    if fields.get("after"):
+        with client_for(ctx) as client:
+            fields["after"] = [one | {"job": whole_id(client, one["job"])} for one in fields["after"]]
     if "booking_id" in fields:
         with client_for(ctx) as client:
             fields["booking_id"] = booking_id_of(client, fields["booking_id"])

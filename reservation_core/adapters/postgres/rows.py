@@ -48,6 +48,7 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         booking_id=row["booking_id"],
         project=row["project"],
         inactivity=row["inactivity"],
+        held=row["held"],
         unsettled_until=row["unsettled_until"],
     )
 

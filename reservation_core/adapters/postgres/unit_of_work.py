@@ -30,6 +30,7 @@ from reservation_core.adapters.postgres.history.audit_chain import AuditChain
 from reservation_core.adapters.postgres.history.events import Events
 from reservation_core.adapters.postgres.history.idempotency import Idempotency
 from reservation_core.adapters.postgres.history.retention import Retention
+from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.jobs.pod_logs import PodLogs
 from reservation_core.adapters.postgres.jobs.reservations import Reservations
@@ -85,6 +86,10 @@ class UnitOfWork:
     @cached_property
     def reservations(self) -> Reservations:
         return Reservations(self._connection, self.queue, self._clock, self._sealing)
+
+    @cached_property
+    def dependencies(self) -> Dependencies:
+        return Dependencies(self._connection)
 
     @cached_property
     def planning(self) -> Planning:

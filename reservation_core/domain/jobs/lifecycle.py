@@ -20,6 +20,8 @@ from reservation_core.domain.changes import (
     DecidedChange,
     Decision,
     DeletePods,
+    DependenciesMet,
+    DependencyFailed,
     DrainBefore,
     EndReached,
     Event,
@@ -46,6 +48,7 @@ from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
+from reservation_core.domain.jobs.dependencies import given_up, released
 from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.short_durations import written
@@ -100,6 +103,10 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> Decisio
             return booking_over(reservation, event, now)
         case DrainBefore():
             return drain_before(reservation, event, now)
+        case DependenciesMet():
+            return released(reservation)
+        case DependencyFailed():
+            return given_up(reservation, event, now)
         case _:
             assert_never(event)
 

@@ -9,6 +9,7 @@ from reservation_core.domain.errors import (
     UnknownBookingError,
     UnknownCallerError,
 )
+from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 
 Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError | UnknownCallerError
@@ -21,13 +22,17 @@ class UnknownGpuError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewReservation:
-    """A new job, before it is stored. `answer` is the response body for its Idempotency-Key."""
+    """A new job, before it is stored. `answer` is the response body for its Idempotency-Key.
+
+    `after`: the jobs that it waits for.
+    """
 
     reservation: Reservation
     actor: str
     idempotency_key: str | None = None
     request_hash: bytes | None = None
     answer: bytes | None = None
+    after: tuple[KnownDependency, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class JobView:
     `promised_start_at` is the first estimate that the ledger guaranteed; it stays after the job has started.
     `predicted_start` is known only of waiting jobs, and not of all.
     `shared_with`: names of users; None where it is not read, and for those users themselves.
+    `after`: the jobs that it waits for, or has waited for.
     """
 
     reservation: Reservation
@@ -69,6 +75,7 @@ class JobView:
     promised_start_at: datetime | None = None
     predicted_start: PredictedStart | None = None
     shared_with: tuple[str, ...] | None = None
+    after: tuple[KnownDependency, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

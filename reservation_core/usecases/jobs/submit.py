@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExceededError, merge_refusals
+from reservation_core.domain.jobs.dependencies import KnownDependency, waiting_reason
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
@@ -32,8 +33,10 @@ def prepare(
     policy: Policy = NO_POLICY,
     foreign: bool = False,
     found: Iterable[DomainError] = (),
+    after: tuple[KnownDependency, ...] = (),
 ) -> NewReservation:
-    """A job as it will be stored. `foreign`: its project is not its submitter's, or not its booking's.
+    """A job as it will be stored. `foreign`: its project is not its submitter's, or not its booking's. `after`: what
+    it waits for.
 
     Raises LimitExceededError or ForbiddenError for what the rules refuse, NotPermittedError for what the policy will
     never allow, or the first of the refusals that were `found` before; with all others in its words. Whether its
@@ -51,7 +54,7 @@ def prepare(
         user=principal.user,
         name=request.name,
         status=JobStatus.QUEUED,
-        reason=ACCEPTED,
+        reason=waiting_reason(after) if after else ACCEPTED,
         gpus=request.gpus,
         gpu_type=request.gpu_type,
         nodes=request.nodes,
@@ -69,6 +72,7 @@ def prepare(
         booking_id=request.booking_id,
         project=request.project,
         inactivity=_inactivity_of(request, limits),
+        held=True if after else None,
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
     if refusals and not broken and foreign and request.booking_id is None and request.project is not None:
@@ -77,7 +81,7 @@ def prepare(
         refusals.append(not_permitted(broken))
     if refusals:
         raise merge_refusals(refusals)
-    return NewReservation(reservation, actor=principal.user)
+    return NewReservation(reservation, actor=principal.user, after=after)
 
 
 def _beyond_bounds(request: JobSubmit, longest: timedelta, *, may_raise: bool) -> Iterator[DomainError]:

@@ -45,8 +45,10 @@ SELECT ARRAY(SELECT id FROM chosen) AS ids, (SELECT count(*) FROM heads) AS look
        (SELECT id FROM heads ORDER BY finished_at DESC, id DESC LIMIT 1) AS last_id;
 
 -- name: lock_ended_reservations
--- Lock these reservations, except those that are locked or open again.
-SELECT id FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND finished_at IS NOT NULL ORDER BY id FOR UPDATE SKIP LOCKED;
+-- Lock these reservations, except those that are locked or open again, or that are news for jobs that wait for them.
+SELECT id FROM reservations r WHERE id = ANY(CAST(:ids AS text[])) AND finished_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM job_dependencies d WHERE d.needs_id = r.id AND d.changed)
+ORDER BY id FOR UPDATE SKIP LOCKED;
 
 -- name: begin_retention
 -- Allow the removal of closed ledger rows until the end of this transaction.

@@ -14,8 +14,10 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
+from reservation_core.domain.jobs.dependencies import KnownDependency, still_open, waiting_reason
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, PredictedStart, SharedFilter
 
@@ -116,9 +118,15 @@ class JobViews:
             }
         # A booking has a line of its own, and the planner tells everybody in it.
         places = await self._places_behind_the_told(
-            [row for row in rows if row.status == "queued" and row.position is None and row.booking_id is None]
+            [
+                row
+                for row in rows
+                if row.status == "queued" and row.position is None and row.booking_id is None and not row.held
+            ]
         )
-        return [self._view(row, places.get(row.id), allocations.get(row.id, ())) for row in rows]
+        dependent = [row.id for row in rows if row.held is not None]
+        after = await Dependencies(self._connection).of(dependent) if dependent else {}
+        return [self._view(row, places.get(row.id), allocations.get(row.id, ()), after.get(row.id, ())) for row in rows]
 
     async def _places_behind_the_told(self, rows: Sequence[Row[Any]]) -> dict[str, int]:
         """Places of jobs too far behind to be told one: those told come first, then the order of the line."""
@@ -152,9 +160,13 @@ class JobViews:
                 places[row.id] = jobs + parts[row.id].told_behind
         return places
 
-    def _view(self, row: Row[Any], place: int | None, allocations: tuple[Any, ...]) -> JobView:
+    def _view(
+        self, row: Row[Any], place: int | None, allocations: tuple[Any, ...], after: tuple[KnownDependency, ...]
+    ) -> JobView:
         reservation = reservation_of(row._mapping, self._sealing)  # noqa: SLF001 -- public, by its documentation
-        if row.wait_code is not None:
+        if row.status == "queued" and row.held and (left := still_open(after)):
+            reservation = replace(reservation, reason=waiting_reason(left))
+        elif row.wait_code is not None:
             again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
             reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
         elif place is not None and place > 1:
@@ -172,6 +184,7 @@ class JobViews:
             row.promised_start_at,
             _predicted_start(row),
             None if row.shared_with is None else tuple(row.shared_with),
+            after,
         )
 
 

@@ -153,6 +153,7 @@ class Reservations(JobViews):
                 "exit_codes": [r.exit_code for r in rows],
                 "warned": [r.warned_s for r in rows],
                 "attempts": [r.attempt for r in rows],
+                "helds": [r.held for r in rows],
                 "now": changes[0].at,
             },
         )

@@ -152,6 +152,8 @@ def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
         document["project"] = row.project
     if row.inactivity is not None:
         document["inactivity_s"] = seconds(row.inactivity)
+    if row.held is not None:
+        document["held"] = row.held
     if new.idempotency_key is not None:
         document["key"] = new.idempotency_key
         document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()

@@ -143,7 +143,7 @@ FROM unnest(CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:priorities AS in
 CROSS JOIN LATERAL (
     SELECT count(*) AS jobs
     FROM reservations r
-    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.line_type = k.line_type
+    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.held IS NOT TRUE AND r.line_type = k.line_type
       AND (r.line_priority, r.seq) > (k.from_priority, k.from_seq)
       AND (r.line_priority, r.seq) <= (k.line_priority, k.seq)
 ) part;

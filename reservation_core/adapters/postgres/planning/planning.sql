@@ -53,7 +53,7 @@ FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
-FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job';
+FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND held IS NOT TRUE AND kind = 'job';
 
 -- name: waiting_windows
 -- The first jobs of the queue of every requested type; one more than the window shows that there are more.
@@ -68,7 +68,8 @@ SELECT w.* FROM types t CROSS JOIN LATERAL (
     SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
-    FROM reservations r WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job' AND r.line_type = t.line_type
+    FROM reservations r
+    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.held IS NOT TRUE AND r.kind = 'job' AND r.line_type = t.line_type
     ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
 ) w
 WHERE t.line_type IS NOT NULL;
@@ -79,14 +80,14 @@ SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) A
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
-WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 UNION ALL
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
-WHERE status = 'queued' AND kind = 'job' AND booking_id IS NOT NULL;
+WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NOT NULL;
 
 -- name: waiting_without_slot
 -- The first waiting jobs without a slot, over all types.
@@ -94,7 +95,7 @@ SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) A
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
 FROM reservations r
-WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
   AND NOT EXISTS (SELECT FROM allocations a WHERE a.planned AND a.reservation_id = r.id)
 ORDER BY line_priority, seq LIMIT :limit;
 
@@ -104,7 +105,7 @@ SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) A
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
-WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 ORDER BY line_priority DESC, seq DESC LIMIT :limit;
 
@@ -113,7 +114,7 @@ ORDER BY line_priority DESC, seq DESC LIMIT :limit;
 SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq,
        avoid_nodes, user_id, project, created_at
 FROM reservations
-WHERE status = 'queued' AND kind = 'job' AND booking_id IS NULL
+WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 ORDER BY line_priority, seq LIMIT :limit;
 
@@ -136,7 +137,8 @@ SELECT user_id, priority, count(*) AS jobs, count(*) FILTER (
 FROM (
     SELECT *, greatest(0, CAST(extract(epoch FROM CAST(:now AS timestamptz) - created_at) AS float8)) AS waited_s
     FROM reservations
-    WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type AND id <> :without
+    WHERE status = 'queued' AND booking_id IS NULL AND held IS NOT TRUE AND kind = 'job' AND line_type = :line_type
+      AND id <> :without
 ) AS waiting
 GROUP BY user_id, priority;
 
@@ -146,7 +148,7 @@ SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) A
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
-WHERE status = 'queued' AND booking_id IS NULL AND kind = 'job' AND line_type = :line_type
+WHERE status = 'queued' AND booking_id IS NULL AND held IS NOT TRUE AND kind = 'job' AND line_type = :line_type
   AND (line_priority, seq) > (:after_priority, :after_seq)
 ORDER BY line_type, line_priority, seq LIMIT :limit;
 
@@ -169,7 +171,7 @@ WITH time AS MATERIALIZED (
     FROM unnest(CAST(:ids AS text[]), CAST(:reasons AS text[]), CAST(:range_ends AS timestamptz[]),
                 CAST(:versions AS integer[]))
          AS i (id, reason, range_end, version)
-    WHERE r.id = i.id AND r.status = :before AND (i.version IS NULL OR r.version = i.version)
+    WHERE r.id = i.id AND r.status = :before AND r.held IS NOT TRUE AND (i.version IS NULL OR r.version = i.version)
       AND EXISTS (SELECT FROM fence)
       -- Its next pods would have the names of existing pods that hold other GPUs.
       AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)
@@ -223,7 +225,7 @@ WITH time AS MATERIALIZED (
 ), waiting AS MATERIALIZED (
     SELECT r.id, r.attempt, r.booking_id
     FROM reservations r
-    WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND EXISTS (SELECT FROM fence)
+    WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND r.held IS NOT TRUE AND EXISTS (SELECT FROM fence)
       AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version))
     ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), removed AS (

@@ -1,0 +1,58 @@
+"""The jobs that jobs wait for, in PostgreSQL. Triggers note in the transaction of a start or an end who has to know."""
+
+from collections.abc import Collection, Sequence
+from itertools import groupby
+
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
+from reservation_core.domain.jobs.dependencies import KnownDependency
+from reservation_core.domain.model import JobStatus
+
+
+class Dependencies(StatementRunner):
+    """What each job waits for, and the news of it."""
+
+    async def keep(self, ids: Sequence[str], user_id: int | None) -> set[str]:
+        """Keep these jobs of a user (None: anybody) from starting and ending until the transaction is over.
+
+        Returns those that there are.
+        """
+        return {row.id for row in await self._run("keep_needed_jobs", ids=list(ids), user_id=user_id)}
+
+    async def known(self, dependencies: Sequence[Dependency], user_id: int | None) -> list[KnownDependency]:
+        """These dependencies with what is known of the jobs; jobs that this user does not have are left out."""
+        named = [dependency.job for dependency in dependencies]
+        rows = {row.id: row for row in await self._run("needed_jobs", ids=named, user_id=user_id)}
+        return [
+            KnownDependency(one.job, one.when, JobStatus(rows[one.job].status), rows[one.job].started)
+            for one in dependencies
+            if one.job in rows
+        ]
+
+    async def add(self, job_id: str, dependencies: Sequence[KnownDependency]) -> None:
+        """Store what a new job waits for. The jobs must be kept (see `keep`)."""
+        await self._run(
+            "add_dependencies",
+            job_id=job_id,
+            needs=[dependency.job for dependency in dependencies],
+            conditions=[dependency.when.value for dependency in dependencies],
+        )
+
+    async def of(self, ids: Collection[str]) -> dict[str, tuple[KnownDependency, ...]]:
+        """What these jobs wait for, in the order of their requests; jobs that name no others are left out."""
+        rows = await self._run("dependencies_of", ids=list(ids))
+        return {
+            job_id: tuple(
+                KnownDependency(row.needs_id, DependencyWhen(row.condition), JobStatus(row.status), row.started)
+                for row in group
+            )
+            for job_id, group in groupby(rows, key=lambda row: row.job_id)
+        }
+
+    async def with_news(self, limit: int) -> list[str]:
+        """Jobs that have to be looked at, as something that they wait for has started or ended."""
+        return [row.job_id for row in await self._run("jobs_with_news", limit=limit)]
+
+    async def take_news(self, ids: Sequence[str]) -> None:
+        """Count the news of these jobs as known. Lock the jobs before, and read what they wait for afterwards."""
+        await self._run("take_news", ids=list(ids))

@@ -1,0 +1,104 @@
+"""What becomes of a job that waits for other jobs, as these start and end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import assert_never
+
+from reservation_core.domain.changes import Decision, DependenciesMet, DependencyFailed, Record, WakePlanner
+from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+
+RELEASED = Reason(ReasonCode.SUBMITTED, "The jobs that it waited for are over; it will be planned in a moment.")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDependency:
+    """A dependency with the status of the job that is waited for, and whether that job has ever started."""
+
+    job: str
+    when: DependencyWhen
+    status: JobStatus
+    started: bool
+
+    @property
+    def state(self) -> DependencyState:
+        is_over = self.status in FINAL_STATUSES
+        match self.when:
+            case DependencyWhen.SUCCEEDED:
+                is_met = self.status is JobStatus.SUCCEEDED
+            case DependencyWhen.ENDED:
+                is_met = is_over
+            case DependencyWhen.FAILED:
+                is_met = is_over and self.status is not JobStatus.SUCCEEDED
+            case DependencyWhen.STARTED:
+                is_met = self.started
+            case _:
+                assert_never(self.when)
+        if is_met:
+            return DependencyState.MET
+        return DependencyState.IMPOSSIBLE if is_over else DependencyState.OPEN
+
+
+def settle(dependencies: Sequence[KnownDependency]) -> DependenciesMet | DependencyFailed | None:
+    """What happens to a job that waits for these; None while it goes on waiting."""
+    for dependency in dependencies:
+        if dependency.state is DependencyState.IMPOSSIBLE:
+            return DependencyFailed(_never(dependency))
+    if all(dependency.state is DependencyState.MET for dependency in dependencies):
+        return DependenciesMet()
+    return None
+
+
+def waiting_reason(dependencies: Sequence[KnownDependency]) -> Reason:
+    """Why a job is held that waits for these, at least one."""
+    first, others = dependencies[0], len(dependencies) - 1
+    more = "" if not others else " and for 1 other job" if others == 1 else f" and for {others} other jobs"
+    detail = f"It waits for {first.job} to {_verb(first.when)}{more}. Its start is known after that."
+    return Reason(ReasonCode.WAITING_FOR_JOBS, detail)
+
+
+def still_open(dependencies: Sequence[KnownDependency]) -> list[KnownDependency]:
+    """Those that a job still waits for."""
+    return [dependency for dependency in dependencies if dependency.state is DependencyState.OPEN]
+
+
+def released(reservation: Reservation) -> Decision:
+    """Let the planner plan a held job."""
+    if not _is_held(reservation):
+        return reservation, ()
+    return replace(reservation, held=False, reason=RELEASED), (WakePlanner(), Record(JobEventKind.DEPENDENCIES_MET))
+
+
+def given_up(reservation: Reservation, event: DependencyFailed, now: datetime) -> Decision:
+    """End a held job that can't start any more."""
+    if not _is_held(reservation):
+        return reservation, ()
+    after = replace(reservation, status=JobStatus.CANCELLED, reason=event.reason, finished_at=now)
+    return after, (WakePlanner(), Record(JobEventKind.CANCELLED))
+
+
+def _is_held(reservation: Reservation) -> bool:
+    return reservation.status is JobStatus.QUEUED and reservation.held is True
+
+
+def _never(dependency: KnownDependency) -> Reason:
+    verb = _verb(dependency.when)
+    detail = f"It waited for {dependency.job} to {verb}, which can't happen any more: {dependency.job} is "
+    detail += f"{dependency.status.value}. Submit it again without waiting, or with that job run again."
+    return Reason(ReasonCode.DEPENDENCY_FAILED, detail)
+
+
+def _verb(when: DependencyWhen) -> str:
+    match when:
+        case DependencyWhen.SUCCEEDED:
+            return "succeed"
+        case DependencyWhen.ENDED:
+            return "end"
+        case DependencyWhen.FAILED:
+            return "fail"
+        case DependencyWhen.STARTED:
+            return "start"
+        case _:
+            assert_never(when)
