@@ -9,7 +9,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.dependencies import settle_dependants
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
-REST_S = 0.02
+REST_S = 0.05
 """Between two looks: each event of the audit log wakes this, and few are of jobs that others wait for."""
 
 
@@ -20,9 +20,9 @@ async def keep_settling(runtime: Runtime, settings: ProcessorSettings) -> None:
     async with runtime.wakeups.subscribe(Channel.EVENTS) as subscription:
 
         async def once() -> None:
-            looked_at = await repeat_lost(lambda: settle_dependants(runtime.uow, runtime.clock))
+            news = await repeat_lost(lambda: settle_dependants(runtime.uow, runtime.clock))
             loop.note_success()
-            if not looked_at:
+            if not news:
                 await subscription.wait(sweep)
                 await asyncio.sleep(REST_S)
 

@@ -12,7 +12,7 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut
-from reservation_core.contracts.jobs import JobDependency, JobDependencyOut, JobSecretOut, JobSpec, WorkloadSpec
+from reservation_core.contracts.jobs import AskedDependency, JobDependencyOut, JobSecretOut, JobSpec, WorkloadSpec
 from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
@@ -98,7 +98,7 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         booking_id=row.booking_id,
         project=row.project,
         secrets=[JobSecretOut(name=use.name, env=use.env, path=use.path) for use in row.workload.secrets],
-        after=[JobDependency(job=needed.job, when=needed.when) for needed in view.after],
+        after=[AskedDependency(job=needed.job, when=needed.when) for needed in view.after],
     )
 
 

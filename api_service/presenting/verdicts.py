@@ -1,30 +1,12 @@
 """What becomes of a job that is not submitted, as a body of REST."""
 
-from collections.abc import Sequence
-
 from reservation_core.contracts.jobs import EstimatedStart, JobVerdict, ReasonOut, SoonerRequest
-from reservation_core.domain.changes import DependenciesMet
-from reservation_core.domain.jobs.dependencies import KnownDependency, settle, still_open, waiting_reason
-from reservation_core.domain.model import ReasonCode, RequestVerdict
+from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.planning.request_verdicts import Outlook
 
 
-def job_verdict(outlook: Outlook, after: Sequence[KnownDependency] = (), *, estimates: bool) -> JobVerdict:
-    """The answer to a dry run; a refused job has none, it is an error. A job that waits for `after` is not planned.
-
-    `estimates`: this server estimates starts.
-    """
-    if after and not isinstance(event := settle(after), DependenciesMet):
-        reason = waiting_reason(still_open(after)) if event is None else event.reason
-        return JobVerdict(
-            verdict=RequestVerdict.ACCEPTED,
-            promised_start_at=None,
-            estimated_start=None,
-            queue_position=None,
-            reasons=[ReasonOut(code=reason.code, detail=reason.detail)],
-            instead=[],
-            estimates=estimates,
-        )
+def job_verdict(outlook: Outlook, *, estimates: bool) -> JobVerdict:
+    """The answer to a dry run; a refused job has none, it is an error. `estimates`: this server estimates starts."""
     return JobVerdict(
         verdict=outlook.verdict,
         promised_start_at=outlook.promised_at,

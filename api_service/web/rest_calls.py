@@ -61,6 +61,9 @@ class RestAnswer(Generic[T]):
 
 _PLACE = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
 _INVALID = f"{TYPE_PREFIX}invalid_request"
+_NAMES_FIELDS = frozenset({_INVALID, f"{TYPE_PREFIX}no_such_job"})
+"""Problems whose rules begin with names of fields."""
+
 _NO_ADDRESS = f"{TYPE_PREFIX}no_such_route"
 _FIELD = re.compile(r"^[a-z_][\w.]*(?=: )")
 _LABELS = {
@@ -70,6 +73,7 @@ _LABELS = {
     "gpus": "GPUs",
     "image": "Container image",
     "secrets": "Secrets",
+    "after": "After other jobs",
     "working_dir": "Working folder",
 }
 _LENGTH = re.compile(r"a number of seconds or an ISO 8601 duration such as P\w+")
@@ -111,7 +115,7 @@ class RestProblemError(Exception):
     def rules(self) -> list[str]:
         """Every broken rule, in words."""
         found = [_PLACE.sub("", rule.detail) for rule in self.problem.broken_rules or []]
-        if self.problem.type != _INVALID:
+        if self.problem.type not in _NAMES_FIELDS:
             return found
         return [_LENGTH.sub(_TYPED_LENGTH, _FIELD.sub(_label, rule)) for rule in found]
 

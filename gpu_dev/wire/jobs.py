@@ -23,7 +23,7 @@ class JobSecret(Struct, kw_only=True, forbid_unknown_fields=True):
     path: UnsetType | Annotated[str, Meta(min_length=2, max_length=1024, pattern=r"^/")] | None = UNSET
 
 
-class JobDependency(Struct, kw_only=True):
+class JobDependency(Struct, kw_only=True, forbid_unknown_fields=True):
     job: Annotated[str, Meta(pattern=r"^job-[0-9a-z]{1,32}$")]
     when: UnsetType | DependencyWhen = UNSET
 
@@ -170,6 +170,11 @@ class JobSecretOut(Struct, kw_only=True):
     path: str | None
 
 
+class AskedDependency(Struct, kw_only=True):
+    job: str
+    when: DependencyWhen
+
+
 class JobSpec(Struct, kw_only=True):
     name: str | None
     gpus: int
@@ -181,4 +186,4 @@ class JobSpec(Struct, kw_only=True):
     booking_id: str | None
     project: str | None
     secrets: list[JobSecretOut] = []
-    after: list[JobDependency] = []
+    after: list[AskedDependency] = []

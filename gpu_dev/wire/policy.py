@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpu_dev.wire.base import BrokenRule, CostOut
 from gpu_dev.wire.bookings import Recurrence
-from gpu_dev.wire.jobs import EstimatedStart, SoonerRequest, Workload
+from gpu_dev.wire.jobs import EstimatedStart, JobDependency, SoonerRequest, Workload
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import QueueOrder, RuleName
 from reservation_core.domain.policy.usage import UsageBy
@@ -95,6 +95,7 @@ class ExplainRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     wait: UnsetType | bool = UNSET
     auto_accept: UnsetType | bool = UNSET
     instead_of: UnsetType | Annotated[str, Meta(min_length=1, max_length=64)] | None = UNSET
+    after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
 
 
 class RuleBroken(BrokenRule, kw_only=True):

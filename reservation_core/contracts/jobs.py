@@ -337,6 +337,13 @@ class JobSecretOut(Wire):
     path: str | None
 
 
+class AskedDependency(Wire):
+    """A job that a job was asked to wait for, and how far that job has to be."""
+
+    job: str
+    when: DependencyWhen
+
+
 class JobSpec(Wire):
     """A job's request; `duration` includes extensions. Its owner can send it to `POST /v1/jobs` again."""
 
@@ -350,4 +357,4 @@ class JobSpec(Wire):
     booking_id: str | None
     project: str | None
     secrets: Annotated[list[JobSecretOut], Field(default_factory=list, exclude_if=not_)]
-    after: Annotated[list[JobDependency], Field(default_factory=list, exclude_if=not_)]
+    after: Annotated[list[AskedDependency], Field(default_factory=list, exclude_if=not_)]

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, field_validator, model_validator
@@ -30,8 +31,9 @@ from reservation_core.contracts.bookings import (
     Title,
     WallTime,
 )
-from reservation_core.contracts.jobs import EstimatedStart, JobSubmit, SoonerRequest, Workload
+from reservation_core.contracts.jobs import EstimatedStart, JobDependency, JobSubmit, SoonerRequest, Workload
 from reservation_core.domain.bookings.asked_slots import length_faults, time_faults
+from reservation_core.domain.jobs.asked_dependencies import MOST_DEPENDENCIES
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, QueueOrder, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.prices import PRICE_PATTERN, Money
@@ -193,6 +195,7 @@ class ExplainRequest(Wire):
     wait: Annotated[bool, Field(strict=True)] = False
     auto_accept: Annotated[bool, Field(strict=True)] = False
     instead_of: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
+    after: Annotated[list[JobDependency], Field(max_length=MOST_DEPENDENCIES, default_factory=list, exclude_if=not_)]
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "ExplainRequest":
@@ -211,7 +214,7 @@ class ExplainRequest(Wire):
     @property
     def job(self) -> JobSubmit:
         """The job that it asks about."""
-        names = ("name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project")
+        names = ("name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project", "after")
         workload = self.workload or Workload(command=[], env={})
         return JobSubmit(**{name: getattr(self, name) for name in names}, duration=self.length, workload=workload)
 

@@ -121,6 +121,8 @@ class _WatchedReservations(_Noting):
             if change.before.status is not change.after.status:
                 final = change.after.status in FINAL_STATUSES
                 self._done.append("close" if final else change.after.status.value)
+            elif change.before.held is not change.after.held:
+                self._done.append("release")
 
 
 def watched(runtime: Runtime, listener: Listener) -> Runtime:

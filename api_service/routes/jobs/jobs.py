@@ -254,7 +254,7 @@ async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -
         async with services.runtime.uow() as uow:
             pending = await dry_run(uow, caller, new, policy, services.job_terms, services.likely_starts, now)
         outlook = await decided(pending)
-    verdict = verdicts.job_verdict(outlook, new.after, estimates=bool(services.job_terms.estimates))
+    verdict = verdicts.job_verdict(outlook, estimates=bool(services.job_terms.estimates))
     return Response(verdict.model_dump_json(), media_type="application/json")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from reservation_core.domain.jobs.asked_dependencies import DependencyWhen, written_dependency
 from reservation_core.domain.sessions.secret_uses import written_use
 from reservation_core.domain.short_durations import written
 
@@ -35,6 +36,8 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
         words += ["--env", f"{name}={value}"]
     for secret in body.get("secrets") or []:
         words += ["--secret", written_use(secret["name"], secret.get("env"), secret.get("path"))]
+    for needed in body.get("after") or []:
+        words += ["--after", written_dependency(needed["job"], DependencyWhen(needed["when"]))]
     return shlex.join([*words, "--", *command] if command else words)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from api_service.web.forms.form import Form
 from reservation_core.contracts.jobs import JobSpec
+from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "secrets", "booking", "project")  # fmt: skip
+          "secrets", "after", "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
 _NEEDS_A_SHELL = re.compile(r"[\n|&;<>()$`*?\[\]{}~#!]|^\s*\w+=")
@@ -42,6 +43,7 @@ def typed_job(form: Form) -> TypedJob:
     _duration(form.get("duration"), body, wrong)
     body["workload"] = _workload(form, wrong)
     _secrets(form, body, wrong)
+    _after(form, body, wrong)
     return TypedJob(body, wrong)
 
 
@@ -113,6 +115,16 @@ def _secrets(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
         else:
             place = {"env": use.env} if use.path is None else {"path": use.path}
             body.setdefault("secrets", []).append({"name": use.name, **place})
+
+
+def _after(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    for text in (form.text("after") or "").replace(",", " ").split():
+        dependency = read_dependency(text)
+        if dependency is None:
+            wrong["after"] = "Write each job to wait for as ok:ID, any:ID, failed:ID or started:ID."
+        else:
+            when, job = dependency
+            body.setdefault("after", []).append({"job": job, "when": when.value})
 
 
 def _workload(form: Form, wrong: dict[str, str]) -> dict[str, Any]:

@@ -21,10 +21,13 @@ from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, 
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.calendar import Range, length_micros, to_micros, to_moment
 from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest, chosen_among, lengths_up_to, sizes_up_to
-from reservation_core.domain.model import JobStatus, RequestVerdict
+from reservation_core.domain.model import JobStatus, ReasonCode, RequestVerdict
 
 _MOST_ENTRIES = 400
 """Entries beyond are drawn as taken, without their owner."""
+
+_NOT_PLANNED = frozenset({ReasonCode.WAITING_FOR_JOBS, ReasonCode.DEPENDENCY_FAILED})
+"""Reasons of jobs that wait for other jobs, or would end for them."""
 
 _A_MILLISECOND = length_micros(timedelta(milliseconds=1))
 
@@ -119,9 +122,9 @@ class WhyWaiting:
 async def read_why_waiting(visit: Visit, job: Job) -> WhyWaiting | None:
     """Read it for the address's `size` and `duration`.
 
-    None for a job that does not wait, or waits within a booking, whose GPUs are the booking's.
+    None for a job that does not wait, waits for other jobs, or waits within a booking, whose GPUs are the booking's.
     """
-    if job.status is not JobStatus.QUEUED or job.booking_id is not None:
+    if job.status is not JobStatus.QUEUED or job.booking_id is not None or job.reason.code in _NOT_PLANNED:
         return None
     body = {
         "priority": job.priority,
@@ -140,6 +143,8 @@ async def foresee_waiting(visit: Visit, body: Mapping[str, Any], answer: Explana
     None for a request that does not wait in the queue.
     """
     if answer.verdict is not RequestVerdict.ACCEPTED or "booking_id" in body:
+        return None
+    if any(reason.code in _NOT_PLANNED for reason in answer.reasons):
         return None
     asked = ExplainRequest.model_validate(body)
     size = Size(asked.nodes, asked.gpus)

@@ -226,8 +226,6 @@ def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoRet
     """Say what would become of a job, and end as submitting it would."""
     answer = client.policy.explain(_question(request))
     put(show_verdict(answer, output))
-    if request.after:
-        say("This verdict leaves out --after. With it: --test-only")
     raise typer.Exit(exit_code_of_verdict(answer))
 
 

@@ -4,13 +4,15 @@ A refusal is what submitting would answer. Everything else is accepted, however 
 planner would start it, or promise it a start, if it were submitted now (see `dry_runs`).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import length_micros, to_micros
+from reservation_core.domain.changes import DependenciesMet
+from reservation_core.domain.jobs.dependencies import KnownDependency, settle, still_open, waiting_reason
 from reservation_core.domain.model import Reason, RequestVerdict
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.dry_runs import DryRun, PlanView, Predict, SoonerJob
@@ -63,6 +65,15 @@ def booking_outlook(span: Span, missing: RuleBreach | None, now: datetime) -> Ou
     if span.start <= now:
         return Outlook(RequestVerdict.STARTS_NOW, now)
     return Outlook(RequestVerdict.ACCEPTED, span.start)
+
+
+def held_outlook(after: Sequence[KnownDependency]) -> Outlook | None:
+    """The outlook of a job that waits for others, or would end for them; None for one that would be planned."""
+    event = settle(after)
+    if isinstance(event, DependenciesMet):
+        return None
+    reason = waiting_reason(still_open(after)) if event is None else event.reason
+    return Outlook(RequestVerdict.ACCEPTED, reasons=(VerdictReason(reason.code, reason.detail),))
 
 
 def job_outlook(

@@ -28,6 +28,8 @@ async def known_dependencies(
     uow: UnitOfWork, principal: Principal, dependencies: Sequence[Dependency]
 ) -> tuple[KnownDependency, ...]:
     """Look the jobs up that a job is to wait for. Raises UnknownJobError for jobs that the caller lacks."""
+    if not dependencies:
+        return ()
     known = await uow.dependencies.known(dependencies, visible_user(principal))
     _require([one.job for one in dependencies], {one.job for one in known})
     return tuple(known)
@@ -57,18 +59,19 @@ async def submit_dependent(
 
 
 async def settle_dependants(uow_factory: UnitOfWorkFactory, clock: Clock) -> int:
-    """Let jobs go on that have waited for others, and end those that never can. Returns how many were looked at.
+    """Let jobs go on that have waited for others, and end those that never can. Returns how much news there was.
 
     The news of a job is taken in the transaction that acts on it, so that none is lost. A job that ends here is news
     for the jobs that wait for it.
     """
-    async with uow_factory() as uow:
+    async with uow_factory(one_statement=True) as uow:
         ids = await uow.dependencies.with_news(_BATCH)
-        if not ids:
-            return 0
+    if not ids:
+        return 0
+    async with uow_factory() as uow:
         # Rows of jobs come before news, as where jobs start and end.
         rows = await uow.reservations.lock(ids)
-        await uow.dependencies.take_news(ids)
+        taken = await uow.dependencies.take_news(ids)
         needed = await uow.dependencies.of(ids)
         now = clock.now()
         changes = []
@@ -78,7 +81,7 @@ async def settle_dependants(uow_factory: UnitOfWorkFactory, clock: Clock) -> int
             if change is not None:
                 changes.append(change)
         await carry_out(uow, changes)
-    return len(ids)
+    return taken
 
 
 def _require(ids: Sequence[str], there: set[str]) -> None:

@@ -14,7 +14,7 @@ from reservation_core.contracts.policy import ExplainRequest
 from reservation_core.domain.bookings.refusals import Booker, no_free_gpus, rule_on
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.complaints import complaint
-from reservation_core.domain.errors import DomainError, NotPermittedError
+from reservation_core.domain.errors import DomainError, NotPermittedError, UnknownJobError
 from reservation_core.domain.model import RequestVerdict, Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
 from reservation_core.domain.plan import Waiting
@@ -23,6 +23,7 @@ from reservation_core.domain.planning.request_verdicts import (
     Outlook,
     booked_job_outlook,
     booking_outlook,
+    held_outlook,
     job_outlook,
     refused,
 )
@@ -33,6 +34,7 @@ from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import cards_around, wanted_by_request
 from reservation_core.usecases.bookings.read_booking_rules import judge_for
+from reservation_core.usecases.jobs.dependencies import known_dependencies
 from reservation_core.usecases.jobs.permit import never_permitted
 from reservation_core.usecases.jobs.submit import prepare
 from reservation_core.usecases.policy.read_plan import JobTerms, LikelyStarts, read_booking_plan, read_plan
@@ -104,7 +106,11 @@ async def _job(
 ) -> Pending:
     policy = (await uow.policies.current()).policy
     submission, foreign = await _for_project(uow, who, request.job)
-    new = prepare(submission, who, ids=ids, longest=terms.longest, now=now, policy=policy, foreign=foreign)
+    try:
+        after = await known_dependencies(uow, who, [dependency.asked for dependency in request.after])
+    except UnknownJobError as error:
+        raise UnknownJobError(error.detail) from error  # people read verdicts: no names of fields
+    new = prepare(submission, who, ids=ids, longest=terms.longest, now=now, policy=policy, foreign=foreign, after=after)
     return await dry_run(uow, who, new, policy, terms, likely, now, instead_of=request.instead_of)
 
 
@@ -127,11 +133,15 @@ async def dry_run(
     if refusal is not None:
         raise refusal
     job = _waiting(new.reservation, terms)
-    if job.booking_id is not None:
+    held = held_outlook(new.after)
+    if job.booking_id is not None and held is None:
         return await _in_booking(uow, job, new.reservation.duration, job.booking_id, terms, instead_of, now)
-    broken = await beyond_budget(uow, who, job.all_gpus, new.reservation.duration, now, instead_of)
+    gpus = 0 if job.booking_id is not None else job.all_gpus
+    broken = await beyond_budget(uow, who, gpus, new.reservation.duration, now, instead_of)
     if broken:
         raise NotPermittedError(broken[0].detail, broken)
+    if held is not None:
+        return lambda: held
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
     predict = await likely.read(uow) if terms.estimates else None
     position = await _position(uow, job, view, terms.beside, now, instead_of)

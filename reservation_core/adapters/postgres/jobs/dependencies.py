@@ -53,6 +53,6 @@ class Dependencies(StatementRunner):
         """Jobs that have to be looked at, as something that they wait for has started or ended."""
         return [row.job_id for row in await self._run("jobs_with_news", limit=limit)]
 
-    async def take_news(self, ids: Sequence[str]) -> None:
-        """Count the news of these jobs as known. Lock the jobs before, and read what they wait for afterwards."""
-        await self._run("take_news", ids=list(ids))
+    async def take_news(self, ids: Sequence[str]) -> int:
+        """Take the news of these jobs, and count it. Lock the jobs before, and read what they wait for afterwards."""
+        return (await self._run("take_news", ids=list(ids))).rowcount

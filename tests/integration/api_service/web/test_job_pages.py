@@ -275,3 +275,29 @@ async def test_the_time_zone_is_changed_on_the_question_whether_to_cancel(
     done = await browser.send("/zone", zone="Europe/Berlin", next=path)
     assert (done.status_code, done.headers["location"]) == (303, path)
     assert "Cancel 1 job?" in words(await browser.get(path))
+
+
+async def test_a_job_after_another_is_submitted_and_shown_with_what_it_waits_for(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    browser = await browsing("alice")
+    first = await submitted(alice, name="prepare")
+    assert f'href="/submit?after=ok:{first}"' in await browser.get(f"/jobs/{first}")
+    form = await browser.get(f"/submit?after=ok:{first}")
+    assert f'value="ok:{first}"' in form
+    assert f"gpu-dev run --gpus 1 --for 1h --after ok:{first}" in words(form).replace("gpu-dev submit", "gpu-dev run")
+    assert f"It waits for {first} to succeed." in words(form)
+    assert 'id="waiting-picture"' not in form
+    done = await sent(browser, after=f"ok:{first}")
+    assert done.status_code == 303
+    page = await browser.get(done.headers["location"])
+    assert f'<a href="/jobs/{first}">{first}</a> has to succeed' in page
+    assert "waits for other jobs" in words(page)
+    assert "known once the jobs before it are as far" in words(page)
+    assert 'id="waiting-picture"' not in page
+    again = await browser.get(f"/submit?again={done.headers['location'].removeprefix('/jobs/')}")
+    assert first not in again.replace(f"again={first}", "")
+    for wrong, said in (("later:x", "as ok:ID, any:ID, failed:ID or started:ID"), ("ok:job-nope", "You have no job")):
+        refused = await sent(browser, after=wrong, key=wrong)
+        assert refused.status_code == 422
+        assert said in words(refused.text)

@@ -1,6 +1,7 @@
 """Jobs that wait for others: they are planned after them, end when that can't be, and no end is missed."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -9,6 +10,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import UnknownJobError
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
@@ -153,6 +155,41 @@ async def test_an_end_that_is_not_committed_yet_is_not_missed(world: World) -> N
         await cancel(uow, world.who, first, None, world.clock.now())
         await settle_dependants(world.uow, world.clock)
         assert (await world.row(second)).held
+    await settle_all(world)
+    assert (await world.row(second)).held is False
+
+
+async def test_an_end_between_the_two_reads_is_not_missed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end between the two statements of one look is seen by the second one, or stays as news."""
+    first = await world.submitted()
+    second = await dependent(world, {first: ENDED})
+    steps = []
+
+    def interrupted(name: str) -> None:
+        real = getattr(Dependencies, name)
+
+        async def step(self: Dependencies, ids: Sequence[str]) -> object:
+            answer = await real(self, ids)
+            steps.append(name)
+            if len(steps) == 1:
+                ending = asyncio.create_task(cancelled(world, first))
+                later.append(ending)
+
+                async def over_or_blocked() -> bool:
+                    return ending.done() or bool((await world.sql(WAITS)).scalar_one())
+
+                await eventually(over_or_blocked)
+            return answer
+
+        monkeypatch.setattr(Dependencies, name, step)
+
+    later: list[asyncio.Task[None]] = []
+    for name in ("take_news", "of"):
+        interrupted(name)
+    await settle_dependants(world.uow, world.clock)
+    for ending in later:
+        await ending
+    monkeypatch.undo()
     await settle_all(world)
     assert (await world.row(second)).held is False
 

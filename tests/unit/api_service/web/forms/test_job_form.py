@@ -57,6 +57,17 @@ def test_secrets_are_one_a_line_and_come_back_as_they_were() -> None:
     assert context.params["secret"] == ["HF_TOKEN", "a=B", "key=/run/key"]
 
 
+def test_jobs_to_wait_for_are_read_and_shown_as_options() -> None:
+    found = typed(gpus="1", duration="1h", after="ok:job-a, any:job-b\nfailed:job-c  started:job-d")
+    needed = zip("abcd", ("succeeded", "ended", "failed", "started"), strict=True)
+    after = [{"job": f"job-{name}", "when": when} for name, when in needed]
+    assert (found.wrong, found.body["after"]) == ({}, after)
+    assert set(typed(gpus="1", duration="1h", after="later:job-a").wrong) == {"after"}
+    words = shlex.split(job_by_cli(found.body))
+    context = typer.main.get_command(submit_app).make_context("submit", words[2:])
+    assert context.params["after"] == ["ok:job-a", "any:job-b", "failed:job-c", "started:job-d"]
+
+
 def test_what_only_a_shell_understands_goes_to_one() -> None:
     for text in ("a | b", "echo $HOME", "a && b", "X=1 make", "ls *.py", "one\ntwo", 'echo "open'):
         assert command_of(text) == ["sh", "-c", text]
