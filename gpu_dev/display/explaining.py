@@ -44,7 +44,7 @@ def _facts(job: Job) -> list[str]:
         f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
     ]
     if job.status is JobStatus.QUEUED and job.reason.code is ReasonCode.WAITING_FOR_JOBS:
-        facts += [f"It waits for: {needed}." for needed in needed_jobs(job)]
+        facts += [f"It waits for: {needed}." for needed in needed_jobs(job, {DependencyState.OPEN})]
     elif job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"
@@ -116,7 +116,7 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             needed = next((one.job for one in job.after if one.state is DependencyState.OPEN), "ID")
             return [f"What {needed} does: gpu-dev explain {needed}", f"Don't need it any more? gpu-dev cancel {job.id}"]
         case ReasonCode.DEPENDENCY_FAILED:
-            return [f"Submit it again without waiting: gpu-dev submit --again {job.id}"]
+            return [f"Submit it again without waiting for others: gpu-dev submit --again {job.id}"]
         case ReasonCode.INACTIVE:
             return ["Open another: gpu-dev dev. Nobody needs to be connected to a job with a command."]
         case ReasonCode.BOOKING_OVER:

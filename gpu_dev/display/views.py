@@ -1,6 +1,6 @@
 """Tables of jobs, GPUs, nodes, events, tokens and users."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from gpu_dev.display.expected_starts import expected_start, nine_in_ten, start_w
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, as_data, as_json, memory
 from gpu_dev.inputs.durations import format_duration
-from reservation_core.domain.jobs.asked_dependencies import written_dependency
+from reservation_core.domain.jobs.asked_dependencies import DependencyState, written_dependency
 from reservation_core.domain.model import JobStatus
 
 if TYPE_CHECKING:
@@ -53,9 +53,10 @@ def _as_text(data: Any) -> str:
     return as_json(as_data(data)).rstrip()
 
 
-def needed_jobs(job: "Job") -> list[str]:
+def needed_jobs(job: "Job", states: Collection[DependencyState] = tuple(DependencyState)) -> list[str]:
     """The jobs that a job waits for, or has waited for, each as `--after` takes it and with its status."""
-    return [f"{written_dependency(one.job, one.when)} ({one.status.value})" for one in job.after]
+    needed = (one for one in job.after if one.state in states)
+    return [f"{written_dependency(one.job, one.when)} ({one.status.value})" for one in needed]
 
 
 def _number(value: int | None) -> str:

@@ -84,10 +84,14 @@ def _is_held(reservation: Reservation) -> bool:
 
 
 def _never(dependency: KnownDependency) -> Reason:
-    verb = _verb(dependency.when)
-    detail = f"It waited for {dependency.job} to {verb}, which can't happen any more: {dependency.job} is "
-    detail += f"{dependency.status.value}. Submit it again without waiting, or with that job run again."
+    job = dependency.job
+    detail = f"It waited for {job} to {_verb(dependency.when)}, but {job} {_ended(dependency.status)}."
+    detail += f" Submit this job again, without {job} or after a job that replaces it."
     return Reason(ReasonCode.DEPENDENCY_FAILED, detail)
+
+
+def _ended(status: JobStatus) -> str:
+    return "was cancelled" if status is JobStatus.CANCELLED else f"has {status.value}"
 
 
 def _verb(when: DependencyWhen) -> str:
