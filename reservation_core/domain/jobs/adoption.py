@@ -93,6 +93,8 @@ def adopted(reservation: Reservation, event: Adopted) -> Decision:
         ends_at=None,
         exit_code=None,
         warned_s=None,
+        # A restored ledger may be older than the end of what it waited for.
+        held=None if reservation.held is None else False,
     )
     former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(),)
     data = {"attempt": event.attempt, "gpus": [f"{gpu.node}/{gpu.index}" for gpu in event.cards]}

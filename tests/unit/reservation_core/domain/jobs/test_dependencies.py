@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.changes import DependenciesMet, DependencyFailed, Record, WakePlanner
+from reservation_core.domain.changes import Adopted, DependenciesMet, DependencyFailed, HeldGpu, Record, WakePlanner
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.asked_dependencies import (
     DependencyState,
@@ -150,6 +150,13 @@ def test_only_held_jobs_change(changed: dict[str, object]) -> None:
     for event in (DependenciesMet(), settle([needed])):
         assert event is not None
         assert transition(row, event, NOW) == (row, ())
+
+
+@pytest.mark.parametrize("held", [None, True])
+def test_a_held_job_whose_pods_are_found_is_held_no_longer(*, held: bool | None) -> None:
+    found = Adopted(1, (HeldGpu("a", 0, 0),), NOW + timedelta(hours=1))
+    after, _ = transition(replace(held_job(), held=held), found, NOW)
+    assert (after.status, after.held) == (JobStatus.STARTING, None if held is None else False)
 
 
 def test_reasons_name_the_first_job_and_count_the_others() -> None:
