@@ -6,12 +6,14 @@ Where a cluster deletes a log with its pod, the stored last lines replace it.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
 
 from api_service.following import SWEEP_S
 from api_service.services import Services
+from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.cluster import ClusterUnavailableError, OmittedOutput, TimedOutput
@@ -127,22 +129,38 @@ async def read_log(services: Services, job: Reservation, *, timed: bool = False)
     return whole()
 
 
-async def follow_log(services: Services, job: Reservation, *, timed: bool = False) -> AsyncGenerator[bytes]:
+def of_attempt(job: Reservation, attempt: int | None) -> Reservation:
+    """The job as its log of an attempt is read by it; None: its newest attempt. Raises NotFoundError."""
+    if attempt is None:
+        return job
+    if attempt > job.attempt:
+        newest = f"its newest one is {job.attempt}" if job.attempt else "it has had no GPUs so far"
+        raise NotFoundError(f"{job.id} has no attempt {attempt}: {newest}.")
+    return replace(job, attempt=attempt)
+
+
+async def follow_log(
+    services: Services, job: Reservation, *, timed: bool = False, attempt: int | None = None
+) -> AsyncGenerator[bytes]:
     """Yield the log, as `read_log` does, until the job has ended; waits for a job that has not started.
 
+    `attempt`: the log of this one alone, 0 of the first one that has output; None: of all from the newest one on.
     Raises ClusterUnavailableError if the log of an ended job can't be read to its end after several attempts.
     """
     backoff, failures = Backoff(SWEEP_S, _LONGEST_PAUSE_S), 0
     pods: list[_PodLog] = []
-    attempt = 0
+    read = 0
     while True:
         ticket = services.wakeups.ticket()
         job = await _newest(services, job)
         # The state is read before the log, so that nothing printed before a final state is missed.
-        ended = job.status in FINAL_STATUSES
-        if job.status not in _WITHOUT_OUTPUT:
-            if attempt != job.attempt:
-                attempt = job.attempt
+        is_former = attempt is not None and (read or attempt) not in (0, job.attempt)
+        if is_former:
+            job = replace(job, attempt=read or attempt or 0)
+        ended = is_former or job.status in FINAL_STATUSES
+        if is_former or job.status not in _WITHOUT_OUTPUT:
+            if read != job.attempt:
+                read = job.attempt
                 pods = [_PodLog(services, name, timed=timed) for name in _pods(job)]
             try:
                 async with aclosing(_joined(pods, follow=not ended)) as chunks:

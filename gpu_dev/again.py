@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from gpu_dev.errors import UsageError
@@ -28,6 +29,8 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
         fields["secrets"] = [
             {name: value for name, value in asdict(secret).items() if isinstance(value, str)} for secret in spec.secrets
         ]
+    if spec.retries is not None:
+        fields["retries"] = to_builtins(spec.retries)
     fields |= given
     fields["workload"] = {name: value for name, value in workload.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}

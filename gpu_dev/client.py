@@ -194,9 +194,9 @@ class GpuDevClient(Calls):
         """End a share of a job."""
         return self._change("DELETE", Job, f"{_job_path(job_id)}/shares/{quote(user, safe='')}")
 
-    def log(self, job_id: str, *, timestamps: bool = False) -> Iterator[bytes]:
-        """The job's output so far; `timestamps` begins lines with their time."""
-        return read_log(self._exchange, _job_path(job_id), timestamps=timestamps)
+    def log(self, job_id: str, *, timestamps: bool = False, attempt: int | None = None) -> Iterator[bytes]:
+        """The output so far of an attempt, by default the newest; `timestamps` begins lines with their time."""
+        return read_log(self._exchange, _job_path(job_id), timestamps=timestamps, attempt=attempt)
 
     def follow_log(self, job_id: str, log: ResumableLog, *, timestamps: bool = False) -> Iterator[bytes]:
         """The job's output after what `log` has passed on, until the job has ended."""

@@ -11,7 +11,7 @@ JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.LARGER_THAN_ANY_NODE: "No node has as many GPUs as the job requests on one node.",
     ReasonCode.NOT_ENOUGH_NODES: "Fewer nodes than requested have enough GPUs.",
     ReasonCode.NODE_UNAVAILABLE: "Nodes that could run the job are not ready, cordoned or removed.",
-    ReasonCode.REQUEUED: "The job is back in the queue after a start that failed.",
+    ReasonCode.REQUEUED: "The job is back in the queue after a start that failed, or for a retry.",
     ReasonCode.QUOTA_REACHED: "A quota of the job's user or project holds the job back.",
     ReasonCode.WAITING_FOR_JOBS: "The job waits for other jobs that its request names.",
     ReasonCode.ALLOCATED: "The job has its GPUs; its pods start.",

@@ -12,7 +12,14 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut
-from reservation_core.contracts.jobs import AskedDependency, JobDependencyOut, JobSecretOut, JobSpec, WorkloadSpec
+from reservation_core.contracts.jobs import (
+    AskedDependency,
+    JobDependencyOut,
+    JobRetries,
+    JobSecretOut,
+    JobSpec,
+    WorkloadSpec,
+)
 from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
@@ -20,6 +27,7 @@ from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
+from reservation_core.domain.retry_terms import Retries
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.history.audit import RecordedEvent
@@ -75,7 +83,13 @@ def job(view: JobView) -> contracts_jobs.Job:
             JobDependencyOut(job=needed.job, when=needed.when, status=needed.status, state=needed.state)
             for needed in view.after
         ],
+        attempt=row.attempt,
+        retries=None if row.retries is None else _retries(row.retries, row.retried),
     )
+
+
+def _retries(terms: Retries, done: int) -> contracts_jobs.RetriesOut:
+    return contracts_jobs.RetriesOut(max=terms.max, on=sorted(terms.on), done=done)
 
 
 def job_spec(view: JobView, caller: Principal) -> JobSpec:
@@ -99,6 +113,7 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         project=row.project,
         secrets=[JobSecretOut(name=use.name, env=use.env, path=use.path) for use in row.workload.secrets],
         after=[AskedDependency(job=needed.job, when=needed.when) for needed in view.after],
+        retries=None if row.retries is None else JobRetries(max=row.retries.max, on=sorted(row.retries.on)),
     )
 
 
@@ -124,6 +139,8 @@ def encode_accepted(row: Reservation, after: Sequence[KnownDependency] = ()) -> 
         "project": row.project,
         "inactivity": None if row.inactivity is None else iso8601(row.inactivity),
         "shared_with": [],
+        "attempt": 0,
+        "retries": None if row.retries is None else _retries(row.retries, 0).model_dump(mode="json"),
     }
     if after:
         shown["after"] = [

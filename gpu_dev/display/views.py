@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
     from gpu_dev.display.gpu_types import TypeSummary
     from gpu_dev.wire.dead_letters import DeadLetterOut
-    from gpu_dev.wire.jobs import AllocationOut, Job, JobEvent, QueueEntry
+    from gpu_dev.wire.jobs import AllocationOut, Job, JobEvent, QueueEntry, RetriesOut
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
     from gpu_dev.wire.people import BelongingOut, TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
@@ -61,6 +61,10 @@ def needed_jobs(job: "Job", states: Collection[DependencyState] = tuple(Dependen
 
 def _number(value: int | None) -> str:
     return "" if value is None else str(value)
+
+
+def _retries(retries: "RetriesOut | None") -> str:
+    return "" if retries is None else f"{retries.done} of {retries.max} (on {', '.join(retries.on)})"
 
 
 JOB: "View[Job]" = View(
@@ -120,6 +124,8 @@ JOB_DETAILS: "View[Job]" = View(
         Column("ENDS BY", lambda job: local_time(job.ends_at)),
         Column("FINISHED", lambda job: local_time(job.finished_at)),
         Column("EXIT CODE", lambda job: _number(job.exit_code)),
+        Column("ATTEMPT", lambda job: _number(job.attempt or None)),
+        Column("RETRIES", lambda job: _retries(job.retries)),
         Column("WHERE", lambda job: placed(job.allocations)),
         Column("PODS", lambda job: " ".join(one.pod for one in job.allocations)),
         Column("SHARED WITH", lambda job: ", ".join(job.shared_with or ())),

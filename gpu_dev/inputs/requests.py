@@ -17,6 +17,7 @@ from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
+from reservation_core.domain.retry_terms import MOST_RETRIES, RetryCause
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
@@ -40,6 +41,7 @@ _OPTIONS = {
     "inactivity": "--inactivity",
     "secrets": "--secret",
     "after": "--after",
+    "retries": "--retries",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",
@@ -209,6 +211,9 @@ def job_fields(
     inactivity: str | None = None,
     secrets: list[str] | None = None,
     after: list[str] | None = None,
+    retries: int | None = None,
+    *,
+    requeue: bool = False,
 ) -> dict[str, Any]:
     """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
@@ -227,6 +232,14 @@ def job_fields(
         "inactivity": None if inactivity is None else parse_duration(inactivity),
         "secrets": read_secret_uses(secrets) if secrets else None,
         "after": read_dependencies(after) if after else None,
+        "retries": _retries(retries, requeue=requeue),
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def _retries(most: int | None, *, requeue: bool) -> dict[str, Any] | None:
+    """`--retries N` after any end that can be retried; `--requeue` only where the command itself did not fail."""
+    if requeue:
+        return {"max": most or MOST_RETRIES, "on": [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]}
+    return None if most is None else {"max": most}

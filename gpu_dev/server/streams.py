@@ -41,15 +41,24 @@ class Patience:
 
 
 class ResumableLog:
-    """Remembers how much of a log was passed on, so that a new read from its start repeats nothing."""
+    """Remembers how much of a log was passed on, so that a new read from its start repeats nothing.
 
-    def __init__(self, pods: int) -> None:
+    `attempt` is the one whose log it is, 0 the first one that prints anything.
+    """
+
+    def __init__(self, pods: int, attempt: int = 0) -> None:
         self._by_rank = pods > 1
+        self.attempt = attempt
         self._passed_bytes = 0
         self._seen_bytes = 0
         self._passed_lines: dict[bytes, int] = {}
         self._seen_lines: dict[bytes, int] = {}
         self._partial = b""
+
+    def go_on(self) -> None:
+        """Turn to the next attempt, of which nothing was passed on."""
+        self.attempt += 1
+        self._passed_bytes, self._passed_lines = 0, {}
 
     def restart(self) -> None:
         """Prepare for the log's beginning."""
@@ -85,16 +94,16 @@ class ResumableLog:
 def follow_log(
     exchange: Exchange, path: str, job: Callable[[], Job], log: ResumableLog, *, timestamps: bool = False
 ) -> Iterator[bytes]:
-    """A job's output until the job has ended and all of it was read, over any number of connections.
+    """A job's output until the job has ended and all of it was read, over any number of connections and attempts.
 
     `log` may have been used before: reading then goes on where it stopped.
     """
     patience = Patience(exchange)
     while True:
-        log.restart()
         broken: Exception | None = None
         try:
-            asked = _asked(True, timestamps)
+            log.restart()
+            asked = _asked(True, timestamps, log.attempt)
             with exchange.stream(f"{path}/logs", params=asked, headers={"Accept": "text/plain"}) as body:
                 for chunk in body.chunks():
                     fresh = log.feed(chunk)
@@ -107,22 +116,34 @@ def follow_log(
             if error.problem.status < _SERVER_ERROR:
                 raise
             broken = error
-        # An orderly end is the log's end only if the job has ended: a server that shuts down ends streams as well.
-        if broken is None and job().status in FINAL_STATUSES:
-            yield log.finish()
-            return
+        # An orderly end is the log's end only if the attempt has ended: a server that shuts down ends streams as well.
+        if broken is None:
+            now = job()
+            has_ended, was_retried = now.status in FINAL_STATUSES, now.retries is not None and now.retries.done > 0
+            if has_ended or now.attempt > log.attempt:
+                yield log.finish()
+            if has_ended and (now.attempt == log.attempt or not was_retried):
+                return
+            if now.attempt > log.attempt > 0:
+                log.go_on()
+                continue
+            log.attempt = 1 if was_retried and log.attempt == 0 else log.attempt
         patience.spend(broken)
 
 
-def _asked(follow: bool, timestamps: bool) -> dict[str, str]:
-    """The query; servers that know no timestamps refuse the word, so it is sent only where they are wanted."""
-    return {"follow": "true" if follow else "false"} | ({"timestamps": "true"} if timestamps else {})
+def _asked(follow: bool, timestamps: bool, attempt: int | None) -> dict[str, str]:
+    """The query; older servers refuse words that they don't know, so these are sent only where they are wanted."""
+    asked = {"follow": "true" if follow else "false"} | ({"timestamps": "true"} if timestamps else {})
+    return asked | ({"attempt": str(attempt)} if attempt else {})
 
 
-def read_log(exchange: Exchange, path: str, *, timestamps: bool = False) -> Iterator[bytes]:
-    """A job's output so far. Raises UnreachableError if the connection breaks in the middle."""
+def read_log(exchange: Exchange, path: str, *, timestamps: bool = False, attempt: int | None = None) -> Iterator[bytes]:
+    """A job's output so far, by default of its newest attempt.
+
+    Raises UnreachableError if the connection breaks in the middle.
+    """
     try:
-        with exchange.stream(f"{path}/logs", params=_asked(False, timestamps), headers=_TEXT) as body:
+        with exchange.stream(f"{path}/logs", params=_asked(False, timestamps, attempt), headers=_TEXT) as body:
             yield from body.chunks()
     except TransportError as error:
         raise exchange.unreachable(error) from error

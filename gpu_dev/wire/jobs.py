@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from gpu_dev.wire.base import Page
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
+from reservation_core.domain.retry_terms import RetryCause
 
 
 class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +29,11 @@ class JobDependency(Struct, kw_only=True, forbid_unknown_fields=True):
     when: UnsetType | DependencyWhen = UNSET
 
 
+class RetriesAsked(Struct, kw_only=True, forbid_unknown_fields=True):
+    max: Annotated[int, Meta(ge=1, le=100)]
+    on: UnsetType | Annotated[list[RetryCause], Meta(min_length=1, max_length=3)] = UNSET
+
+
 class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     name: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
     gpus: Annotated[int, Meta(ge=1, le=64)]
@@ -41,6 +47,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     inactivity: UnsetType | timedelta | None = UNSET
     secrets: UnsetType | Annotated[list[JobSecret], Meta(max_length=16)] = UNSET
     after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
+    retries: UnsetType | RetriesAsked | None = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -71,6 +78,15 @@ class EstimatedStart(Struct, kw_only=True):
     p90: datetime
 
 
+class JobRetries(Struct, kw_only=True):
+    max: int
+    on: list[RetryCause]
+
+
+class RetriesOut(JobRetries, kw_only=True):
+    done: int
+
+
 class Job(Struct, kw_only=True):
     id: str
     name: str | None
@@ -97,6 +113,8 @@ class Job(Struct, kw_only=True):
     inactivity: timedelta | None = None
     shared_with: list[str] | None = None
     after: list[JobDependencyOut] = []
+    attempt: int = 0
+    retries: RetriesOut | None = None
 
 
 class SoonerRequest(Struct, kw_only=True):
@@ -187,3 +205,4 @@ class JobSpec(Struct, kw_only=True):
     project: str | None
     secrets: list[JobSecretOut] = []
     after: list[AskedDependency] = []
+    retries: JobRetries | None = None

@@ -32,8 +32,13 @@ from reservation_core.domain.jobs.asked_dependencies import (
 )
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
+from reservation_core.domain.retry_terms import MOST_RETRIES, Retries, RetryCause
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, SecretUse, fault_of_path, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class Workload(Wire):
@@ -108,6 +113,25 @@ class JobDependency(Wire):
         return Dependency(self.job, self.when)
 
 
+class RetriesAsked(Wire):
+    """After which ends a job is queued again, and how often at most."""
+
+    max: Annotated[int, Field(strict=True, ge=1, le=MOST_RETRIES)]
+    on: Annotated[
+        list[RetryCause],
+        Field(
+            min_length=1,
+            max_length=len(RetryCause),
+            default_factory=lambda: list(RetryCause),
+            description="The command failed, a node or pod was lost, or others took the GPUs. All, if left out.",
+        ),
+    ]
+
+    @property
+    def terms(self) -> Retries:
+        return Retries(self.max, frozenset(self.on))
+
+
 Inactivity = Annotated[
     timedelta,
     duration_reader("PT30M", "must be at least 1 minute and at most 90 days"),
@@ -161,6 +185,11 @@ class JobSubmit(Wire):
             raise ValueError(fault)
         return value
 
+    retries: Annotated[
+        RetriesAsked | None,
+        Field(exclude_if=_is_none, description="Run the job again after such ends; it keeps its place in the queue."),
+    ] = None
+
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
         if self.secrets and (fault := fault_of_uses([secret.use for secret in self.secrets], self.workload.env)):
@@ -207,6 +236,19 @@ class EstimatedStart(Wire):
     p90: Annotated[Time, Field(description="It starts by then in nine of ten cases.")]
 
 
+class JobRetries(Wire):
+    """After which ends a job is queued again, and how often at most."""
+
+    max: int
+    on: list[RetryCause]
+
+
+class RetriesOut(JobRetries):
+    """The retries of a job, and how many of them were needed so far."""
+
+    done: int
+
+
 class Job(Wire):
     """A job as its owner sees it, or a user that it is shared with."""
 
@@ -240,6 +282,8 @@ class Job(Wire):
         list[JobDependencyOut],
         Field(default_factory=list, exclude_if=not_, description="The jobs that it waits for, or has waited for."),
     ]
+    attempt: Annotated[int, Field(description="How often it was given GPUs. Each attempt has pods and a log.")] = 0
+    retries: RetriesOut | None = None
 
 
 class SoonerRequest(Wire):
@@ -358,3 +402,4 @@ class JobSpec(Wire):
     project: str | None
     secrets: Annotated[list[JobSecretOut], Field(default_factory=list, exclude_if=not_)]
     after: Annotated[list[AskedDependency], Field(default_factory=list, exclude_if=not_)]
+    retries: JobRetries | None = None

@@ -217,7 +217,12 @@ class SetRangeEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseGpus:
-    """Close the ledger's rows: hold and range end now."""
+    """Close the ledger's rows: hold and range end now.
+
+    `ran_from`: the start of the run that they were for, if the reservation itself forgets it for another attempt.
+    """
+
+    ran_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class JobEventKind(StrEnum):
     START_PROMISE_MISSED = "start_promise_missed"
     REQUEUED = "requeued"
     DEPENDENCIES_MET = "dependencies_met"
+    RETRIED = "retried"
     EXTENDED = "extended"
     CANCEL_REQUESTED = "cancel_requested"
     END_WARNING = "end_warning"

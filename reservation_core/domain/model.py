@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.cards.link_words import Links
+from reservation_core.domain.retry_terms import Retries
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 
 
@@ -221,6 +222,7 @@ class Reservation:
     once it runs. `warned_s` is the smallest warning (seconds before the end) already given. Until `unsettled_until` a
     pod may still appear whose creation got no answer. With `booking_id` a job runs in that booking, for its `project`.
     A session ends when nobody was connected to it for `inactivity`. A `held` job waits for others; None: it names none.
+    `retried` counts its retries so far.
     """
 
     id: str
@@ -252,6 +254,8 @@ class Reservation:
     project: str | None = None
     inactivity: timedelta | None = None
     held: bool | None = None
+    retries: Retries | None = None
+    retried: int = 0
 
 
 class PodPhase(StrEnum):

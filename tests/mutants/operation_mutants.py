@@ -142,4 +142,38 @@ OPERATION = (
         "        self._limit = 0\n",
         ("tests/unit/reservation_core/adapters/local/test_bounded_log.py",),
     ),
+    Mutant(
+        "retries without end",
+        "A job is retried as often as it asked, and never more",
+        "reservation_core/domain/jobs/retries.py",
+        "        and reservation.retried < retries.max\n",
+        "",
+        ("tests/unit/reservation_core/domain/jobs/test_retries.py::test_any_ends_one_after_the_other",),
+    ),
+    Mutant(
+        "a cancelled job runs again",
+        "What its owner ends is not retried, also while its pods still go",
+        "reservation_core/domain/jobs/lifecycle.py",
+        "if reservation.outcome is JobStatus.QUEUED or is_retried(reservation):",
+        "if reservation.outcome is JobStatus.QUEUED:",
+        ("tests/unit/reservation_core/domain/jobs/test_retries.py::test_it_can_be_ended_while_its_pods_still_go",),
+    ),
+    Mutant(
+        "a run that is retried is forgotten",
+        "What a retried run held counts as used",
+        "reservation_core/domain/jobs/lifecycle.py",
+        "(ReleaseGpus(ran_from), WakePlanner()",
+        "(ReleaseGpus(), WakePlanner()",
+        (
+            "tests/integration/reservation_core/usecases/running/test_retries.py::test_the_ledger_says_when_each_run_began",
+        ),
+    ),
+    Mutant(
+        "more retries than asked for in the table",
+        "The table of reservations refuses more retries than were asked for",
+        "migrations/versions/0046_retries.sql",
+        "CHECK (retried BETWEEN 0 AND coalesce(retry_max, 0)) NOT VALID",
+        "CHECK (retried IS NOT NULL) NOT VALID",
+        ("tests/integration/reservation_core/usecases/running/test_retries.py::test_the_database_keeps_the_terms",),
+    ),
 )

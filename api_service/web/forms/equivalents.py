@@ -27,6 +27,7 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
         ("--booking", body.get("booking_id")),
         ("--project", body.get("project")),
         ("--priority", body.get("priority") or None),
+        ("--retries", (body.get("retries") or {}).get("max")),
         ("--image", workload.get("image")),
         ("--working-dir", workload.get("working_dir")),
     ):

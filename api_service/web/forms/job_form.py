@@ -13,7 +13,7 @@ from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "secrets", "after", "booking", "project")  # fmt: skip
+          "retries", "secrets", "after", "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
 _NEEDS_A_SHELL = re.compile(r"[\n|&;<>()$`*?\[\]{}~#!]|^\s*\w+=")
@@ -32,8 +32,10 @@ def typed_job(form: Form) -> TypedJob:
     """Read the form. REST decides whether the job is allowed."""
     body: dict[str, Any] = {}
     wrong: dict[str, str] = {}
-    for name in ("gpus", "nodes", "priority"):
+    for name in ("gpus", "nodes", "priority", "retries"):
         _number(form, name, body, wrong)
+    if "retries" in body:
+        body["retries"] = {"max": body["retries"]}
     for name, wire in (("name", "name"), ("gpu_type", "gpu_type"), ("booking", "booking_id"), ("project", "project")):
         value = form.get(name)
         if value is not None:
@@ -79,6 +81,7 @@ def fields_of(spec: JobSpec) -> dict[str, str]:
         "env": "\n".join(f"{name}={value}" for name, value in workload.env.items()),
         "secrets": "\n".join(written_use(secret.name, secret.env, secret.path) for secret in spec.secrets),
         "priority": spec.priority or None,
+        "retries": None if spec.retries is None else spec.retries.max,
         "project": spec.project,
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}

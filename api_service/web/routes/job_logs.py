@@ -9,7 +9,7 @@ from datetime import datetime
 from starlette.responses import Response
 
 from api_service.following import LiveStream
-from api_service.job_log import follow_log, read_log
+from api_service.job_log import follow_log, of_attempt, read_log
 from api_service.problems import ProblemError
 from api_service.web.jobs.log_search import find_lines, read_part
 from api_service.web.jobs.log_tail import Tail, read_tail, stream_lines
@@ -108,17 +108,19 @@ async def log_stream(visit: Visit) -> Response:
 
 
 async def log_file(visit: Visit) -> Response:
-    """The log as a file."""
+    """The log of an attempt as a file."""
     view = await _owned(visit)
+    job = of_attempt(view.reservation, _asked_attempt(visit))
     place = visit.stream_place()  # before the cluster is asked: a refusal is cheaper
     response = LiveStream(
-        await read_log(visit.services, view.reservation),
+        await read_log(visit.services, job),
         media_type="text/plain; charset=utf-8",
         place=place,
         wakeups=visit.services.wakeups,
         recheck=lambda: visit.services.authenticator.principal(f"Bearer {visit.signed_in.secret}", session=True),
     )
-    response.headers["Content-Disposition"] = f'attachment; filename="{view.reservation.id}.log"'
+    named = "" if job.attempt == view.reservation.attempt else f"-{job.attempt}"
+    response.headers["Content-Disposition"] = f'attachment; filename="{job.id}{named}.log"'
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
 
@@ -157,6 +159,12 @@ def _asked_line(visit: Visit) -> int | None:
     if not (typed.isascii() and typed.isdecimal() and len(typed) <= len(str(_LAST_LINE))):
         return None
     return min(int(typed), _LAST_LINE) or None
+
+
+def _asked_attempt(visit: Visit) -> int | None:
+    typed = visit.query("attempt")
+    is_number = typed.isascii() and typed.isdecimal() and len(typed) <= len(str(_LAST_LINE))
+    return (int(typed) or None) if is_number else None
 
 
 def _is_numbered(view: JobView) -> bool:

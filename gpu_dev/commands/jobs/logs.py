@@ -7,6 +7,7 @@ import typer
 
 from gpu_dev.display.output import Format, as_data, as_json, show_list, show_one
 from gpu_dev.display.views import EVENT
+from gpu_dev.errors import UsageError
 from gpu_dev.following import waiting_line
 from gpu_dev.options import JobId, Output
 from gpu_dev.server.streams import ResumableLog
@@ -29,16 +30,21 @@ def logs(
         bool,
         typer.Option("--timestamps", help="Begin each line with the time when it was printed (UTC), or - if unknown."),
     ] = False,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="The output of this attempt (default: the newest one).")
+    ] = None,
 ) -> None:
     """Print a job's output. Lines of a job on several nodes begin with their rank in brackets."""
+    if follow and attempt is not None:
+        raise UsageError("--follow goes from one attempt to the next. Leave --attempt out, or --follow.")
     with client_for(ctx) as client:
         job = client.job(whole_id(client, job_id))
         if job.status is JobStatus.QUEUED:
             say(f"{job.id}: {waiting_line(job)}")
         if follow:
-            chunks = client.follow_log(job.id, ResumableLog(job.nodes), timestamps=timestamps)
+            chunks = client.follow_log(job.id, ResumableLog(job.nodes, job.attempt), timestamps=timestamps)
         else:
-            chunks = client.log(job.id, timestamps=timestamps)
+            chunks = client.log(job.id, timestamps=timestamps, attempt=attempt)
         # To a file or a pipe it goes as it is; a terminal obeys what is in it, whoever's job it was.
         shown = ProgramOutput() if sys.stdout.isatty() else None
         for chunk in chunks:

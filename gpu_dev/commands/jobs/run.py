@@ -29,6 +29,7 @@ from gpu_dev.terminal import put, say
 from gpu_dev.wire.jobs import Job, JobSubmit
 from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.retry_terms import MOST_RETRIES
 
 run_app = typer.Typer(add_completion=False)
 submit_app = typer.Typer(add_completion=False)
@@ -75,6 +76,18 @@ Inactivity = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="End the session after nobody was connected for this long, such as 30m."),
 ]
+Retries = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        min=1,
+        max=MOST_RETRIES,
+        help="Run it again so often after it failed, its node was lost, or others took its GPUs.",
+    ),
+]
+Requeue = Annotated[
+    bool, typer.Option("--requeue", help="Run it again after its node was lost or others took its GPUs.")
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -110,6 +123,8 @@ def submit(
     booking: Booking = None,
     project: Project = None,
     inactivity: Inactivity = None,
+    retries: Retries = None,
+    requeue: Requeue = False,
     json_file: JsonFile = None,
     again: Again = None,
     wait: Annotated[
@@ -128,8 +143,9 @@ def submit(
     _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
     patience = None if timeout is None else parse_duration(timeout)
     fields = job_fields(
-        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after
-    )
+        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after,
+        retries, requeue=requeue,
+    )  # fmt: skip
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         if test_only:
@@ -168,6 +184,8 @@ def run(
     priority: Priority = None,
     booking: Booking = None,
     project: Project = None,
+    retries: Retries = None,
+    requeue: Requeue = False,
     json_file: JsonFile = None,
     again: Again = None,
     on_interrupt: Annotated[
@@ -192,8 +210,9 @@ def run(
     """
     _require_one_rehearsal(dry_run=dry_run, test_only=test_only)
     fields = job_fields(
-        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, secrets=secret, after=after
-    )
+        command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project,
+        secrets=secret, after=after, retries=retries, requeue=requeue,
+    )  # fmt: skip
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
@@ -270,6 +289,8 @@ def run_in_foreground(
             # After an interrupt in the middle of the submit, the same key finds out what became of it.
             job = job or client.submit(request, idempotency_key=key)
             job = wait_until(client, job, has_started)
+            if job.retries is not None and log.attempt == 0:
+                log.attempt = min(job.attempt, 1)  # it may have been retried since it was submitted
             if feeds:
                 # Loaded here: other jobs need no WebSockets.
                 from gpu_dev.sessions.input_feed import start_feeding

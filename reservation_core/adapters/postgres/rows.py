@@ -15,6 +15,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
+from reservation_core.domain.retry_terms import Retries, RetryCause
 from reservation_core.domain.sessions.secret_uses import SecretUse
 
 
@@ -49,8 +50,14 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         project=row["project"],
         inactivity=row["inactivity"],
         held=row["held"],
+        retries=_retries_of(row["retry_max"], row["retry_on"]),
+        retried=row["retried"],
         unsettled_until=row["unsettled_until"],
     )
+
+
+def _retries_of(most: int | None, causes: list[str] | None) -> Retries | None:
+    return None if most is None else Retries(most, frozenset(map(RetryCause, causes or ())))
 
 
 def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWorkload:

@@ -15,6 +15,7 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.jobs.retries import is_retried
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 
 
@@ -28,7 +29,7 @@ def booking_over(reservation: Reservation, event: BookingOver, now: datetime) ->
         return after, (WakePlanner(), record)
     after, cut = _range_until(reservation, now)
     if reservation.status is JobStatus.ENDING:
-        if reservation.outcome is JobStatus.QUEUED:
+        if reservation.outcome is JobStatus.QUEUED or is_retried(reservation):
             return replace(after, outcome=event.outcome, reason=event.reason), (*cut, record)
         return after, cut
     after = replace(_ends_now(after, now), outcome=event.outcome, reason=event.reason)

@@ -1,7 +1,7 @@
 """The life of a reservation: its transitions, and the effects of each (see `changes`).
 
-`queued → starting → running → ending → succeeded | failed | cancelled | expired`; a failed start goes back from
-`ending` to `queued` (see `starts`).
+`queued → starting → running → ending → succeeded | failed | cancelled | expired`; a failed start and a job that is
+retried go back from `ending` to `queued` (see `starts` and `retries`).
 
 `transition` is the only place where a status changes. It decides; use cases carry the effects out. A late, repeated or
 out-of-order report of the cluster or the clock changes nothing (no effects); an impossible request is a typed error.
@@ -49,6 +49,7 @@ from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.dependencies import given_up, released
+from reservation_core.domain.jobs.retries import is_retried, retried
 from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.short_durations import written
@@ -274,6 +275,11 @@ def _close(reservation: Reservation, now: datetime) -> Decision:
         return _close(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
     if reservation.outcome is JobStatus.QUEUED:
         return queued_again(reservation), (ReleaseGpus(), WakePlanner(), Record(JobEventKind.REQUEUED))
+    if is_retried(reservation):
+        data = {"attempt": reservation.attempt, "cause": reservation.reason.code.value}
+        data |= {} if reservation.exit_code is None else {"exit_code": reservation.exit_code}
+        again, ran_from = queued_again(retried(reservation)), reservation.started_at
+        return again, (ReleaseGpus(ran_from), WakePlanner(), Record(JobEventKind.RETRIED, data=data))
     after = replace(reservation, status=reservation.outcome, outcome=None, finished_at=now)
     return after, (ReleaseGpus(), WakePlanner(), Record(JobEventKind(reservation.outcome.value)))
 
@@ -351,7 +357,7 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
             after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.CANCELLED, reason=reason)
             return after, (DeletePods(), Record(JobEventKind.CANCEL_REQUESTED, event.actor))
         case _:
-            if reservation.outcome is JobStatus.QUEUED:
+            if reservation.outcome is JobStatus.QUEUED or is_retried(reservation):
                 after = replace(reservation, outcome=JobStatus.CANCELLED, reason=reason)
                 return after, (Record(JobEventKind.CANCEL_REQUESTED, event.actor),)
             return reservation, ()  # it is ending already, and the first reason stands

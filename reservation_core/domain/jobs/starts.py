@@ -57,7 +57,7 @@ def timed_out(reservation: Reservation, seconds: int) -> Reason:
 
 def taken_back(reservation: Reservation, cause: Reason, max_starts: int) -> Reservation:
     """End a reservation whose start failed: requeued later or, after `max_starts` attempts, failed."""
-    attempt = reservation.attempt
+    attempt = reservation.attempt - reservation.retried  # those that ran are counted as retries
     if attempt < max_starts:
         detail = (
             f"Attempt {attempt} of {max_starts} did not start: {cause.detail} "

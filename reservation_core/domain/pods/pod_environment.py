@@ -47,6 +47,7 @@ def pod_environment(
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in gpu_indices),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         JOB_ID_VARIABLE: reservation.id,
+        "GPU_DEV_ATTEMPT": str(reservation.attempt),
         "GPU_DEV_NODE": node,
     }
     if len(node_names) > 1:

@@ -7,6 +7,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExceededError, merge_refusals
 from reservation_core.domain.jobs.dependencies import KnownDependency, waiting_reason
+from reservation_core.domain.jobs.retries import tries
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
@@ -73,6 +74,7 @@ def prepare(
         project=request.project,
         inactivity=_inactivity_of(request, limits),
         held=True if after else None,
+        retries=None if request.retries is None else request.retries.terms,
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
     if refusals and not broken and foreign and request.booking_id is None and request.project is not None:
@@ -135,7 +137,7 @@ async def submit_on_budget(
     Raises NotPermittedError where the budget does not pay for it.
     """
     job = new.reservation
-    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes
+    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes * tries(job)
 
     # In a transaction of its own: a job that waits for a budget delays no other job.
     async def store() -> Submitted:

@@ -154,6 +154,7 @@ class Reservations(JobViews):
                 "warned": [r.warned_s for r in rows],
                 "attempts": [r.attempt for r in rows],
                 "helds": [r.held for r in rows],
+                "retried": [r.retried for r in rows],
                 "now": changes[0].at,
             },
         )
@@ -210,9 +211,10 @@ class Reservations(JobViews):
         failed_there = [c.after.id for c in changes for e in c.effects if isinstance(e, AvoidNodes)]
         if failed_there:
             await self._connection.execute(statement("avoid_nodes"), {"ids": failed_there})
-        released = [c.after.id for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
+        released = [(c.after.id, e.ran_from) for c in changes for e in c.effects if isinstance(e, ReleaseGpus)]
         if released:
-            parameters = {"ids": released, "counted": self._counted()}
+            ids, ran_froms = zip(*released, strict=True)
+            parameters = {"ids": list(ids), "ran_froms": list(ran_froms), "counted": self._counted()}
             await self._connection.execute(statement("release_allocations"), parameters)
         await self._take_cards(changes)
 

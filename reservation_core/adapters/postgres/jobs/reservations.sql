@@ -26,7 +26,7 @@ UPDATE reservations r
 SET status = i.status, reason_code = i.reason_code, reason = i.reason,
     duration = make_interval(secs => i.duration_s), outcome = i.outcome, range_end = i.range_end,
     started_at = i.started_at, ends_at = i.ends_at, finished_at = i.finished_at, exit_code = i.exit_code,
-    warned_s = i.warned_s, attempt = i.attempt, held = i.held, version = r.version + 1,
+    warned_s = i.warned_s, attempt = i.attempt, held = i.held, retried = i.retried, version = r.version + 1,
     changed_at = CASE WHEN r.status = i.status AND r.attempt = i.attempt THEN r.changed_at
                       ELSE CAST(:now AS timestamptz) END
 FROM unnest(
@@ -34,9 +34,9 @@ FROM unnest(
     CAST(:reasons AS text[]), CAST(:durations AS float8[]), CAST(:outcomes AS text[]),
     CAST(:range_ends AS timestamptz[]), CAST(:started_ats AS timestamptz[]), CAST(:ends_ats AS timestamptz[]),
     CAST(:finished_ats AS timestamptz[]), CAST(:exit_codes AS integer[]), CAST(:warned AS integer[]),
-    CAST(:attempts AS integer[]), CAST(:helds AS boolean[])
+    CAST(:attempts AS integer[]), CAST(:helds AS boolean[]), CAST(:retried AS integer[])
 ) AS i (id, version, status, reason_code, reason, duration_s, outcome, range_end, started_at, ends_at, finished_at,
-        exit_code, warned_s, attempt, held)
+        exit_code, warned_s, attempt, held, retried)
 WHERE r.id = i.id AND r.version = i.version;
 
 -- name: unsettle_reservations
@@ -98,11 +98,12 @@ ORDER BY starts_at, seq LIMIT 1;
 -- Close the open rows: the hold is over, and what lay in the future goes back to the calendar. The database's clock, as
 -- where ranges begin (see commit_starts).
 UPDATE allocations a
-SET held = false, released_at = t.at,
+SET held = false, released_at = t.at, ran_from = i.ran_from,
     during = tstzrange(lower(a.during),
                        least(upper(a.during), greatest(t.at, lower(a.during) + interval '1 microsecond')))
-FROM (SELECT ledger_time(CAST(:counted AS timestamptz)) AS at) AS t
-WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NULL;
+FROM (SELECT ledger_time(CAST(:counted AS timestamptz)) AS at) AS t,
+     unnest(CAST(:ids AS text[]), CAST(:ran_froms AS timestamptz[])) AS i (id, ran_from)
+WHERE a.reservation_id = i.id AND a.released_at IS NULL;
 
 -- name: avoid_nodes
 -- These could not start where they are: the nodes of the newest attempt join those to avoid.

@@ -154,6 +154,9 @@ def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
         document["inactivity_s"] = seconds(row.inactivity)
     if row.held is not None:
         document["held"] = row.held
+    if row.retries is not None:
+        document["retry_max"] = row.retries.max
+        document["retry_on"] = sorted(row.retries.on)
     if new.idempotency_key is not None:
         document["key"] = new.idempotency_key
         document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()

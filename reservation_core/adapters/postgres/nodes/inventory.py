@@ -12,9 +12,9 @@ from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.nodes.cards_now import node_now_of
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.contracts.queue_messages import JobMessage
+from reservation_core.domain.cards.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.changes import SYSTEM
-from reservation_core.domain.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuView, NodeRecord, NodeView

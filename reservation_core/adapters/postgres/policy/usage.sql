@@ -8,12 +8,12 @@ WITH pieces AS (
     SELECT * FROM unnest(CAST(:edge_steps AS integer[]), CAST(:edge_starts AS timestamptz[]), CAST(:edge_ends AS timestamptz[]))
          WITH ORDINALITY AS e (step, starts_at, ends_at, number)
 ), rows AS MATERIALIZED (
-    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at, a.ran_from
     FROM allocations a
     WHERE a.released_at IS NULL AND lower(a.during) < CAST(:end AS timestamptz) AND upper(a.during) > CAST(:start AS timestamptz)
       AND a.booking_id IS NULL AND NOT a.planned
     UNION ALL
-    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+    SELECT a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at, a.ran_from
     FROM usage_pending p JOIN allocations a ON a.reservation_id = p.reservation_id
     WHERE a.released_at IS NOT NULL AND a.during && tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))
       AND a.booking_id IS NULL
@@ -36,7 +36,7 @@ WITH pieces AS (
     WHERE p.starts_at < CAST(:end AS timestamptz) AND a.during && tstzrange(p.starts_at, p.ends_at)
     UNION ALL
     SELECT p.step, CAST(p.number AS integer), p.starts_at, p.ends_at,
-           a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at
+           a.id, a.during, a.reservation_id, a.gpu_id, a.attempt, a.released_at, a.ran_from
     FROM pieces p
     JOIN allocations a ON a.released_at IS NOT NULL AND a.booking_id IS NULL AND a.during && tstzrange(p.starts_at, p.ends_at)
     WHERE NOT EXISTS (SELECT FROM usage_pending w WHERE w.reservation_id = a.reservation_id)
@@ -49,7 +49,7 @@ WITH pieces AS (
     SELECT id, gpu_type FROM gpus WHERE id = ANY(ARRAY(SELECT DISTINCT gpu_id FROM parts))
 ), begun AS MATERIALIZED (
     SELECT DISTINCT booking_id FROM reservations
-    WHERE booking_id = ANY(ARRAY(SELECT id FROM owners WHERE kind = 'booking')) AND started_at IS NOT NULL
+    WHERE booking_id = ANY(ARRAY(SELECT id FROM owners WHERE kind = 'booking')) AND (started_at IS NOT NULL OR retried > 0)
 ), given AS MATERIALIZED (
     SELECT DISTINCT booking_id FROM admissions WHERE booking_id = ANY(ARRAY(SELECT id FROM owners WHERE kind = 'booking'))
 ), unused AS MATERIALIZED (
@@ -60,8 +60,8 @@ WITH pieces AS (
 ), spans AS MATERIALIZED (
     SELECT a.step, a.piece, a.starts_at, a.ends_at, a.reservation_id, a.gpu_id, r.kind, g.gpu_type, r.user_id, r.project,
            greatest(lower(a.during), a.starts_at) AS s, least(upper(a.during), a.ends_at) AS e,
-           CASE WHEN a.attempt = r.attempt THEN r.started_at END AS ran_from,
-           a.released_at IS NOT NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran,
+           coalesce(a.ran_from, CASE WHEN a.attempt = r.attempt THEN r.started_at END) AS ran_from,
+           a.released_at IS NOT NULL AND a.ran_from IS NULL AND (a.attempt < r.attempt OR r.started_at IS NULL) AS never_ran,
            a.reservation_id IN (SELECT booking_id FROM begun) AS has_jobs,
            a.reservation_id IN (SELECT booking_id FROM given) AS has_pods
     FROM parts a
@@ -74,10 +74,10 @@ WITH pieces AS (
                greatest(extract(epoch FROM x.e - greatest(x.s, x.ran_from)), 0) * CAST(x.ran_from IS NOT NULL AS integer)
            WHEN x.has_jobs THEN (
                SELECT coalesce(sum(greatest(extract(epoch FROM
-                          least(upper(n.during), x.e) - greatest(lower(n.during), j.started_at, x.s)), 0)), 0)
-               FROM reservations j JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+                          least(upper(n.during), x.e) - greatest(lower(n.during), coalesce(n.ran_from, j.started_at), x.s)), 0)), 0)
+               FROM reservations j JOIN allocations n ON n.reservation_id = j.id
                WHERE j.booking_id = x.reservation_id AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id
-                 AND NOT n.planned AND j.started_at IS NOT NULL
+                 AND NOT n.planned AND (n.ran_from IS NOT NULL OR n.attempt = j.attempt AND j.started_at IS NOT NULL)
            ) ELSE 0 END AS used,
            CASE WHEN x.kind = 'job' THEN x.never_ran ELSE x.reservation_id IN (SELECT id FROM unused) END AS is_wasted
     FROM spans x
@@ -90,10 +90,11 @@ WITH pieces AS (
     FROM spans x WHERE x.has_pods
     UNION ALL
     SELECT x.step, x.piece, x.reservation_id, x.user_id, x.project, x.gpu_type,
-           greatest(lower(n.during), j.started_at, x.s), least(upper(n.during), x.e), -1, 0
+           greatest(lower(n.during), coalesce(n.ran_from, j.started_at), x.s), least(upper(n.during), x.e), -1, 0
     FROM spans x
-    JOIN reservations j ON j.booking_id = x.reservation_id AND j.started_at IS NOT NULL
-    JOIN allocations n ON n.reservation_id = j.id AND n.attempt = j.attempt
+    JOIN reservations j ON j.booking_id = x.reservation_id
+    JOIN allocations n ON n.reservation_id = j.id
+     AND (n.ran_from IS NOT NULL OR n.attempt = j.attempt AND j.started_at IS NOT NULL)
      AND n.booking_id = x.reservation_id AND n.gpu_id = x.gpu_id AND NOT n.planned
     WHERE x.has_pods AND x.has_jobs
     UNION ALL

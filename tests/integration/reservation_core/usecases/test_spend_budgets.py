@@ -82,11 +82,11 @@ async def jobs(bookings: BookingWorld, status: str) -> list[dict[str, Any]]:
     return await bookings.rows("SELECT * FROM reservations WHERE kind = 'job' AND status = :status", status=status)
 
 
-async def finish(bookings: BookingWorld, job: dict[str, Any]) -> None:
+async def finish(bookings: BookingWorld, job: dict[str, Any], exit_code: int = 0) -> None:
     world = bookings.world
     for rank in range(job["nodes"]):
         name = pod(job["id"], rank, job["attempt"])
-        await world.see(world.cluster.show(name, PodPhase.FINISHED, exit_code=0, finished_at=world.clock.now()))
+        await world.see(world.cluster.show(name, PodPhase.FINISHED, exit_code=exit_code, finished_at=world.clock.now()))
     await world.operate()
     for rank in range(job["nodes"]):
         await world.see(world.cluster.show(pod(job["id"], rank, job["attempt"]), PodPhase.GONE))
@@ -107,6 +107,21 @@ async def test_a_job_that_ends_early_pays_for_what_it_held(bookings: BookingWorl
     # Of what is over nothing is kept but the sum.
     for table in ("token_charges", "token_refunds"):
         assert await bookings.rows(f"SELECT * FROM {table}") == []
+
+
+async def test_a_job_with_retries_pays_for_all_its_runs_and_gets_back_those_that_it_did_not_need(
+    bookings: BookingWorld,
+) -> None:
+    who = await token(bookings, "one", 30)
+    job = await submitted(bookings, who, gpus=2, duration=4 * 3600, retries={"max": 2})
+    assert await charged(bookings) == {"tok-one": 24 * US_AN_HOUR}
+    for run, (exit_code, status) in enumerate(((1, JobStatus.QUEUED), (0, JobStatus.SUCCEEDED))):
+        await live(bookings)
+        await bookings.at(START + (run + 1) * HOUR)
+        [row] = await jobs(bookings, "running")
+        await finish(bookings, row, exit_code)
+        assert (await bookings.world.row(job)).status is status
+    assert await charged(bookings) == {"tok-one": 4 * US_AN_HOUR}
 
 
 async def test_a_booking_that_is_cancelled_in_its_slot_pays_for_its_time(bookings: BookingWorld) -> None:

@@ -54,6 +54,7 @@ def test_one_node_gets_its_cards_and_nothing_about_gangs() -> None:
         "CUDA_VISIBLE_DEVICES": "2,5",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "GPU_DEV_JOB_ID": "job-7f3k9q",
+        "GPU_DEV_ATTEMPT": "3",
         "GPU_DEV_NODE": "n1",
     }
 

@@ -17,6 +17,7 @@ from reservation_core.domain.policy.usage import GpuTime, UsageBy, steps_of
 
 TYPES = ("h100", "t4")
 PROJECTS = (None, "vision", "speech")
+_RETRIED = {"retry_max": 1, "retry_on": ["failed"], "retried": 1}
 
 
 @dataclass
@@ -87,24 +88,26 @@ class Ledger:
         return f"{kind}-{self.count}"
 
     async def job(self, card: int, row: Row) -> None:
-        """Over, running, starting, or with a first attempt that never ran."""
-        how = self.random.choice(["ran", "never", "retried"]) if row.end <= self.seed.now else "runs"
+        """Over, running, starting, or with a first attempt that never ran, or that ran and is retried."""
+        how = self.random.choice(["ran", "never", "requeued", "retried"]) if row.end <= self.seed.now else "runs"
         job = self.id("job")
         began = row.start + (row.end - row.start) * self.random.random()
         ran = how in ("ran", "runs")
+        before = began if how == "retried" else None
         await self.seed.job(
             job,
             self.users[row.user],
-            {"ran": "succeeded", "never": "failed", "retried": "queued", "runs": "running"}[how],
+            {"ran": "succeeded", "never": "failed", "requeued": "queued", "retried": "queued", "runs": "running"}[how],
             project=row.project,
             attempt=1,
             started_at=began if ran else None,
             ends_at=row.end if how == "runs" else None,
             finished_at=row.end if how in ("ran", "never") else None,
+            **(_RETRIED if before else {}),
         )
-        await self.allocate(job, card, row.start, row.end, over=how != "runs")
-        row.ran = [(began, row.end)] if ran else []
-        row.wasted = not ran
+        await self.allocate(job, card, row.start, row.end, over=how != "runs", ran_from=before)
+        row.ran = [(began, row.end)] if ran or before else []
+        row.wasted = not row.ran
 
     async def booking(self, card: int, row: Row) -> None:
         """With jobs in it or without, used by a stranger's pod or not at all."""
@@ -134,19 +137,21 @@ class Ledger:
             job = self.id("job")
             began = begin + (end - begin) * self.random.random()
             runs = end > self.seed.now
+            before = began if not runs and self.random.random() < 0.3 else None
             await self.seed.job(
                 job,
                 self.users[row.user],
-                "running" if runs else "succeeded",
+                "running" if runs else "queued" if before else "succeeded",
                 attempt=1,
                 booking_id=booking,
                 # It is the booking's project, and must not be counted beside it.
                 project=row.project,
-                started_at=began,
-                ends_at=end,
-                finished_at=None if runs else end,
+                started_at=None if before else began,
+                ends_at=None if before else end,
+                finished_at=None if runs or before else end,
+                **(_RETRIED if before else {}),
             )
-            await self.allocate(job, card, begin, end, over=not runs, booking=booking)
+            await self.allocate(job, card, begin, end, over=not runs, booking=booking, ran_from=before)
             row.ran.append((began, end))
             at = end
         row.wasted = over and not used and not row.ran
@@ -161,11 +166,14 @@ class Ledger:
         over: bool,
         held: bool = False,
         booking: str | None = None,
+        ran_from: datetime | None = None,
     ) -> None:
         await self.seed.run(
             "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, released_at, "
-            "booking_id) VALUES (:job, 1, :gpu, 0, tstzrange(:start, :end), :held, :start, :over, :booking)",
+            "booking_id, ran_from) VALUES (:job, 1, :gpu, 0, tstzrange(:start, :end), :held, :start, :over, :booking, "
+            ":ran_from)",
             job=reservation, gpu=card, start=start, end=end, held=held, over=end if over else None, booking=booking,
+            ran_from=ran_from,
         )  # fmt: skip
 
     def expected(self, by: UsageBy, first: datetime, last: datetime, user: str | None) -> dict[str | None, GpuTime]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reservation_core.domain.inventory import KnownGpu, KnownNode, Reconciliation, reconcile
+from reservation_core.domain.cards.inventory import KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
 
 NODE = KnownNode("node-a", ready=True, schedulable=True, detail=None, labels={"zone": "1"}, removed=False)
