@@ -124,6 +124,20 @@ def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: boo
     return read if read.tzinfo is not None else read.replace(tzinfo=_zone(zone))
 
 
+def parse_period(
+    start: str | None, end: str | None, now: datetime, zone: str | None
+) -> tuple[datetime | None, datetime | None]:
+    """Begin and end of a time; an end that would come before the begin is read as seen from there (`mon` to `fri`).
+
+    Raises UsageError.
+    """
+    begin = None if start is None else parse_instant(start, now, zone)
+    until = None if end is None else parse_instant(end, now, zone)
+    if begin is not None and end is not None and until is not None and until <= begin:
+        until = parse_instant(end, begin, zone)
+    return begin, until
+
+
 def _sent(local: datetime, zone: str | None) -> str:
     return (local.astimezone() if zone is None else local).isoformat(timespec="minutes")
 

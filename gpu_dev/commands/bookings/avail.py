@@ -8,7 +8,7 @@ import typer
 from gpu_dev.display.output import Column, Format, View, show_one
 from gpu_dev.display.timeline import timeline
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.inputs.times import local_now, parse_period, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put
@@ -31,11 +31,11 @@ def avail(
     output: Output = Format.TABLE,
 ) -> None:
     """Show how many GPUs of each type can be booked when. Slots of waiting jobs are not free."""
-    name, now = zone_name(zone), local_now()
+    begin, until = parse_period(start, end, local_now(), zone_name(zone))
     with client_for(ctx) as client:
         found = client.bookings.availability(
-            start=None if start is None else parse_instant(start, now, name),
-            end=None if end is None else parse_instant(end, now, name),
+            start=begin,
+            end=until,
             step=parse_duration(step),
         )
         if gpu_type is not None:

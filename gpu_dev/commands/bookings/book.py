@@ -16,7 +16,7 @@ from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.inputs.requests import make_request, workload_fields
 from gpu_dev.inputs.slots import slot_fields
-from gpu_dev.inputs.times import local_now, parse_instant, parse_time, zone_name
+from gpu_dev.inputs.times import local_now, parse_period, parse_time, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
@@ -141,11 +141,11 @@ def list_bookings(
     output: Output = Format.TABLE,
 ) -> None:
     """List your bookings by start; with --all the whole calendar."""
-    name, now = zone_name(zone), local_now()
+    begin, until = parse_period(start, end, local_now(), zone_name(zone))
     with client_for(ctx) as client:
         found = client.bookings.calendar(
-            start=None if start is None else parse_instant(start, now, name),
-            end=None if end is None else parse_instant(end, now, name),
+            start=begin,
+            end=until,
             statuses=status or (),
             user=user,
             mine=not everybody and user is None,
@@ -265,7 +265,7 @@ def slots(
     output: Output = Format.TABLE,
 ) -> None:
     """Find times at which the GPUs can be booked for that long."""
-    name, now = zone_name(zone), local_now()
+    begin, until = parse_period(start, end, local_now(), zone_name(zone))
     with client_for(ctx) as client:
         found = client.bookings.slots(
             gpus,
@@ -273,8 +273,8 @@ def slots(
             gpu_type=None if gpu_type is None else gpu_type.lower(),
             nodes=nodes,
             node=node,
-            start=None if start is None else parse_instant(start, now, name),
-            end=None if end is None else parse_instant(end, now, name),
+            start=begin,
+            end=until,
             limit=limit,
         )
         if not found and gpu_type is not None:

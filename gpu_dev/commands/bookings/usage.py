@@ -14,7 +14,7 @@ from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.inputs.times import local_now, parse_period, zone_name
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, clean, put
 from gpu_dev.wire.policy import UsageOut, UsageSeriesOut
@@ -50,9 +50,7 @@ def usage(
     """Show GPU-hours held, used, idle and wasted: your own; administrators see all users'."""
     if step is not None and output is UsageFormat.CSV:
         raise UsageError("CSV has no steps. Leave out --step, or choose -o table, json or yaml.")
-    name, now = zone_name(zone), local_now()
-    since = None if start is None else parse_instant(start, now, name)
-    until = None if end is None else parse_instant(end, now, name)
+    since, until = parse_period(start, end, local_now(), zone_name(zone))
     with client_for(ctx) as client:
         if step is not None:
             _show_series(client.policy.usage_series(by, parse_duration(step), start=since, end=until), output)

@@ -99,7 +99,9 @@ def renew(ctx: typer.Context) -> None:
         store_login(logins, connection.server, secret, way=connection.way, current=False)
         say(f"The token is renewed, and the new secret is in {logins}. Keep it wherever else you use it.")
     else:
-        say("The token is renewed. Keep the new secret now: it is not shown again.")
+        say(
+            f"The token is renewed; {connection.source} still has the old one. Keep the new one: it is not shown again."
+        )
     put(f"{secret}\n")
 
 

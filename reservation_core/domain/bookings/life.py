@@ -125,7 +125,8 @@ def _refuse_workload(booking: Booking, event: WorkloadRefused) -> Decision:
     """Keep the booking: its owner can still start another job in it."""
     if booking.status is not BookingStatus.ACTIVE or booking.why.code is BookingReason.WORKLOAD_REFUSED:
         return booking, ()
-    advice = f"Start a job in it (`booking_id` {booking.id}), or cancel it so that others can use its GPUs."
+    command = f"gpu-dev run --booking {booking.id} -- COMMAND"
+    advice = f"Start a job in it (`{command}`), or cancel it so that others can use its GPUs."
     # Details of maintenance stay, such as where the booking continues.
     kept = booking.why.detail.removeprefix(f"The slot runs until {_timestamp(booking.span.end)}.")
     why = Why(BookingReason.WORKLOAD_REFUSED, f"Its workload could not start. {event.detail} {advice}{kept}")

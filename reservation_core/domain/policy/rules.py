@@ -108,7 +108,7 @@ class RuleBreach:
 
 def not_in_project(project: str, who: str = "You are") -> RuleBreach:
     """The breach of a non-member's request for a project, whether or not it exists."""
-    detail = f"{who} in no project {project}. Leave `project` out, or ask to be made a member."
+    detail = f"{who} in no project {project}. Leave the project out, or ask to be made a member."
     return RuleBreach("no_such_project", detail)
 
 

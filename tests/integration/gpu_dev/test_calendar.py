@@ -147,7 +147,7 @@ def test_a_job_is_for_a_project(system: System) -> None:
     for who, project in (("alice", "speech"), ("bob", "vision")):
         nobody = system.cli("run", "-g", "1", "-d", "10m", "--project", project, "--", "true", who=who)
         assert nobody.returncode == 4
-        assert f"You are in no project {project}. Leave `project` out, or ask to be made a member." in nobody.stderr
+        assert f"You are in no project {project}. Leave the project out, or ask to be made a member." in nobody.stderr
     spelled = system.cli("submit", "-g", "1", "-d", "10m", "-p", "A B", "--", "true")
     assert (spelled.returncode, "--project must be a name" in spelled.stderr) == (2, True)
     shown = system.cli("policy", "set", "project:vision", "max_duration=1m", "--dry-run", who="admin").stdout

@@ -109,16 +109,16 @@ def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal:
     booking = bookings.get(wanted or "")
     if booking is None or booking.user_id != new.reservation.user_id:
         return UnknownBookingError(
-            f"You have no booking {wanted}. `gpu-dev book list` shows yours; or leave booking_id out."
+            f"You have no booking {wanted}. `gpu-dev book list` shows yours; or leave the booking out."
         )
     if booking.status in ("waiting", "offered"):
         return BookingNotUsableError(f"{wanted} has no GPUs yet: it is {booking.status}. Wait until it is confirmed.")
     if booking.status not in ("confirmed", "active") or booking.over:
-        return BookingNotUsableError(f"{wanted} is over. Leave booking_id out, or book again.")
+        return BookingNotUsableError(f"{wanted} is over. Leave the booking out, or book again.")
     if booking.project != project:
         booked = "no project" if booking.project is None else f"project {booking.project}"
         return BookingNotUsableError(
-            f"{wanted} was booked for {booked}, and so is what runs in it. Leave `project` out, or booking_id."
+            f"{wanted} was booked for {booked}, and so is what runs in it. Leave the project out, or the booking."
         )
     return BookingNotUsableError(
         f"{wanted} has no room for {new.reservation.gpus} GPUs on each of {new.reservation.nodes} nodes"

@@ -10,7 +10,7 @@ from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import HOUR, add_nodes, asked, at, booked_now, execute, said
 from tests.integration.api_service.callers import JOB, submitted
 
-NOT_IN_IT = "You are in no project {}. Leave `project` out, or ask to be made a member."
+NOT_IN_IT = "You are in no project {}. Leave the project out, or ask to be made a member."
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,7 @@ async def test_a_job_in_a_booking_is_for_the_bookings_project(
         answer = await alice.post("/v1/jobs", json={**JOB, "booking_id": booking, "project": project})
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:gpu-dev:problem:booking_not_usable")
         assert answer.json()["detail"] == (
-            f"{booking} was booked for {booked_for}, and so is what runs in it. Leave `project` out, or booking_id."
+            f"{booking} was booked for {booked_for}, and so is what runs in it. Leave the project out, or the booking."
         )
     # A former member of the project still uses what they booked for it.
     assert (await root.delete("/v1/projects/vision/members/alice")).status_code == 200

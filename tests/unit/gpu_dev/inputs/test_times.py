@@ -8,7 +8,7 @@ import pytest
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs import times
-from gpu_dev.inputs.times import parse_instant, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.times import parse_instant, parse_period, parse_slot, parse_time, zone_name
 
 STOCKHOLM = "Europe/Stockholm"
 # A Saturday, 12:30 in Stockholm.
@@ -144,6 +144,23 @@ def test_a_slot_that_can_not_be_is_said_so() -> None:
 def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
     assert parse_instant("2030-07-01 09:00", NOW, STOCKHOLM) == datetime(2030, 7, 1, 9, tzinfo=ZoneInfo(STOCKHOLM))
     assert parse_instant("2030-07-01T09:00Z", NOW, STOCKHOLM) == datetime(2030, 7, 1, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "days"),
+    [
+        # On a Saturday the next Sunday comes before the next Monday.
+        ("mon", "sun", ("2026-11-23", "2026-11-29")),
+        ("mon", "fri", ("2026-11-23", "2026-11-27")),
+        ("2026-11-28", "today", ("2026-11-28", "2026-11-28")),
+        ("2026-11-28", "2026-11-27", ("2026-11-28", "2026-11-27")),
+        (None, "fri", (None, "2026-11-27")),
+        ("2026-11-01", None, ("2026-11-01", None)),
+    ],
+)
+def test_a_week_ends_after_it_begins(start: str | None, end: str | None, days: tuple[str | None, str | None]) -> None:
+    found = parse_period(start, end, NOW, STOCKHOLM)
+    assert tuple(None if moment is None else f"{moment:%Y-%m-%d}" for moment in found) == days
 
 
 def test_the_machine_s_zone_is_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

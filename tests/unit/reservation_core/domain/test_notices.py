@@ -40,6 +40,7 @@ def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: NotifiedReser
     assert text.startswith("[gpu-dev] ")
     assert text.count(about.id) >= 2
     assert "None" not in text
+    assert "booking_id" not in text, "a field of REST"
 
 
 @pytest.mark.parametrize(
