@@ -52,7 +52,8 @@ def _scale(start: datetime, span: timedelta, count: int) -> str:
         if len(line) > column:
             continue
         at = (start + span * column).astimezone()
-        mark = at.strftime("%d %b") if span * 8 >= _DAYS else at.strftime("%H:%M")
+        day = f"{at.day} {at:%b}"
+        mark = day if span * 8 >= _DAYS else f"{at:%H:%M}" if span * count <= _DAYS else f"{day} {at:%H:%M}"
         if column and len(line) == column and line and line[-1] != " ":
             line += " "
             continue

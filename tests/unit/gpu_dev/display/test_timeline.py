@@ -36,6 +36,13 @@ def test_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "One character is 1 h" in lines[4]
 
 
+def test_marks_of_several_days_name_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    marks = timeline(_found(("h100", 4, [4] * 72)), 90).splitlines()[0]
+    assert "21 Nov 09:00" in marks
+    assert "22 Nov" in marks
+
+
 @given(st.integers(1, 400), st.integers(20, 200))
 def test_marks_stand_above_their_columns_and_fit(count: int, width: int) -> None:
     found = _found(("h100", 4, [4] * count), step=timedelta(minutes=10))
