@@ -124,15 +124,27 @@ def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: boo
     return read if read.tzinfo is not None else read.replace(tzinfo=_zone(zone))
 
 
+def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
+    """The same of a time to look back at: `mon` is the last Monday, and `yesterday` a day. Raises UsageError."""
+    day, *rest = text.lower().split() or [""]
+    if day == "yesterday":
+        return parse_instant(" ".join(["today", *rest]), now - timedelta(days=1), zone)
+    if len(day) >= 3 and any(name.startswith(day) for name in _DAYS):
+        last = parse_instant(text, now - timedelta(days=6), zone)
+        return last if last <= now else parse_instant(text, now - timedelta(days=7), zone)
+    return parse_instant(text, now, zone)
+
+
 def parse_period(
-    start: str | None, end: str | None, now: datetime, zone: str | None
+    start: str | None, end: str | None, now: datetime, zone: str | None, *, past: bool = False
 ) -> tuple[datetime | None, datetime | None]:
     """Begin and end of a time; an end that would come before the begin is read as seen from there (`mon` to `fri`).
 
     Raises UsageError.
     """
-    begin = None if start is None else parse_instant(start, now, zone)
-    until = None if end is None else parse_instant(end, now, zone)
+    read = parse_past if past else parse_instant
+    begin = None if start is None else read(start, now, zone)
+    until = None if end is None else read(end, now, zone)
     if begin is not None and end is not None and until is not None and until <= begin:
         until = parse_instant(end, begin, zone)
     return begin, until

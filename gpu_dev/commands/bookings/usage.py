@@ -50,7 +50,7 @@ def usage(
     """Show GPU-hours held, used, idle and wasted: your own; administrators see all users'."""
     if step is not None and output is UsageFormat.CSV:
         raise UsageError("CSV has no steps. Leave out --step, or choose -o table, json or yaml.")
-    since, until = parse_period(start, end, local_now(), zone_name(zone))
+    since, until = parse_period(start, end, local_now(), zone_name(zone), past=True)
     with client_for(ctx) as client:
         if step is not None:
             _show_series(client.policy.usage_series(by, parse_duration(step), start=since, end=until), output)

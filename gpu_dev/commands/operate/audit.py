@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
 from gpu_dev.errors import ClientError, UsageError
-from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.inputs.times import local_now, parse_past, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
@@ -237,7 +237,7 @@ def _noted_text(head: tuple[int, str]) -> str:
 
 
 def _instant(text: str | None, zone: str | None) -> datetime | None:
-    return None if text is None else parse_instant(text, local_now(), zone_name(zone))
+    return None if text is None else parse_past(text, local_now(), zone_name(zone))
 
 
 def _write_whole(file: Path, lines: Iterable[str]) -> int:

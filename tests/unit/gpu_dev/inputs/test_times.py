@@ -8,7 +8,7 @@ import pytest
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs import times
-from gpu_dev.inputs.times import parse_instant, parse_period, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.times import parse_instant, parse_past, parse_period, parse_slot, parse_time, zone_name
 
 STOCKHOLM = "Europe/Stockholm"
 # A Saturday, 12:30 in Stockholm.
@@ -144,6 +144,23 @@ def test_a_slot_that_can_not_be_is_said_so() -> None:
 def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
     assert parse_instant("2030-07-01 09:00", NOW, STOCKHOLM) == datetime(2030, 7, 1, 9, tzinfo=ZoneInfo(STOCKHOLM))
     assert parse_instant("2030-07-01T09:00Z", NOW, STOCKHOLM) == datetime(2030, 7, 1, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("mon", "2026-11-16T00:00+01:00"),
+        ("sat", "2026-11-21T00:00+01:00"),
+        ("sat 14:00", "2026-11-14T14:00+01:00"),
+        ("sat 9am", "2026-11-21T09:00+01:00"),
+        ("yesterday", "2026-11-20T00:00+01:00"),
+        ("Yesterday 9am", "2026-11-20T09:00+01:00"),
+        ("now", "2026-11-21T12:30+01:00"),
+        ("2026-11-02", "2026-11-02T00:00+01:00"),
+    ],
+)
+def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> None:
+    assert parse_past(typed, NOW, STOCKHOLM) == datetime.fromisoformat(meant)
 
 
 @pytest.mark.parametrize(
