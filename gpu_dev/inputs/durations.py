@@ -24,7 +24,7 @@ def parse_duration(text: str) -> timedelta:
         raise UsageError(f"{wanted} of what? Write {wanted}h for hours, {wanted}m for minutes or {wanted}d for days.")
     else:
         raise UsageError(f"{text!r} is not a duration. {FORMS}")
-    raise UsageError(f"{text!r} is no duration that a job can have. {FORMS}")
+    raise UsageError(f"{text!r} is too short or too long. {FORMS}")
 
 
 def _read_iso8601(text: str) -> timedelta | None:
