@@ -11,6 +11,21 @@ from reservation_core.domain.time_words import rfc3339, time_words, with_time_wo
 
 _LOCAL = re.compile(r"(?<!such as )\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?([+-]\d\d:\d\d)?(?![\w:+-]|\.\d)")
 
+_BOOKING_STATUSES = {
+    "waiting": "on the waitlist",
+    "offered": "offered to you",
+    "confirmed": "booked",
+    "active": "now",
+    "ended": "over",
+    "released": "released unused",
+    "expired": "nothing came free",
+}
+
+
+def booking_status(status: str) -> str:
+    """A booking's status in words."""
+    return _BOOKING_STATUSES.get(status, status)
+
 
 def clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:
     """`14:30` today, `Tue 24 Nov 14:30` this year, else `Sat 2 Jan 2027 14:30`.

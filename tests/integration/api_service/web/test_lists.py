@@ -94,7 +94,9 @@ async def test_bookings_are_filtered_and_sorted(browsing: SignedIn, alice: httpx
     assert names(await browser.get("/bookings"), "bookings") == ["class", "demo", "demo two"]
     assert names(await browser.get("/bookings?sort=gpus"), "bookings") == ["demo", "demo two", "class"]
     assert names(await browser.get("/bookings?q=DEMO&sort=-from"), "bookings") == ["demo two", "demo"]
-    assert "No booking matches" in await browser.get("/bookings?status=active")
+    none = await browser.get("/bookings?status=active")
+    assert "No booking matches" in none
+    assert '<option value="active" selected>now</option>' in none, "in the words of the list's badges"
 
 
 async def test_users_are_filtered_and_sorted(browsing: SignedIn) -> None:
