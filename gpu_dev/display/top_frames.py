@@ -11,6 +11,7 @@ from gpu_dev.terminal import clean
 from gpu_dev.wire.nodes import GpuNowOut
 from reservation_core.domain.gpu_use.figures import memory_figure
 from reservation_core.domain.model import GpuState
+from reservation_core.domain.policy.rule_words import counted
 
 _BAR = 10
 _AROUND = 4
@@ -135,7 +136,7 @@ def _sums(gpus: Sequence[GpuNowOut]) -> str:
     used = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
     power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     held = sum(gpu.state is GpuState.HELD for gpu in gpus)
-    words = f"{len(gpus)} GPUs, {held} held"
+    words = f"{counted(len(gpus), 'GPU')}, {held} held"
     words += f", mean utilisation {sum(used) / len(used):.0%}" if used else ", no samples"
     words += f", {sum(power) / 1000:.1f} kW" if power else ""
     words += f", {len(gpus) - len(used)} without data" if used and len(used) < len(gpus) else ""

@@ -90,7 +90,7 @@ def test_no_data_is_no_zero() -> None:
     assert "Xid 79, 2 ECC" in lines["n1/3"]
     assert "██░░░░░░░░  25%" in lines["n1/0"]
     assert frame(LAB, Choice()).startswith("4 GPUs, 2 held, mean utilisation 33%, 0.4 kW, 1 without data.\n")
-    assert frame([gpu(0)], Choice()).startswith("1 GPUs, 0 held, no samples.\n")
+    assert frame([gpu(0)], Choice()).startswith("1 GPU, 0 held, no samples.\n")
 
 
 def test_recordings_are_marked() -> None:
