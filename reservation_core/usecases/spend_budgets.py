@@ -5,10 +5,18 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import NotPermittedError
-from reservation_core.domain.people.token_budgets import Ask, refused
+from reservation_core.domain.jobs.retries import tries
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.people.token_budgets import Ask, ask_for, refused
 from reservation_core.ports.people.identities import Principal
 
 _SUMMED_AT_ONCE = 20_000
+
+
+def ask_of(job: Reservation) -> Ask:
+    """What a job asks for: all its tries. Within a booking it costs nothing more, as the booking has paid."""
+    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes * tries(job)
+    return ask_for(job.id, gpus, job.duration)
 
 
 async def spend(uow: UnitOfWork, principal: Principal, asks: Sequence[Ask], now: datetime) -> None:

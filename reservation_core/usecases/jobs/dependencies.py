@@ -8,7 +8,6 @@ from reservation_core.domain.errors import UnknownJobError
 from reservation_core.domain.jobs.asked_dependencies import Dependency
 from reservation_core.domain.jobs.dependencies import KnownDependency, settle
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
@@ -17,7 +16,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
-from reservation_core.usecases.spend_budgets import spend
+from reservation_core.usecases.spend_budgets import ask_of, spend
 
 _BATCH = 200
 _SHOWN = 3
@@ -49,9 +48,7 @@ async def submit_dependent(
             [answer] = await uow.reservations.submit([new], now)
             if answer.is_stored:
                 await uow.dependencies.add(job.id, new.after)
-                if principal.budget_id is not None:
-                    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes
-                    await spend(uow, principal, [ask_for(job.id, gpus, job.duration)], now)
+                await spend(uow, principal, [ask_of(job)], now)
                 uow.wake(Channel.EVENTS)
         return answer
 

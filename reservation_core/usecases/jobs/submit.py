@@ -7,9 +7,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExceededError, merge_refusals
 from reservation_core.domain.jobs.dependencies import KnownDependency, waiting_reason
-from reservation_core.domain.jobs.retries import tries
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
-from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
 from reservation_core.domain.policy.rules import not_in_project
 from reservation_core.domain.short_durations import written
@@ -19,7 +17,7 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.jobs.permit import never_permitted, not_permitted
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
-from reservation_core.usecases.spend_budgets import spend
+from reservation_core.usecases.spend_budgets import ask_of, spend
 
 ACCEPTED = Reason(ReasonCode.SUBMITTED, "Accepted; it will be planned in a moment.")
 
@@ -132,19 +130,17 @@ async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation]
 async def submit_on_budget(
     uow_factory: UnitOfWorkFactory, principal: Principal, new: NewReservation, now: datetime
 ) -> Submitted:
-    """Store one job of a token with a budget. A job within a booking costs nothing more: the booking has paid.
+    """Store one job of a token with a budget.
 
     Raises NotPermittedError where the budget does not pay for it.
     """
-    job = new.reservation
-    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes * tries(job)
 
     # In a transaction of its own: a job that waits for a budget delays no other job.
     async def store() -> Submitted:
         async with uow_factory() as uow:
             [answer] = await uow.reservations.submit([new], now)
             if answer.is_stored:
-                await spend(uow, principal, [ask_for(job.id, gpus, job.duration)], now)
+                await spend(uow, principal, [ask_of(new.reservation)], now)
                 uow.wake(Channel.GPU_JOBS)
                 uow.wake(Channel.EVENTS)
         return answer

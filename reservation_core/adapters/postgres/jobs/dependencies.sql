@@ -7,7 +7,7 @@ ORDER BY id FOR SHARE;
 
 -- name: needed_jobs
 -- Those of these jobs that a user (null: anybody) has, with what is known of them.
-SELECT id, status, started_at IS NOT NULL AS started FROM reservations
+SELECT id, status, started_at IS NOT NULL OR retried > 0 AS started FROM reservations
 WHERE id = ANY(CAST(:ids AS text[])) AND kind = 'job' AND user_id = coalesce(CAST(:user_id AS bigint), user_id);
 
 -- name: add_dependencies
@@ -18,7 +18,7 @@ FROM unnest(CAST(:needs AS text[]), CAST(:conditions AS text[])) WITH ORDINALITY
 
 -- name: dependencies_of
 -- What these jobs wait for, in the order of their requests.
-SELECT d.job_id, d.needs_id, d.condition, n.status, n.started_at IS NOT NULL AS started
+SELECT d.job_id, d.needs_id, d.condition, n.status, n.started_at IS NOT NULL OR n.retried > 0 AS started
 FROM job_dependencies d JOIN reservations n ON n.id = d.needs_id
 WHERE d.job_id = ANY(CAST(:ids AS text[]))
 ORDER BY d.job_id, d.place;

@@ -73,6 +73,16 @@ async def cancelled(world: World, job_id: str) -> None:
         await cancel(uow, world.who, job_id, None, world.clock.now())
 
 
+async def test_a_job_that_has_started_once_has_started_though_it_is_retried(world: World) -> None:
+    first = await world.ran(retries={"max": 1})
+    second = await dependent(world, {first: STARTED})
+    await world.see(world.cluster.show(pod(first), PodPhase.FINISHED, exit_code=1))
+    await world.operate()
+    assert (await world.row(first)).started_at is None
+    await settle_all(world)
+    assert (await world.row(second)).held is False
+
+
 async def test_a_job_is_planned_after_the_one_that_it_waits_for(world: World) -> None:
     first = await world.ran()
     second = await dependent(world, {first: SUCCEEDED})
