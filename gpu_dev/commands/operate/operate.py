@@ -17,10 +17,13 @@ psql_app = typer.Typer(add_completion=False)
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-@up_app.command(context_settings=_PASS_ON)
-def up(ctx: typer.Context) -> None:
-    """Run the whole system on this machine, in the foreground: API, processor, database, local cluster."""
-    _become("standalone", ctx.args)
+@up_app.command()
+def up() -> None:
+    """Run the whole system on this machine, in the foreground: API, processor, database, local cluster.
+
+    Its settings are environment variables, which `python -m standalone --help` lists.
+    """
+    _become("standalone", ())
 
 
 @psql_app.command(context_settings=_PASS_ON)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import rich.markup
 import typer
+from typer.testing import CliRunner
 
 from gpu_dev.display.command_examples import EXAMPLES, with_paths
 from gpu_dev.main import COMMANDS, app
@@ -49,6 +50,12 @@ def of_name(name: str) -> Any:
 
 def test_every_command_has_examples_and_no_other_has() -> None:
     assert {path for name in COMMANDS for path, _ in with_paths(of_name(name), name)} == {*EXAMPLES}
+
+
+@pytest.mark.parametrize("name", ["up", "psql"])
+def test_commands_that_start_other_programs_have_help_of_their_own(name: str) -> None:
+    shown = CliRunner().invoke(app, [name, "-h"])
+    assert (shown.exit_code, "Examples:" in shown.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("path", EXAMPLES)
