@@ -1,7 +1,7 @@
 """`scancel`: end running jobs, and take waiting jobs out of the queue."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpu_dev.errors import ApiError, ClientError, ExitCode
@@ -44,37 +44,37 @@ def main(words: Sequence[str]) -> int:
     from gpu_dev.session import client_of
 
     with client_of(resolve(None, None, os.environ)) as client:
-        chosen = [job for job in _candidates(client, ids, values) if _is_wanted(job, values)]
-        return _cancel(client, [job.id for job in chosen])
-
-
-def _candidates(client: "GpuDevClient", ids: Sequence[str], values: Mapping[str, str | None]) -> Iterator["Job"]:
-    if ids:
+        # Administrators see all jobs: without ids only those of a user who is named are meant, or their own.
+        is_own = "user" not in values and ("me" in values or not ids)
+        owner = client.me().name if is_own else values.get("user")
+        if not ids:
+            found = [job.id for job in client.jobs(_OPEN, user=owner) if _is_wanted(job, owner, values)]
+            return _cancel(client, found, None)
         from gpu_dev.slurm.job_ids import whole_ids
 
-        yield from map(client.job, whole_ids(client, ids, "scancel", _NOTHING))
-    else:
-        # Administrators see all jobs: only those of a user who is named are meant.
-        yield from client.jobs(_OPEN, user=values.get("user") or client.me().name)
+        named = whole_ids(client, ids, "scancel", _NOTHING)
+        return _cancel(client, named, lambda job: _is_wanted(job, owner, values))
 
 
-def _is_wanted(job: "Job", values: Mapping[str, str | None]) -> bool:
+def _is_wanted(job: "Job", owner: str | None, values: Mapping[str, str | None]) -> bool:
     state = values.get("state")
     return (
-        values.get("user", job.user) == job.user
+        owner in (None, job.user)
         and values.get("name", job.name) == job.name
         and values.get("jobname", job.name) == job.name
         and (state is None or state_of(_STATES[state.upper()]) == state_of(job.status))
     )
 
 
-def _cancel(client: "GpuDevClient", ids: Sequence[str]) -> int:
+def _cancel(client: "GpuDevClient", ids: Sequence[str], is_wanted: "Callable[[Job], bool] | None") -> int:
+    """Cancel jobs, those that `is_wanted` says; returns the exit code."""
     from gpu_dev.display.local_times import local_sentence
 
     code = ExitCode.OK
     for job_id in ids:
         try:
-            client.cancel(job_id)
+            if is_wanted is None or is_wanted(client.job(job_id)):
+                client.cancel(job_id)
         except ClientError as error:
             detail = local_sentence(error.detail) if isinstance(error, ApiError) else error.detail
             say(f"scancel: error: {job_id}: {detail}")

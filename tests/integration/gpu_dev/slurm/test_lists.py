@@ -37,14 +37,19 @@ def test_squeue_and_scancel(system: System, slurm: Slurm) -> None:
     assert slurm("scancel").returncode == 2
     refused = slurm("scancel", waiting, "-s", "USR1")
     assert (refused.returncode, "Nothing was cancelled." in refused.stderr) == (2, True)
-    assert slurm("scancel", theirs).returncode == 3  # bob's
+    both = slurm("scancel", theirs, waiting)
+    assert (both.returncode, both.stderr.startswith(f"scancel: error: {theirs}: ")) == (3, True)  # bob's
+    assert slurm("squeue", "-h", "-o%t", "-j", waiting).stdout == "CA\n"
+    last = submit(slurm, "-G1", "-t30", "-Jlast")
     assert slurm("scancel", "--me", "--state=PENDING").returncode == 0
+    eventually_sync(lambda: slurm("squeue", "-h", "-o%t", "-j", last).stdout == "CA\n")
     assert slurm("squeue", "-h", "-o%i %t", "-j", f"{running},{waiting}").stdout == f"{running} R\n{waiting} CA\n"
-    assert slurm("scancel", "-n", "holds", who="admin").returncode == 0  # none of the administrator's own
+    for words in (["-n", "holds"], ["--me", running], ["-u", "bob", running]):  # none of the administrator's or bob's
+        assert slurm("scancel", *words, who="admin").returncode == 0
     assert slurm("squeue", "-h", "-o%t", "-j", running).stdout == "R\n"
     assert slurm("scancel", "-u", "alice", who="admin").returncode == 0
     eventually_sync(lambda: slurm("squeue", "-h", "-o%t", "-j", running).stdout == "CA\n")
-    assert slurm("squeue", "-h", "-tall", "--me", "-o%j %t").stdout == "next CA\nholds CA\n"
+    assert slurm("squeue", "-h", "-tall", "--me", "-o%j %t").stdout == "last CA\nnext CA\nholds CA\n"
 
 
 def test_squeue_refuses_what_it_cannot_show(system: System, slurm: Slurm) -> None:
