@@ -12,6 +12,8 @@ from reservation_core.domain.changes import (
     CancelRequested,
     DecidedChange,
     DeletePods,
+    DependenciesMet,
+    DependencyFailed,
     EndReached,
     Event,
     ExtendRequested,
@@ -510,6 +512,8 @@ EVENTS = st.one_of(
     st.just(NodeFenced("a", "root", "No power.", STARTS)),
     st.just(PodsGone()),
     st.just(EndReached()),
+    st.just(DependenciesMet()),
+    st.builds(DependencyFailed, reason=st.just(Reason(ReasonCode.DEPENDENCY_FAILED, "Another job failed."))),
     st.builds(WarningDue, before_s=st.sampled_from([300, 900, 1800])),
     st.builds(CancelRequested, actor=st.just("alice"), by_admin=st.booleans()),
     st.builds(
