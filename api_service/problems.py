@@ -32,6 +32,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.TooManyConnectionsError: 429,
     errors.AlreadyFinalError: 409,
     errors.NotExtendableError: 409,
+    errors.NotIdleError: 409,
     errors.CalendarConflictError: 409,
     errors.LimitExceededError: 422,
     errors.NoSuchTypeError: 422,

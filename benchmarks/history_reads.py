@@ -231,6 +231,10 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "roll_gpu_hours": [{"start": now - timedelta(hours=1), "until": now}],
         "oldest_gpu_sample": [{"since": now - timedelta(days=days)} for days in (3, 400)],
         "oldest_gpu_minute": [{"since": now - timedelta(days=days)} for days in (3, 400)],
+        "watched_jobs": [{"warned": False}, {"warned": True}],
+        "quiet_gpus": [
+            {"gpu_ids": [1, 2], "sinces": 2 * [now - timedelta(minutes=1)], "leasts": 2 * [100.0], "now": now}
+        ],
         "gpu_use_points": [
             {"gpu_ids": [1, 2], "resolutions": [10, 60], "starts": [now - timedelta(days=1)] * 2, "untils": [now] * 2,
              "step": timedelta(minutes=5)}

@@ -15,9 +15,10 @@ from gpu_dev.calls.calls import PAGE, Calls
 from gpu_dev.errors import ClientError, OlderServerError
 from gpu_dev.server.exchange import read_answer, version_of
 from gpu_dev.server.streams import ResumableLog, follow_events, follow_log, read_events, read_log
+from gpu_dev.wire.audit_log import JobEvent
 from gpu_dev.wire.base import Page
 from gpu_dev.wire.dead_letters import DeadLetterOut, Redrive, Redriven
-from gpu_dev.wire.jobs import Job, JobEvent, JobExtend, JobSpec, JobSubmit, JobVerdict, QueuePage
+from gpu_dev.wire.jobs import Job, JobExtend, JobSpec, JobSubmit, JobVerdict, QueuePage
 from gpu_dev.wire.nodes import GpuOut, NodeCordon, NodeFence, NodeOut, UnknownPodOut
 from gpu_dev.wire.people import UserCreate, UserDisabled, UserOut
 from reservation_core.domain.model import JobStatus
@@ -185,6 +186,10 @@ class GpuDevClient(Calls):
 
     def extend(self, job_id: str, by: timedelta, *, if_match: str | None = None) -> Job:
         return self._post(Job, f"{_job_path(job_id)}/extend", JobExtend(by=by), if_match=if_match)
+
+    def keep(self, job_id: str) -> Job:
+        """Take back the warning that the GPUs of a job are idle."""
+        return self._post(Job, f"{_job_path(job_id)}/keep")
 
     def share(self, job_id: str, user: str) -> Job:
         """Let a user enter a job and look at it."""

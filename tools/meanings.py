@@ -35,6 +35,7 @@ JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.BOOKING_OVER: "The booking that the job ran within is over.",
     ReasonCode.INACTIVE: "Nobody was connected to the session for as long as it may stay so.",
     ReasonCode.DEPENDENCY_FAILED: "A job that the job waited for can no longer do what it waited for.",
+    ReasonCode.IDLE: "The job's GPUs were idle for as long as the policy allows, and its owner was warned.",
 }
 
 BOOKING_REASONS: dict[BookingReason, str] = {

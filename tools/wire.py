@@ -28,11 +28,11 @@ FOLDER = Path(__file__).parents[1] / "gpu_dev" / "wire"
 CONTRACTS = "reservation_core.contracts"
 CLASSES = "gpu_dev.wire"
 ANSWERS = {
-    "audit_log": "EventOut ChainLineOut ChainHeadOut",
+    "audit_log": "EventOut JobEvent ChainLineOut ChainHeadOut",
     "base": "Page Problem",
     "bookings": "BookingOut BookingSeries BookingVerdict SeriesVerdict FreeSlotOut Availability FeedCreated",
     "dead_letters": "DeadLetterOut Redriven",
-    "jobs": "Job JobVerdict QueuePage JobEvent JobSpec",
+    "jobs": "Job JobVerdict QueuePage JobSpec",
     "maintenance": "MaintenanceOut",
     "nodes": "UnknownPodOut GpuNowOut GpuOut NodeOut UseOut",
     "notices": "NoticeTargetOut NoticeTargetCreated NoticePreferences NoticeQueued",
@@ -55,7 +55,7 @@ REQUESTS = {
     "simulations": "SimulationCreate",
     "people": "SecretSet TokenCreate TokenRenew UserCreate",
 }
-NULL_IS_UNSET = frozenset({"RulesIn"})
+NULL_IS_UNSET = frozenset({"IdleRuleIn", "RulesIn"})
 """Contracts of requests in which null says the same as nothing, as their answers have it."""
 
 _TEXTS = (str, Enum, datetime, timedelta, Decimal)
@@ -83,7 +83,7 @@ class Module:
                 lines.append(f"    {name}: {self._named('msgspec', 'UnsetType')} | {text} = UNSET")
                 self._named("msgspec", "UNSET")
             else:
-                lines.append(f"    {name}: {text} = {field.get_default(call_default_factory=True)!r}")
+                lines.append(f"    {name}: {text} = {_written(field.get_default(call_default_factory=True))}")
         self._classes.append("\n".join(lines))
 
     def source(self) -> str:
@@ -228,6 +228,17 @@ def sources() -> dict[str, str]:
             model, is_request=is_request, is_answer=is_answer, bounded=model in bounded
         )
     return {name: module.source() for name, module in modules.items()}
+
+
+def _written(default: Any) -> str:
+    """A default as Python; its type is imported for the annotation."""
+    match default:
+        case Enum():
+            return f"{type(default).__name__}.{default.name}"
+        case timedelta():
+            return f"timedelta(seconds={default.total_seconds():.0f})"
+        case _:
+            return repr(default)
 
 
 def main() -> None:

@@ -11,7 +11,8 @@ from reservation_core.contracts import dead_letters as contracts_dead_letters
 from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
-from reservation_core.contracts.audit_log import EventOut
+from reservation_core.contracts.audit_log import EventOut, JobEvent
+from reservation_core.contracts.base import ReasonOut
 from reservation_core.contracts.jobs import (
     AskedDependency,
     JobDependencyOut,
@@ -24,10 +25,10 @@ from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.jobs.dependencies import KnownDependency
-from reservation_core.domain.model import PodName, Reason, Reservation
+from reservation_core.domain.model import JobStatus, PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
-from reservation_core.domain.retry_terms import Retries
+from reservation_core.domain.request_terms import Retries
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.history.audit import RecordedEvent
@@ -78,6 +79,7 @@ def job(view: JobView) -> contracts_jobs.Job:
         booking_id=row.booking_id,
         project=row.project,
         inactivity=row.inactivity,
+        idle=_idle(row),
         shared_with=None if view.shared_with is None else list(view.shared_with),
         after=[
             JobDependencyOut(job=needed.job, when=needed.when, status=needed.status, state=needed.state)
@@ -160,6 +162,7 @@ _NOT_YET: dict[str, object] = {
     "finished_at": None,
     "exit_code": None,
     "allocations": [],
+    "idle": None,
 }
 
 
@@ -168,8 +171,14 @@ def _estimated_start(view: JobView) -> contracts_jobs.EstimatedStart | None:
     return None if predicted is None else contracts_jobs.EstimatedStart(p50=predicted.p50, p90=predicted.p90)
 
 
-def reason(value: Reason) -> contracts_jobs.ReasonOut:
-    return contracts_jobs.ReasonOut(code=value.code, detail=value.detail)
+def _idle(row: Reservation) -> contracts_jobs.IdleOut | None:
+    if row.idle is None or row.status is not JobStatus.RUNNING:
+        return None
+    return contracts_jobs.IdleOut(since=row.idle.since, warned_at=row.idle.warned_at, release_at=row.idle.release_at)
+
+
+def reason(value: Reason) -> ReasonOut:
+    return ReasonOut(code=value.code, detail=value.detail)
 
 
 def queue_entry(view: JobView) -> contracts_jobs.QueueEntry:
@@ -249,8 +258,8 @@ def unknown_pod(pod: UnknownPod) -> UnknownPodOut:
     )
 
 
-def event(record: EventRecord, sight: Sight) -> contracts_jobs.JobEvent:
-    return contracts_jobs.JobEvent(
+def event(record: EventRecord, sight: Sight) -> JobEvent:
+    return JobEvent(
         id=record.id,
         at=record.at,
         kind=record.kind,

@@ -27,6 +27,7 @@ from reservation_core.contracts.policy import (
     UsageSeriesLineOut,
 )
 from reservation_core.contracts.schedulability import Schedulability, SeedSchedulability
+from reservation_core.domain.gpu_use.idle_rules import IdleRule
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.planning.request_verdicts import Outlook
 from reservation_core.domain.policy.limits import Limits
@@ -176,7 +177,7 @@ def _value(value: Any) -> int | float | str | bool | None:
     match value:
         case timedelta():
             return _length(value)
-        case Money():
+        case Money() | IdleRule():
             return str(value)
         case _:
             plain: int | float | bool | None = value

@@ -1,6 +1,7 @@
 """What becomes of a job that is not submitted, as a body of REST."""
 
-from reservation_core.contracts.jobs import EstimatedStart, JobVerdict, ReasonOut, SoonerRequest
+from reservation_core.contracts.base import ReasonOut
+from reservation_core.contracts.jobs import EstimatedStart, JobVerdict, SoonerRequest
 from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.planning.request_verdicts import Outlook
 

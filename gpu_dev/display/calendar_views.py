@@ -168,6 +168,9 @@ def _rule_value(value: Any) -> str:
         case str():
             length = plain_iso8601(value)
             return value if length is None else format_duration(length)
+        case dict():
+            lengths = (_rule_value(value[name]) for name in ("window", "grace"))
+            return ",".join((f"{round(100 * value['below'], 1):g}%", *lengths, value["then"]))
         case list():
             return "; ".join(f"{_rule_value(one['within'])} lifts {' '.join(one['lifts'])}" for one in value)
         case _:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from gpu_dev.display.expected_starts import expected_start, start_words
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
-from gpu_dev.display.views import needed_jobs, placed, wanted_gpus
+from gpu_dev.display.views import idle_words, needed_jobs, placed, wanted_gpus
 from gpu_dev.wire.jobs import Job
 from reservation_core.domain.jobs.asked_dependencies import DependencyState
 from reservation_core.domain.model import JobStatus, ReasonCode
@@ -55,6 +55,8 @@ def _facts(job: Job) -> list[str]:
         facts.append(f"Its GPUs: {placed(job.allocations)}.")
     if job.status is JobStatus.RUNNING:
         facts.append(f"It ends by {local_time(job.ends_at)} at the latest.")
+    if job.idle is not None:
+        facts.append(f"Its GPUs: {idle_words(job)}.")
     if job.exit_code is not None:
         facts.append(f"Its exit code: {job.exit_code}.")
     return facts
@@ -81,6 +83,7 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             return ["See which node is away and why: gpu-dev nodes. It starts when the node is back."]
         case ReasonCode.ALLOCATED | ReasonCode.RUNNING:
             return [
+                *_while_idle(job),
                 f"Its output: gpu-dev logs -f {job.id}",
                 f"More time, before it ends: gpu-dev extend {job.id} --by 1h",
             ]
@@ -119,10 +122,25 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             return [f"Submit it again without waiting for others: gpu-dev submit --again {job.id}"]
         case ReasonCode.INACTIVE:
             return ["Open another: gpu-dev dev. Nobody needs to be connected to a job with a command."]
+        case ReasonCode.IDLE:
+            return [
+                f"How it used its GPUs: gpu-dev metrics {job.id}",
+                "Submit it again when you need GPUs. Keep a job that is warned: gpu-dev keep ID",
+            ]
         case ReasonCode.BOOKING_OVER:
             return ["Book more time (gpu-dev book create), or submit it without a booking."]
         case _:
             assert_never(code)
+
+
+def _while_idle(job: Job) -> list[str]:
+    """Advice for a job with a warning that its GPUs are idle."""
+    if job.idle is None:
+        return []
+    return [
+        f"Need it still? Keep it: gpu-dev keep {job.id}",
+        f"Don't need it any more? Others get its GPUs: gpu-dev cancel {job.id}",
+    ]
 
 
 def _over_quota(job: Job) -> list[str]:

@@ -18,6 +18,7 @@ RULES: dict[RuleName, str] = {
     RuleName.INACTIVITY: "How long a session may stay without a connection before it is ended.",
     RuleName.COST_PER_GPU_HOUR: "What a GPU-hour costs, such as `2.50 EUR`. Shown with usage; limits nothing.",
     RuleName.ORDER: "The order of waiting jobs of a project, or of all: `area` (less GPU-time first) or `arrival`.",
+    RuleName.IDLE: "When jobs are warned that their GPUs are idle, and ended: `10%,1h,30m,release`.",
 }
 
 

@@ -13,8 +13,9 @@ from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
 from gpu_dev.wire.jobs import Job, JobSubmit, JobVerdict, SoonerRequest
 from gpu_dev.wire.policy import Explanation
-from reservation_core.domain.model import ReasonCode, RequestChange, RequestVerdict
+from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
+from reservation_core.domain.request_terms import RequestChange
 from reservation_core.domain.short_durations import written
 
 _SOON = timedelta(minutes=1)

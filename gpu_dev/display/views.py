@@ -14,8 +14,9 @@ from reservation_core.domain.model import JobStatus
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
     from gpu_dev.display.gpu_types import TypeSummary
+    from gpu_dev.wire.audit_log import JobEvent
     from gpu_dev.wire.dead_letters import DeadLetterOut
-    from gpu_dev.wire.jobs import AllocationOut, Job, JobEvent, QueueEntry, RetriesOut
+    from gpu_dev.wire.jobs import AllocationOut, Job, QueueEntry, RetriesOut
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
     from gpu_dev.wire.people import BelongingOut, TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
@@ -103,6 +104,16 @@ TERMINAL: "View[JobTerminal]" = View(
     empty="No terminal is open in the job. Open one: gpu-dev shell",
 )
 
+
+def idle_words(job: "Job") -> str:
+    """`idle since 14:05, ends at 14:35`; empty without a warning."""
+    if job.idle is None:
+        return ""
+    since = f"idle since {local_time(job.idle.since)}"
+    release_at = job.idle.release_at
+    return since if release_at is None else f"{since}; the job ends at {local_time(release_at)} if they still are"
+
+
 JOB_DETAILS: "View[Job]" = View(
     name=lambda job: job.id,
     columns=(
@@ -122,6 +133,7 @@ JOB_DETAILS: "View[Job]" = View(
         Column("CREATED", lambda job: local_time(job.created_at)),
         Column("STARTED", lambda job: local_time(job.started_at)),
         Column("ENDS BY", lambda job: local_time(job.ends_at)),
+        Column("IDLE", idle_words),
         Column("FINISHED", lambda job: local_time(job.finished_at)),
         Column("EXIT CODE", lambda job: _number(job.exit_code)),
         Column("ATTEMPT", lambda job: _number(job.attempt or None)),

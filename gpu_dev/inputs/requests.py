@@ -17,7 +17,7 @@ from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.retry_terms import MOST_RETRIES, RetryCause
+from reservation_core.domain.request_terms import MOST_RETRIES, RetryCause
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 

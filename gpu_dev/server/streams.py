@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from gpu_dev.errors import ApiError
 from gpu_dev.server.exchange import PATIENT_S, Exchange, read_answer
 from gpu_dev.server.transport import SilenceError, TransportError
-from gpu_dev.wire.jobs import Job, JobEvent
+from gpu_dev.wire.audit_log import JobEvent
+from gpu_dev.wire.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES
 
 EVENT_SILENCE_S = 45.0

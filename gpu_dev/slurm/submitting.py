@@ -12,7 +12,7 @@ from gpu_dev.slurm.reading.requests import Asked
 from gpu_dev.slurm.reading.time_limits import write_time
 from gpu_dev.terminal import put
 from gpu_dev.wire.jobs import JobSubmit, SoonerRequest
-from reservation_core.domain.model import RequestChange
+from reservation_core.domain.request_terms import RequestChange
 
 _OPTIONS = {
     "duration": "--time",

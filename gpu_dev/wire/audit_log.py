@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from gpu_dev.wire.base import ReasonOut
+
 
 class EventOut(Struct, kw_only=True):
     id: int
@@ -55,3 +57,14 @@ class ChainHeadOut(Struct, kw_only=True):
     chained_at: datetime
     first_position: int
     unchained_since: datetime | None
+
+
+class JobEvent(Struct, kw_only=True):
+    id: int
+    at: datetime
+    kind: str
+    actor: str
+    before: str | None
+    after: str | None
+    reason: ReasonOut | None
+    data: dict[str, Any]

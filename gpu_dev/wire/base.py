@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from reservation_core.domain.model import ReasonCode
+
 T = TypeVar("T")
 
 
@@ -37,3 +39,8 @@ class Problem(Struct, kw_only=True):
     instance: str | None = None
     broken_rules: list[BrokenRule] | None = None
     nearest_slots: list[Slot] | None = None
+
+
+class ReasonOut(Struct, kw_only=True):
+    code: ReasonCode
+    detail: str

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from gpu_dev.wire.base import BrokenRule, CostOut
 from gpu_dev.wire.bookings import Recurrence
 from gpu_dev.wire.jobs import EstimatedStart, JobDependency, SoonerRequest, Workload
+from reservation_core.domain.gpu_use.idle_rules import IdleThen
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import QueueOrder, RuleName
 from reservation_core.domain.policy.usage import UsageBy
@@ -16,6 +17,13 @@ from reservation_core.domain.policy.usage import UsageBy
 class RelaxationIn(Struct, kw_only=True):
     within: timedelta
     lifts: list[RuleName]
+
+
+class IdleRuleIn(Struct, kw_only=True):
+    below: float = 0.1
+    window: timedelta = timedelta(seconds=3600)
+    grace: timedelta = timedelta(seconds=1800)
+    then: IdleThen = IdleThen.WARN
 
 
 class RulesIn(Struct, kw_only=True):
@@ -31,6 +39,7 @@ class RulesIn(Struct, kw_only=True):
     inactivity: Any = None
     cost_per_gpu_hour: str | None = None
     order: QueueOrder | None = None
+    idle: IdleRuleIn | Literal["unlimited"] | None = None
     relaxed_if_starts_within: list[RelaxationIn] | None = None
     booking_required: bool | None = None
 

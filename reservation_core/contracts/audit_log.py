@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field, PlainSerializer
 
-from reservation_core.contracts.base import Line, Time, Wire
+from reservation_core.contracts.base import Line, ReasonOut, Time, Wire
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainLine, MissingEvent, exact
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 
@@ -104,3 +104,16 @@ class ChainHeadOut(Wire):
     chained_at: Time
     first_position: int
     unchained_since: Time | None
+
+
+class JobEvent(Wire):
+    """One event of a job, as its event stream sends it."""
+
+    id: int
+    at: Time
+    kind: str
+    actor: str
+    before: str | None
+    after: str | None
+    reason: ReasonOut | None
+    data: dict[str, Any]

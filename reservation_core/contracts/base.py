@@ -19,7 +19,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from reservation_core.domain.model import FoundKind
+from reservation_core.domain.model import FoundKind, ReasonCode
 from reservation_core.domain.short_durations import LONGEST_DURATION
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.user_names import USER_NAME, folded
@@ -74,7 +74,7 @@ def duration_reader(example: str, bounds: str, *, zero: bool = False) -> BeforeV
     return BeforeValidator(read, json_schema_input_type=int | str)
 
 
-def _require_whole_seconds(value: timedelta) -> timedelta:
+def require_whole_seconds(value: timedelta) -> timedelta:
     if value.microseconds:
         raise ValueError("must be whole seconds")
     return value
@@ -104,7 +104,7 @@ Duration = Annotated[
     timedelta,
     duration_reader("PT4H", "must be greater than 0 seconds and at most 90 days"),
     Field(ge=timedelta(seconds=1), le=LONGEST_DURATION),
-    AfterValidator(_require_whole_seconds),
+    AfterValidator(require_whole_seconds),
 ]
 GpuTypeName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 ExactUserName = Annotated[str, Field(strict=True, pattern=rf"^{USER_NAME}$")]
@@ -179,3 +179,10 @@ class SearchResult(Wire):
     """What a search found, by kind, the best of each first."""
 
     items: list[SearchHit]
+
+
+class ReasonOut(Wire):
+    """Why a job has its status: a stable code and a sentence."""
+
+    code: ReasonCode
+    detail: str

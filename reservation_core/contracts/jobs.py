@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from operator import not_
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic.functional_validators import field_validator
@@ -16,6 +16,7 @@ from reservation_core.contracts.base import (
     Page,
     Place,
     ProjectName,
+    ReasonOut,
     SecretName,
     Text,
     Time,
@@ -31,8 +32,8 @@ from reservation_core.domain.jobs.asked_dependencies import (
     fault_of_dependencies,
 )
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.model import JobStatus, ReasonCode, RequestChange, RequestVerdict
-from reservation_core.domain.retry_terms import MOST_RETRIES, Retries, RetryCause
+from reservation_core.domain.model import JobStatus, RequestVerdict
+from reservation_core.domain.request_terms import MOST_RETRIES, RequestChange, Retries, RetryCause
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, SecretUse, fault_of_path, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
@@ -201,13 +202,6 @@ class JobExtend(Wire):
     by: Duration
 
 
-class ReasonOut(Wire):
-    """Why a job has its status: a stable code and a sentence."""
-
-    code: ReasonCode
-    detail: str
-
-
 class AllocationOut(Wire):
     """The GPUs of a job on one node."""
 
@@ -249,6 +243,16 @@ class RetriesOut(JobRetries):
     done: int
 
 
+class IdleOut(Wire):
+    """The warning of a running job whose GPUs are idle, by the policy's rule `idle`."""
+
+    since: Annotated[Time, Field(description="Since when all its GPUs are idle.")]
+    warned_at: Time
+    release_at: Annotated[
+        Time | None, Field(description="When the job is ended if they still are. Null: the rule only warns.")
+    ]
+
+
 class Job(Wire):
     """A job as its owner sees it, or a user that it is shared with."""
 
@@ -275,6 +279,7 @@ class Job(Wire):
     booking_id: str | None = None
     project: str | None = None
     inactivity: timedelta | None = None
+    idle: IdleOut | None = None
     shared_with: Annotated[
         list[str] | None, Field(description="Users who may enter the job and look at it. Null for these users.")
     ] = None
@@ -348,19 +353,6 @@ class QueuePage(Page[QueueEntry]):
     """A page of the queue, with totals over all users' jobs."""
 
     totals: list[WaitingTotal]
-
-
-class JobEvent(Wire):
-    """One event of a job, as its event stream sends it."""
-
-    id: int
-    at: Time
-    kind: str
-    actor: str
-    before: str | None
-    after: str | None
-    reason: ReasonOut | None
-    data: dict[str, Any]
 
 
 class WorkloadSpec(Wire):

@@ -5,7 +5,7 @@ from decimal import Decimal
 from operator import not_
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainSerializer, field_validator, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
 
 from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
@@ -22,6 +22,7 @@ from reservation_core.contracts.base import (
     UserName,
     Wire,
     duration_reader,
+    require_whole_seconds,
     with_example,
 )
 from reservation_core.contracts.bookings import (
@@ -33,6 +34,9 @@ from reservation_core.contracts.bookings import (
 )
 from reservation_core.contracts.jobs import EstimatedStart, JobDependency, JobSubmit, SoonerRequest, Workload
 from reservation_core.domain.bookings.asked_slots import length_faults, time_faults
+from reservation_core.domain.gpu_use.idle_rules import LEAST as LEAST_IDLE
+from reservation_core.domain.gpu_use.idle_rules import LONGEST as LONGEST_IDLE
+from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
 from reservation_core.domain.jobs.asked_dependencies import MOST_DEPENDENCIES
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, QueueOrder, Relaxation, RuleName, Rules
@@ -47,6 +51,7 @@ _READ = duration_reader("P7D", "must be at least 0 seconds and at most 400 days"
 Length = Annotated[timedelta, _READ, Field(ge=timedelta(0), le=LONGEST)]
 PositiveLength = Annotated[timedelta, _READ, Field(ge=timedelta(seconds=1), le=LONGEST)]
 Grace = Annotated[timedelta, _READ, Field(ge=timedelta(minutes=1), le=LONGEST)]
+IdleTime = Annotated[timedelta, _READ, Field(ge=LEAST_IDLE, le=LONGEST_IDLE), AfterValidator(require_whole_seconds)]
 Count = Annotated[int, Field(strict=True, ge=0, le=1_048_576)]
 Bookings = Annotated[int, Field(strict=True, ge=0, le=100_000)]
 Hours = Annotated[float, Field(strict=True, ge=0, le=1e9, allow_inf_nan=False)]
@@ -67,6 +72,24 @@ class RelaxationIn(Wire):
         if not set(value) <= LIFTABLE:
             raise ValueError(f"only these can be lifted: {', '.join(sorted(LIFTABLE))}")
         return value
+
+
+def _require_thousandths(value: float) -> float:
+    if round(value, 3) != value:
+        raise ValueError("must have at most 3 decimal places")
+    return value
+
+
+class IdleRuleIn(Wire):
+    """A job is idle when each of its GPUs computed for less than `below` (0 to 1) of the last `window`.
+
+    It is warned then, and ended when it is idle for `grace` more and `then` is `release`. No sample counts as use.
+    """
+
+    below: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), AfterValidator(_require_thousandths)] = 0.1
+    window: IdleTime = timedelta(hours=1)
+    grace: IdleTime = timedelta(minutes=30)
+    then: IdleThen = IdleThen.WARN
 
 
 class RulesIn(Wire):
@@ -90,6 +113,7 @@ class RulesIn(Wire):
     inactivity: Grace | NoLimit | None = None
     cost_per_gpu_hour: PriceText | None = None
     order: QueueOrder | None = None
+    idle: IdleRuleIn | NoLimit | None = None
     relaxed_if_starts_within: Annotated[list[RelaxationIn], Field(max_length=20)] | None = None
     booking_required: Annotated[bool, Field(strict=True)] | None = None
 
@@ -97,6 +121,8 @@ class RulesIn(Wire):
         """Convert to the domain."""
         values: dict[str, Any] = {name.value: getattr(self, name.value) for name in RuleName}
         values = {name: UNLIMITED if value == "unlimited" else value for name, value in values.items()}
+        if isinstance(self.idle, IdleRuleIn):
+            values["idle"] = IdleRule(self.idle.below, self.idle.window, self.idle.grace, self.idle.then)
         relaxed = self.relaxed_if_starts_within
         if relaxed is not None:
             values["relaxed_if_starts_within"] = tuple(
@@ -111,6 +137,9 @@ class RulesIn(Wire):
         """Convert from the domain."""
         values: dict[str, Any] = {name.value: getattr(rules, name.value) for name in RuleName}
         values = {name: "unlimited" if value is UNLIMITED else value for name, value in values.items()}
+        if isinstance(rules.idle, IdleRule):
+            idle = rules.idle
+            values["idle"] = IdleRuleIn(below=idle.below, window=idle.window, grace=idle.grace, then=idle.then)
         values["cost_per_gpu_hour"] = None if rules.cost_per_gpu_hour is None else str(rules.cost_per_gpu_hour)
         relaxed = rules.relaxed_if_starts_within
         exceptions = None

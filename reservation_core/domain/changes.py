@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reservation_core.domain.event_kinds import EventKind
+from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 
 SYSTEM = "system"
@@ -98,6 +99,30 @@ class WarningDue:
 
 
 @dataclass(frozen=True, slots=True)
+class GpusIdle:
+    """All its GPUs are idle, by the policy: the job gets this warning."""
+
+    warning: IdleWarning
+
+
+@dataclass(frozen=True, slots=True)
+class IdleOver:
+    """The warning that its GPUs are idle is void: they are used, their use is unknown, or the rule has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleReleaseDue:
+    """The GPUs of a warned job are idle still, and the policy releases them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRequested:
+    """The owner or an administrator needs the idle GPUs of a warned job still."""
+
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """The owner or an administrator cancels the reservation, with an optional reason `why`."""
 
@@ -108,11 +133,15 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class ExtendRequested:
-    """The owner or an administrator extends the reservation; `longest` is the allowed total."""
+    """The owner or an administrator extends the reservation; `longest` is the allowed total.
+
+    `by_itself`: the job did, by its own token, which says nothing about whether anybody needs its idle GPUs.
+    """
 
     actor: str
     by: timedelta
     longest: timedelta
+    by_itself: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +216,10 @@ Event = (
     | EndReached
     | LeftAlone
     | WarningDue
+    | GpusIdle
+    | IdleOver
+    | IdleReleaseDue
+    | KeepRequested
     | CancelRequested
     | ExtendRequested
     | NodeFenced

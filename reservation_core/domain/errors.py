@@ -96,6 +96,10 @@ class MisplacedRuleError(DomainError, code="misplaced_rule"):
     """The policy has no such rule for this scope."""
 
 
+class NotIdleError(DomainError, code="not_idle"):
+    """The job has no warning that its GPUs are idle."""
+
+
 class ForbiddenError(DomainError, code="forbidden"):
     """The caller is authenticated, but may not do this."""
 

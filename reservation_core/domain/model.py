@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.cards.link_words import Links
-from reservation_core.domain.retry_terms import Retries
+from reservation_core.domain.gpu_use.idle_rules import IdleWarning
+from reservation_core.domain.request_terms import Retries
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 
 
@@ -75,14 +76,6 @@ class RequestVerdict(StrEnum):
     REFUSED = "refused"
 
 
-class RequestChange(StrEnum):
-    """In what a request differs that would start sooner: it lasts less long, has fewer GPUs, or another type."""
-
-    SHORTER = "shorter"
-    FEWER = "fewer"
-    TYPE = "type"
-
-
 class GpuCondition(StrEnum):
     """The condition of a GPU apart from its holders. Only `usable` GPUs get new allocations."""
 
@@ -141,6 +134,7 @@ class ReasonCode(StrEnum):
     BOOKING_OVER = "booking_over"
     INACTIVE = "inactive"
     DEPENDENCY_FAILED = "dependency_failed"
+    IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +216,8 @@ class Reservation:
     once it runs. `warned_s` is the smallest warning (seconds before the end) already given. Until `unsettled_until` a
     pod may still appear whose creation got no answer. With `booking_id` a job runs in that booking, for its `project`.
     A session ends when nobody was connected to it for `inactivity`. A `held` job waits for others; None: it names none.
-    `retried` counts its retries so far.
+    `retried` counts its retries so far. `idle` is set while it runs and is warned that its GPUs are idle, which counts
+    from `idle_from` or its start.
     """
 
     id: str
@@ -256,6 +251,8 @@ class Reservation:
     held: bool | None = None
     retries: Retries | None = None
     retried: int = 0
+    idle: IdleWarning | None = None
+    idle_from: datetime | None = None
 
 
 class PodPhase(StrEnum):

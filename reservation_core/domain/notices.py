@@ -46,6 +46,7 @@ class NoticeKind(StrEnum):
     FAILED = "failed"
     PROMISE_MISSED = "promise_missed"
     MAINTENANCE = "maintenance"
+    IDLE = "idle"
 
 
 KIND_MEANINGS: Mapping[NoticeKind, str] = {
@@ -64,6 +65,7 @@ KIND_MEANINGS: Mapping[NoticeKind, str] = {
     NoticeKind.FAILED: "A job failed, or a booking could not be kept.",
     NoticeKind.PROMISE_MISSED: "A job did not start at its promised start.",
     NoticeKind.MAINTENANCE: "A maintenance window affects a job or booking.",
+    NoticeKind.IDLE: "The GPUs of a job are idle.",
 }
 """What each kind says, for people who choose."""
 
@@ -184,6 +186,7 @@ _HEADLINES = {
     NoticeKind.FAILED: "failed",
     NoticeKind.PROMISE_MISSED: "starts later than promised",
     NoticeKind.MAINTENANCE: "affected by maintenance",
+    NoticeKind.IDLE: "GPUs idle",
 }
 
 
@@ -221,18 +224,34 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
             log = f"Its output: `gpu-dev logs {about.id}`." if about.is_job else None
             well = " well" if occurrence.event == JobEventKind.SUCCEEDED else ""
             return f"{_named(about)} has ended{well}. Its GPUs are given back.", log
-        case NoticeKind.FAILED if not about.is_job:
-            return f"The workload of {_named(about, begins=False)} could not start.", None
         case NoticeKind.FAILED:
-            return f"{_named(about)} has failed.", f"Its output may say more: `gpu-dev logs {about.id}`."
+            return _describe_failure(about)
         case NoticeKind.PROMISE_MISSED:
             explain = f"There is nothing to do. `gpu-dev explain {about.id}` says what it waits for."
             return f"{_named(about)} could not start at the time that was promised.", explain if about.is_job else None
         case NoticeKind.MAINTENANCE:
             happened = f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}."
             return happened, _maintenance_advice(occurrence, about)
+        case NoticeKind.IDLE:
+            return _describe_idle(occurrence, about)
         case _:
             assert_never(kind)
+
+
+def _describe_failure(about: NotifiedReservation) -> tuple[str, str | None]:
+    if not about.is_job:
+        return f"The workload of {_named(about, begins=False)} could not start.", None
+    return f"{_named(about)} has failed.", f"Its output may say more: `gpu-dev logs {about.id}`."
+
+
+def _describe_idle(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str, str]:
+    since = _format(_time(occurrence.data, "idle_since"))
+    happened = f"The GPUs of {_named(about, begins=False)} have been idle since {since}."
+    release_at = _time(occurrence.data, "release_at")
+    keep = f"`gpu-dev keep {about.id}`"
+    if release_at is None:
+        return happened, f"End the job if you don't need it: `gpu-dev cancel {about.id}`. If you do, keep it: {keep}."
+    return happened, f"The job ends at {_format(release_at)} if they still are. If you need it, keep it: {keep}."
 
 
 _BookingKind = Literal[

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from reservation_core.domain.gpu_use.idleness import WatchedJob
 from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.domain.model import GpuState, ReservationKind
 
@@ -75,3 +76,16 @@ class GpuUseNow:
     holder: GpuHolder | None
     sample: NewestSample | None
     xid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingJob:
+    """A running job that is no booking's, and the GPUs that it holds. `version` is that of its row."""
+
+    id: str
+    version: int
+    user: str
+    project: str | None
+    gpu_ids: tuple[int, ...]
+    gpu_types: tuple[str, ...]
+    watched: WatchedJob

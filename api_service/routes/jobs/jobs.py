@@ -33,6 +33,7 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
 from reservation_core.usecases.jobs.extend import extend
+from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
 from reservation_core.usecases.people.user_secrets import check_secrets
@@ -216,6 +217,24 @@ async def extend_job(request: Request, services: Served, caller: Caller, job_id:
         if await may_see_owner(services.runtime.uow, caller, services.settings.holders, error.owner_id):
             raise
         raise CalendarConflictError(error.nameless) from error
+
+
+@router.post(
+    "/{job_id}/keep",
+    response_model=Job,
+    summary="Keep a job whose GPUs are idle",
+    responses=answers(200, "The job without the warning.", etag=True) | problems(400, 404, 409, 412),
+    openapi_extra=reads(None, if_match=True),
+)
+async def keep_job(request: Request, services: Served, caller: Caller, job_id: JobId) -> Response:
+    """Take back the warning that its GPUs are idle. Another comes after another window of the policy's rule."""
+    expected = expected_version(request)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> JobView:
+        return await keep(uow, caller, job_id, expected, now)
+
+    return await _change(request, services, caller, b"", act)
 
 
 def recheck_of(

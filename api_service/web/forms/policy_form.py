@@ -14,7 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from api_service.web.forms.form import Form
-from reservation_core.contracts.policy import LONGEST, RulesIn
+from reservation_core.contracts.policy import LONGEST, IdleRuleIn, RulesIn
+from reservation_core.domain.gpu_use.idle_rules import LEAST as LEAST_IDLE
+from reservation_core.domain.gpu_use.idle_rules import LONGEST as LONGEST_IDLE
+from reservation_core.domain.gpu_use.idle_rules import IdleRule, typed_idle
 from reservation_core.domain.policy.limits import LIFTABLE, QueueOrder, RuleName
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.short_durations import seconds_in, written
@@ -35,6 +38,12 @@ class ValueKind(StrEnum):
     LENGTH = "length"
     PRICE = "price"
     ORDER = "order"
+    IDLE = "idle"
+
+
+Read = int | float | str | dict[str, float | str]
+"""What was typed, as REST takes it."""
+RuleValue = int | float | timedelta | str | IdleRuleIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,12 @@ RULES: Mapping[RuleName, RuleWords] = {
         "Order of waiting jobs",
         ValueKind.ORDER,
         "Among jobs of equal priority and share. A job that waits long goes before what came later.",
+    ),
+    RuleName.IDLE: RuleWords(
+        "Idle GPUs of jobs",
+        ValueKind.IDLE,
+        "10%,1h,30m,release: less use than 10% for 1h is idle, its owner is warned, and 30m later the job ends. "
+        "warn instead of release: nothing ends.",
     ),
 }
 """Every rule with a value, in the order of the form."""
@@ -259,7 +274,7 @@ def _with_an_empty_one(rows: Iterable[TypedException]) -> list[TypedException]:
     return found if len(found) >= _MOST_EXCEPTIONS else [*found, TypedException(len(found), "", ())]
 
 
-def _read(kind: ValueKind, value: str) -> int | float | str | None:
+def _read(kind: ValueKind, value: str) -> Read | None:
     match kind:
         case ValueKind.NUMBER:
             return int(value) if _WHOLE.fullmatch(value) else None
@@ -271,15 +286,31 @@ def _read(kind: ValueKind, value: str) -> int | float | str | None:
             return typed_price(value)
         case ValueKind.ORDER:
             return value if value in list(QueueOrder) else None
+        case ValueKind.IDLE:
+            return _read_idle(value)
 
 
-def _refused(name: RuleName, value: int | float | str) -> str | None:
+def _read_idle(value: str) -> dict[str, float | str] | None:
+    idle = typed_idle(value)
+    if idle is None:
+        return None
+    return {
+        "below": idle.below,
+        "window": idle.window.total_seconds(),
+        "grace": idle.grace.total_seconds(),
+        "then": idle.then.value,
+    }
+
+
+def _refused(name: RuleName, value: Read) -> str | None:
     """Why REST would refuse a value, once: REST says so for each way to write it."""
     try:
         RulesIn.model_validate({name.value: value})
     except ValidationError as error:
         if RULES[name].kind is ValueKind.LENGTH:
             return f"it can be from {_typed(RULES[name].shortest)} to {_typed(LONGEST)}"
+        if RULES[name].kind is ValueKind.IDLE:
+            return f"both times can be from {_typed(LEAST_IDLE)} to {_typed(LONGEST_IDLE)}"
         bounds = error.errors()[0].get("ctx", {})
         return f"it has to be at least {bounds['ge']}" if "ge" in bounds else f"it can be at most {bounds['le']:.0f}"
     return None
@@ -297,16 +328,20 @@ def _how(kind: ValueKind) -> str:
             return "write an amount and its unit, such as 2.50 EUR"
         case ValueKind.ORDER:
             return "choose an order"
+        case ValueKind.IDLE:
+            return "write how little use is idle, two times and what follows, such as 10%,1h,30m,release"
 
 
-def _worded(value: int | float | timedelta | str) -> str:
+def _worded(value: RuleValue) -> str:
     return ORDERS[value] if isinstance(value, QueueOrder) else _typed(value)
 
 
-def _typed(value: int | float | timedelta | str) -> str:
+def _typed(value: RuleValue) -> str:
     match value:
         case timedelta():
             return written(value) if not value.microseconds else f"PT{value.total_seconds():f}S"
+        case IdleRuleIn():
+            return str(IdleRule(value.below, value.window, value.grace, value.then))
         case float():
             return f"{Decimal(str(value)).normalize():f}"
         case _:

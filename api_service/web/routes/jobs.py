@@ -147,6 +147,18 @@ async def extend(visit: Visit) -> Response:
     return visit.go(f"/jobs/{job_id}", f"{job_id} may go on {visit.form.get('by')} longer.")
 
 
+async def keep(visit: Visit) -> Response:
+    """Keep the job, though its GPUs are idle."""
+    job_id = visit.path("job_id")
+    try:
+        await visit.rest.post(Job, f"/v1/jobs/{job_id}/keep")
+    except RestProblemError as problem:
+        if problem.status != 409:
+            raise
+        return await show_job(visit, problem)
+    return visit.go(f"/jobs/{job_id}", f"{job_id} keeps its GPUs.")
+
+
 async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_user: str = "") -> Response:
     """The page of a job. `typed_user`: what a form to share it had, which was refused."""
     job_id = visit.path("job_id")
@@ -245,4 +257,5 @@ ROUTES = (
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),
+    WebRoute("POST", "/jobs/{job_id}/keep", keep),
 )

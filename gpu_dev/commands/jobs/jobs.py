@@ -1,4 +1,4 @@
-"""`list`, `show`, `extend`, `cancel`."""
+"""`list`, `show`, `extend`, `keep`, `cancel`."""
 
 from itertools import islice
 from typing import Annotated
@@ -22,6 +22,7 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 list_app = typer.Typer(add_completion=False)
 show_app = typer.Typer(add_completion=False)
 extend_app = typer.Typer(add_completion=False)
+keep_app = typer.Typer(add_completion=False)
 cancel_app = typer.Typer(add_completion=False)
 
 _OPEN = frozenset(JobStatus) - FINAL_STATUSES
@@ -90,6 +91,18 @@ def extend(
         return
     end = f", until {local_time(job.ends_at)} at the latest" if job.ends_at else ""
     put(f"{job.id} now lasts {format_duration(job.duration)}{end}\n")
+
+
+@keep_app.command()
+def keep(
+    ctx: typer.Context,
+    job_id: JobId,
+    output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
+) -> None:
+    """Keep a job that was warned because its GPUs are idle. It is warned again if they stay idle."""
+    with client_for(ctx) as client:
+        job = client.keep(whole_id(client, job_id))
+    put(f"{job.id} keeps its GPUs\n" if output is None else show_one(job, JOB_DETAILS, output))
 
 
 @cancel_app.command()

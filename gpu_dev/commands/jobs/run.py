@@ -29,7 +29,7 @@ from gpu_dev.terminal import put, say
 from gpu_dev.wire.jobs import Job, JobSubmit
 from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
-from reservation_core.domain.retry_terms import MOST_RETRIES
+from reservation_core.domain.request_terms import MOST_RETRIES
 
 run_app = typer.Typer(add_completion=False)
 submit_app = typer.Typer(add_completion=False)

@@ -18,6 +18,7 @@ from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.policy import ProjectCreate, RulesIn
+from reservation_core.domain.gpu_use.idle_rules import LEAST, LONGEST, typed_idle
 from reservation_core.domain.policy.limits import QueueOrder, RuleName
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.similar_names import did_you_mean
@@ -217,9 +218,27 @@ def read_rule(word: str) -> tuple[str, Any]:
         return rule.value, text
     if text == RuleWord.UNLIMITED:
         return rule.value, text
+    if rule is RuleName.IDLE:
+        return rule.value, _read_idle(text)
     if rule in _LENGTHS:
         return rule.value, int(parse_duration(text).total_seconds())
     try:
         return rule.value, float(text) if rule is RuleName.MAX_GPU_HOURS_PER_WEEK else int(text)
     except ValueError as error:
         raise UsageError(f"{word!r}: {name} is a number, `unlimited` or `none`.") from error
+
+
+def _read_idle(text: str) -> dict[str, Any]:
+    """`10%,1h,30m,release` as the wire has it. Raises UsageError."""
+    idle = typed_idle(text)
+    if idle is None or not all(LEAST <= length <= LONGEST for length in (idle.window, idle.grace)):
+        raise UsageError(
+            f"{text!r} is no rule about idle GPUs. Write how little use is idle, for how long, how long a warning "
+            "lasts, and `warn` or `release`: idle=10%,1h,30m,release. Both times are from a minute to a day."
+        )
+    return {
+        "below": idle.below,
+        "window": int(idle.window.total_seconds()),
+        "grace": int(idle.grace.total_seconds()),
+        "then": idle.then.value,
+    }

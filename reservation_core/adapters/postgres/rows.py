@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from reservation_core.adapters.postgres.sealing import Sealing, UnreadableError
+from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.model import (
     AllocatedGpu,
     JobStatus,
@@ -15,7 +16,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
-from reservation_core.domain.retry_terms import Retries, RetryCause
+from reservation_core.domain.request_terms import Retries, RetryCause
 from reservation_core.domain.sessions.secret_uses import SecretUse
 
 
@@ -52,12 +53,20 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         held=row["held"],
         retries=_retries_of(row["retry_max"], row["retry_on"]),
         retried=row["retried"],
+        idle=_warning_of(row),
+        idle_from=row["idle_from"],
         unsettled_until=row["unsettled_until"],
     )
 
 
 def _retries_of(most: int | None, causes: list[str] | None) -> Retries | None:
     return None if most is None else Retries(most, frozenset(map(RetryCause, causes or ())))
+
+
+def _warning_of(row: Mapping[Any, Any]) -> IdleWarning | None:
+    if row["idle_warned_at"] is None:
+        return None
+    return IdleWarning(row["idle_since"], row["idle_warned_at"], row["idle_release_at"])
 
 
 def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWorkload:

@@ -95,6 +95,7 @@ def adopted(reservation: Reservation, event: Adopted) -> Decision:
         warned_s=None,
         # A restored ledger may be older than the end of what it waited for.
         held=None if reservation.held is None else False,
+        idle=None,
     )
     former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(),)
     data = {"attempt": event.attempt, "gpus": [f"{gpu.node}/{gpu.index}" for gpu in event.cards]}

@@ -26,6 +26,10 @@ from reservation_core.domain.changes import (
     EndReached,
     Event,
     ExtendRequested,
+    GpusIdle,
+    IdleOver,
+    IdleReleaseDue,
+    KeepRequested,
     LeftAlone,
     MoveDeadline,
     NodeFenced,
@@ -47,8 +51,10 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
+from reservation_core.domain.jobs.clock_ends import end_left_alone, expire, warn_of_end
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.dependencies import given_up, released
+from reservation_core.domain.jobs.idle_jobs import clear_idle, keep, release_idle, warn_idle
 from reservation_core.domain.jobs.retries import is_retried, retried
 from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
@@ -87,15 +93,23 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> Decisio
         case StartRefused() | StartDelayed() | StartFailed() | StartTimedOut():
             return _change_start(reservation, event)
         case EndReached():
-            return _expire(reservation, now)
+            return expire(reservation, now)
         case LeftAlone():
-            return _end_left_alone(reservation)
+            return end_left_alone(reservation)
         case WarningDue():
-            return _warn(reservation, event, now)
+            return warn_of_end(reservation, event, now)
+        case GpusIdle():
+            return warn_idle(reservation, event)
+        case IdleOver():
+            return clear_idle(reservation, now)
+        case IdleReleaseDue():
+            return release_idle(reservation, now)
+        case KeepRequested():
+            return keep(reservation, event, now)
         case CancelRequested():
             return _cancel(reservation, event, now)
         case ExtendRequested():
-            return _extend(reservation, event)
+            return _extend(reservation, event, now)
         case NodeFenced():
             return _lose_node(reservation, event)
         case Adopted():
@@ -198,7 +212,8 @@ def _finish_while_ending(reservation: Reservation, event: PodsFinished, now: dat
         after = replace(after, started_at=reservation.started_at or event.started_at)
     elif (
         reservation.outcome is JobStatus.EXPIRED
-        and reservation.reason.code is not ReasonCode.INACTIVE  # a session's own command says nothing
+        and reservation.reason.code
+        not in (ReasonCode.INACTIVE, ReasonCode.IDLE)  # a session's own command says nothing
         and _ended_in_time(reservation, event)
         # An eviction while ending is our own doing.
         and reason.code not in TAKEN_AWAY
@@ -300,48 +315,6 @@ def _lose_node(reservation: Reservation, event: NodeFenced) -> Decision:
     )
 
 
-def _expire(reservation: Reservation, now: datetime) -> Decision:
-    if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None or now < reservation.ends_at:
-        return reservation, ()
-    seconds = int(reservation.duration.total_seconds())
-    detail = f"The job reached its end after {seconds} s. Extend a job in time with `gpu-dev extend`."
-    after = replace(
-        reservation,
-        status=JobStatus.ENDING,
-        outcome=JobStatus.EXPIRED,
-        reason=Reason(ReasonCode.DURATION_REACHED, detail),
-    )
-    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
-
-
-def _end_left_alone(reservation: Reservation) -> Decision:
-    if reservation.status is not JobStatus.RUNNING or reservation.inactivity is None:
-        return reservation, ()
-    detail = (
-        f"Nobody was connected for {written(reservation.inactivity)}. Next time stay connected, or allow more with"
-        " --inactivity."
-    )
-    after = replace(
-        reservation,
-        status=JobStatus.ENDING,
-        outcome=JobStatus.EXPIRED,
-        reason=Reason(ReasonCode.INACTIVE, detail),
-    )
-    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
-
-
-def _warn(reservation: Reservation, event: WarningDue, now: datetime) -> Decision:
-    if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None:
-        return reservation, ()
-    if reservation.warned_s is not None and reservation.warned_s <= event.before_s:
-        return reservation, ()
-    left = int((reservation.ends_at - now).total_seconds())
-    if left > event.before_s:
-        return reservation, ()
-    data = {"ends_at": reservation.ends_at.isoformat(), "seconds_left": max(left, 0)}
-    return replace(reservation, warned_s=event.before_s), (Record(JobEventKind.END_WARNING, data=data),)
-
-
 def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> Decision:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(
@@ -363,7 +336,7 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
             return reservation, ()  # it is ending already, and the first reason stands
 
 
-def _extend(reservation: Reservation, event: ExtendRequested) -> Decision:
+def _extend(reservation: Reservation, event: ExtendRequested, now: datetime) -> Decision:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
     will_requeue = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
@@ -384,5 +357,6 @@ def _extend(reservation: Reservation, event: ExtendRequested) -> Decision:
     if ends_at is not None:
         reason = Reason(ReasonCode.RUNNING, f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest.")
     after = replace(reservation, duration=duration, range_end=range_end, ends_at=ends_at, reason=reason, warned_s=None)
+    after = after if event.by_itself else replace(after, idle=None, idle_from=now)
     move = () if range_end is None else (SetRangeEnd(range_end),)
     return after, (*move, MoveDeadline(), WakePlanner(), record)

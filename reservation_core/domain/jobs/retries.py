@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.retry_terms import RetryCause
+from reservation_core.domain.request_terms import RetryCause
 
 CAUSES: Mapping[ReasonCode, tuple[RetryCause, str]] = {
     ReasonCode.COMMAND_FAILED: (RetryCause.FAILED, "its command failed"),

@@ -81,4 +81,5 @@ def queued_again(reservation: Reservation) -> Reservation:
         ends_at=None,
         exit_code=None,
         warned_s=None,
+        idle=None,
     )

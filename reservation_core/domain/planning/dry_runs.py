@@ -13,7 +13,6 @@ from typing import TypeVar
 from reservation_core.domain.calendar import length_micros, to_micros, to_moment
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.jobs.smaller_requests import Size, lengths_up_to, sizes_up_to
-from reservation_core.domain.model import RequestChange
 from reservation_core.domain.plan import Commitment, PlannedSlot, PlanningSnapshot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.planning_picture import Picture
@@ -24,6 +23,7 @@ from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_rulings import limits_starts
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.request_terms import RequestChange
 
 T = TypeVar("T")
 

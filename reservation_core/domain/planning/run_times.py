@@ -14,6 +14,7 @@ OWN_ENDS = frozenset(
         ReasonCode.CANCELLED_BY_USER,
         ReasonCode.DURATION_REACHED,
         ReasonCode.INACTIVE,
+        ReasonCode.IDLE,
     }
 )
 """Ends of jobs that ran as long as their owners and programs wanted, and not until something else ended them."""

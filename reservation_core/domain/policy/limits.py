@@ -15,6 +15,7 @@ from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import Any, Generic, TypeVar
 
+from reservation_core.domain.gpu_use.idle_rules import IdleRule
 from reservation_core.domain.policy.prices import Money
 
 V = TypeVar("V")
@@ -44,6 +45,7 @@ class RuleName(StrEnum):
     INACTIVITY = "inactivity"
     COST_PER_GPU_HOUR = "cost_per_gpu_hour"
     ORDER = "order"
+    IDLE = "idle"
 
 
 class QueueOrder(StrEnum):
@@ -131,8 +133,8 @@ class Rules:
     `priority` is the highest that a job may have. `no_show_grace` is how long a booking may stay unused (UNLIMITED: for
     ever), `inactivity` how long a session may stay without a connection. `cooldown` is the time between a user's
     bookings of one type. `cost_per_gpu_hour` and `order` limit nothing; `order` is a rule of everybody or a project
-    alone. Without `booking_required`, GPUs of clusters that ask (see `usecases.pods.schedulability`) may be used
-    without a booking.
+    alone. `idle` says when the GPUs of a job are idle, and what follows. Without `booking_required`, GPUs of clusters
+    that ask (see `usecases.pods.schedulability`) may be used without a booking.
     """
 
     max_gpus: int | Unlimited | None = None
@@ -147,6 +149,7 @@ class Rules:
     inactivity: timedelta | Unlimited | None = None
     cost_per_gpu_hour: Money | None = None
     order: QueueOrder | None = None
+    idle: IdleRule | Unlimited | None = None
     relaxed_if_starts_within: tuple[Relaxation, ...] | None = None
     booking_required: bool | None = None
 
@@ -183,6 +186,7 @@ class Limits:
     inactivity: Limit[timedelta] | None = None
     cost_per_gpu_hour: Limit[Money] | None = None
     order: Limit[QueueOrder] | None = None
+    idle: Limit[IdleRule] | None = None
     relaxed_if_starts_within: Limit[tuple[Relaxation, ...]] | None = None
     booking_required: Limit[bool] | None = None
     of_project: tuple[tuple[RuleName, Limit[Any]], ...] = ()
@@ -240,6 +244,11 @@ class Policy:
         # Without a rule of the user's own, the project's is the most specific and already among those chosen.
         beside = tuple((name, limit) for name, limit in of_project.items() if chosen[name.value].scope.user is not None)
         return Limits(**chosen, of_project=beside) if chosen else NO_LIMITS
+
+    @property
+    def has_idle_rules(self) -> bool:
+        """Whether any scope says when GPUs are idle."""
+        return any(isinstance(rule.rules.idle, IdleRule) for rule in self.rules)
 
     @property
     def has_prices(self) -> bool:

@@ -231,7 +231,7 @@ def known_from(request: RuleRequest, limits: Limits, now: datetime) -> datetime:
 def _concerns(name: RuleName, request: RuleRequest) -> bool:
     if request.kind is not ReservationKind.BOOKING:
         return name not in _OF_BOOKINGS
-    if name is RuleName.ORDER:
+    if name in (RuleName.ORDER, RuleName.IDLE):
         return False
     return not (request.keeps_start and name in (RuleName.MIN_NOTICE, RuleName.MAX_ADVANCE))
 

@@ -32,7 +32,8 @@ async def extend(
     """
     await lock_owner(uow, job_id)
     reservation = await lock_owned(uow, principal, job_id, expected_version)
-    change = decide(reservation, ExtendRequested(principal.user, by, longest), now)
+    by_itself = principal.token_id == f"job:{job_id}"
+    change = decide(reservation, ExtendRequested(principal.user, by, longest, by_itself), now)
     if change is not None:
         await permit_extension(uow, reservation, by, now)
         await carry_out(uow, [change])

@@ -8,6 +8,7 @@ from typing import Any
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, MisplacedRuleError, NotFoundError, StaleVersionError
 from reservation_core.domain.event_kinds import SystemEventKind
+from reservation_core.domain.gpu_use.idle_rules import IdleRule
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
 from reservation_core.domain.policy.prices import Money
 from reservation_core.ports.people.identities import Principal
@@ -140,7 +141,7 @@ def _described(rules: Rules | None) -> dict[str, Any] | None:
                 described[field.name] = value.value
             case timedelta():
                 described[field.name] = value.total_seconds()
-            case Money():
+            case Money() | IdleRule():
                 described[field.name] = str(value)
             case tuple():
                 described[field.name] = [

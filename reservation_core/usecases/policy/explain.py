@@ -18,6 +18,9 @@ from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleReque
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.policy.outlook import beyond_budget
 
+_NOT_IN_BOOKINGS = frozenset({*QUOTAS, RuleName.COST_PER_GPU_HOUR, RuleName.ORDER, RuleName.IDLE})
+"""The rules that don't concern jobs in a booking."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explained:
@@ -98,7 +101,7 @@ async def explain(
     concerned = uses(request, policy, usage, now)
     if in_booking:
         broken = [rule for rule in broken if rule.code not in QUOTAS]
-        concerned = [use for use in concerned if use.name not in (*QUOTAS, RuleName.COST_PER_GPU_HOUR, RuleName.ORDER)]
+        concerned = [use for use in concerned if use.name not in _NOT_IN_BOOKINGS]
         earliest = None if broken else now
     return Explained(broken, earliest, limits, concerned, cost)
 

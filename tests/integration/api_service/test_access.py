@@ -47,6 +47,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/jobs/{job_id}/spec"): Call(200, 404, 200),
     ("POST", "/v1/jobs/{job_id}/cancel"): Call(200, 404, 200),
     ("POST", "/v1/jobs/{job_id}/extend"): Call(200, 404, 200, {"by": 60}),
+    ("POST", "/v1/jobs/{job_id}/keep"): Call(409, 404, 409),
     ("GET", "/v1/jobs/{job_id}/events"): Call(200, 404, 200),
     ("GET", "/v1/jobs/{job_id}/logs"): Call(200, 404, 200),
     ("GET", "/v1/jobs/{job_id}/exec"): Call(426, 426, 426),  # these are WebSockets: sessions/test_programs.py

@@ -15,7 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+from reservation_core.domain.changes import GpusIdle
+from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
+from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import QueueName
@@ -176,6 +179,7 @@ class Story:
         await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
         await self._use_gpus(job)
+        await self._leave_gpus_idle(job)
         sleeping = Program(("sleep", "1h"), Terminal(), person="alice")
         program = await self.runtime.pod_streams.run(PodName(job, 1, 0), sleeping)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/terminals", job_id=job)
@@ -221,6 +225,17 @@ class Story:
         await self.call(self.alice, "GET /v1/gpus/use", query="?limit=1")
         query = f"?from={self.at(-48)}&step=3600"
         await self.call(self.alice, "GET /v1/nodes/{node}/metrics", node=allocation["node"], query=query)
+
+    async def _leave_gpus_idle(self, job: str) -> None:
+        """As if it had been warned."""
+        async with self.runtime.uow() as uow:
+            row = (await uow.reservations.lock([job]))[job]
+            now = self.runtime.clock.now()
+            warning = IdleWarning(now - timedelta(hours=1), now, now + timedelta(minutes=30))
+            change = decide(row, GpusIdle(warning), now)
+            assert change is not None
+            await uow.reservations.apply([change])
+        await self.call(self.alice, "POST /v1/jobs/{job_id}/keep", job_id=job)
 
     async def bookings(self) -> None:
         body = {"gpus": 4, "nodes": 2, "start": self.at(0), "duration": "PT4H", "title": "thesis"}

@@ -27,7 +27,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
-from reservation_processor import ending, leading
+from reservation_processor import ending, idling, leading
 from reservation_processor.process import run
 from tests.pods import end_all_pods
 from tests.postgres_fault_proxy import FaultProxy, Silence, fault_proxy
@@ -38,7 +38,7 @@ SQLSTATES = [
     "57014", "57P01", "57P02", "57P03", "57P05", "58030", "XX000",
 ]  # fmt: skip
 LOOPS = [
-    "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "holdings", "lease",
+    "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "holdings", "idle", "lease",
     "notifications", "open_pages", "planner", "pod_operations", "policy", "promised_cards", "repair", "resync",
     "secret_keys", "update", "usage_sums", "wake_ups",
 ]  # fmt: skip
@@ -64,6 +64,8 @@ async def whole(
     monkeypatch.setattr(leading, "SUM_UP_EVERY_S", OFTEN_S)
     monkeypatch.setattr(leading, "RESEAL_EVERY_S", OFTEN_S)
     monkeypatch.setattr(ending, "REPAIR_EVERY_S", OFTEN_S)
+    monkeypatch.setattr(idling, "EVERY_S", OFTEN_S)
+    monkeypatch.setattr(idling, "LONGEST_REST_S", OFTEN_S)
     monkeypatch.setattr(shared_clock, "ASK_EVERY_S", OFTEN_S)
     assert Loop.keep.__kwdefaults__["settled_s"] > SETTLED_S
     monkeypatch.setitem(Loop.keep.__kwdefaults__, "settled_s", SETTLED_S)

@@ -1,6 +1,6 @@
 """How a job ended, as an exit code; what it waits for, in words; and waiting no longer than asked."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -100,6 +100,16 @@ def test_every_reason_is_explained_with_something_to_do(code: ReasonCode) -> Non
     said = explain(a_job(reason={"code": code, "detail": "Because."}), [])
     assert said.what_would_help
     assert code.value in as_text(said)
+
+
+@pytest.mark.parametrize("release_at", [None, NOON + timedelta(hours=1)])
+def test_an_idle_job_is_explained(release_at: datetime | None) -> None:
+    idle = {"since": NOON, "warned_at": NOON, "release_at": release_at}
+    job = a_job(status="running", reason={"code": "running", "detail": "It runs."}, idle=idle)
+    said = as_text(explain(job, []))
+    assert "Its GPUs: idle since " in said
+    assert ("the job ends at" in said) == (release_at is not None)
+    assert f"gpu-dev keep {job.id}" in said
 
 
 def kind(name: str, on_one_node: int, *, next_free: bool = False) -> TypeSummary:

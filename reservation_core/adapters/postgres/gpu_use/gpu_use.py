@@ -8,11 +8,13 @@ import asyncpg
 from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.gpu_use.idle_rules import IdleWarning
+from reservation_core.domain.gpu_use.idleness import WatchedJob
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
 from reservation_core.domain.gpu_use.samples import ERRORS_LAST, GpuSample
 from reservation_core.domain.gpu_use.spans import Resolution, Span
 from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.ports.gpu_use import GpuHolder, GpuUseNow, HeldGpu, NewestSample
+from reservation_core.ports.gpu_use import GpuHolder, GpuUseNow, HeldGpu, HoldingJob, NewestSample
 
 _KIB = 1024
 _THOUSANDTHS = 1000
@@ -79,6 +81,19 @@ class GpuUse(StatementRunner):
     async def of_node(self, node: str) -> list[HeldGpu]:
         """The GPUs of a node."""
         return [_held(row) for row in await self._run("gpus_of_node", name=node)]
+
+    async def holding_jobs(self, *, warned: bool) -> list[HoldingJob]:
+        """Running jobs outside of bookings with the GPUs that they hold; or those with a warning alone."""
+        return [_holding(row) for row in await self._run("watched_jobs", warned=warned)]
+
+    async def quiet(self, looks: Sequence[tuple[int, datetime, float]], now: datetime) -> set[int]:
+        """Of GPUs, each with a time and a utilisation (0 to 1), those with samples since, all of which are below it."""
+        values = {
+            "gpu_ids": [gpu_id for gpu_id, _, _ in looks],
+            "sinces": [since for _, since, _ in looks],
+            "leasts": [below * _THOUSANDTHS for _, _, below in looks],
+        }
+        return set((await self._run("quiet_gpus", **values, now=now)).scalars())
 
     async def points(self, spans: Sequence[tuple[int, Span]], step: timedelta) -> dict[int, list[UsePoint]]:
         """The points of GPUs in such steps, by GPU id; two spans may have points of one step."""
@@ -180,6 +195,20 @@ def _use_now(row: Row[Any]) -> GpuUseNow:
         holder=holder,
         sample=sample,
         xid=row.xid,
+    )
+
+
+def _holding(row: Row[Any]) -> HoldingJob:
+    warned = row.idle_warned_at is not None
+    warning = IdleWarning(row.idle_since, row.idle_warned_at, row.idle_release_at) if warned else None
+    return HoldingJob(
+        id=row.id,
+        version=row.version,
+        user=row.user_name,
+        project=row.project,
+        gpu_ids=tuple(row.gpu_ids),
+        gpu_types=tuple(row.gpu_types),
+        watched=WatchedJob(row.gpus, row.counts_from, warning),
     )
 
 

@@ -145,3 +145,27 @@ LEFT JOIN LATERAL (
 WHERE n.name >= :after_node AND (n.name, g.index) > (:after_node, CAST(:after_index AS integer))
   AND (n.removed_at IS NULL OR h.id IS NOT NULL)
 ORDER BY n.name, g.index LIMIT :limit;
+
+-- name: watched_jobs
+-- Running jobs that a rule about idle GPUs may concern, with all GPUs that they hold; or those with a warning alone. A job in a
+-- booking is not among them: nobody else would get its GPUs.
+SELECT r.id, r.version, u.name AS user_name, r.project, r.gpus * r.nodes AS gpus,
+       greatest(r.started_at, r.idle_from) AS counts_from, r.idle_since, r.idle_warned_at, r.idle_release_at,
+       array_agg(CAST(a.gpu_id AS integer)) AS gpu_ids, array_agg(DISTINCT g.gpu_type) AS gpu_types
+FROM allocations a
+JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt
+JOIN users u ON u.id = r.user_id
+JOIN gpus g ON g.id = a.gpu_id
+WHERE a.held AND r.status = 'running' AND r.kind = 'job' AND r.booking_id IS NULL AND r.started_at IS NOT NULL
+  AND (NOT CAST(:warned AS boolean) OR r.idle_warned_at IS NOT NULL)
+GROUP BY r.id, u.name
+ORDER BY r.id;
+
+-- name: quiet_gpus
+-- The GPUs with samples since a time, none of which shows as much use as `least` (in thousandths), by key for each GPU.
+SELECT w.gpu_id
+FROM unnest(CAST(:gpu_ids AS integer[]), CAST(:sinces AS timestamptz[]), CAST(:leasts AS float8[])) AS w (gpu_id, since, least)
+CROSS JOIN LATERAL (
+    SELECT max(s.utilisation) AS most FROM gpu_samples s
+    WHERE s.gpu_id = w.gpu_id AND s.at >= w.since AND s.at <= CAST(:now AS timestamptz)) m
+WHERE m.most < w.least;

@@ -155,6 +155,10 @@ class Reservations(JobViews):
                 "attempts": [r.attempt for r in rows],
                 "helds": [r.held for r in rows],
                 "retried": [r.retried for r in rows],
+                "idle_sinces": [None if r.idle is None else r.idle.since for r in rows],
+                "idle_warned_ats": [None if r.idle is None else r.idle.warned_at for r in rows],
+                "idle_release_ats": [None if r.idle is None else r.idle.release_at for r in rows],
+                "idle_froms": [r.idle_from for r in rows],
                 "now": changes[0].at,
             },
         )

@@ -26,7 +26,8 @@ UPDATE reservations r
 SET status = i.status, reason_code = i.reason_code, reason = i.reason,
     duration = make_interval(secs => i.duration_s), outcome = i.outcome, range_end = i.range_end,
     started_at = i.started_at, ends_at = i.ends_at, finished_at = i.finished_at, exit_code = i.exit_code,
-    warned_s = i.warned_s, attempt = i.attempt, held = i.held, retried = i.retried, version = r.version + 1,
+    warned_s = i.warned_s, attempt = i.attempt, held = i.held, retried = i.retried, idle_since = i.idle_since,
+    idle_warned_at = i.idle_warned_at, idle_release_at = i.idle_release_at, idle_from = i.idle_from, version = r.version + 1,
     changed_at = CASE WHEN r.status = i.status AND r.attempt = i.attempt THEN r.changed_at
                       ELSE CAST(:now AS timestamptz) END
 FROM unnest(
@@ -34,9 +35,11 @@ FROM unnest(
     CAST(:reasons AS text[]), CAST(:durations AS float8[]), CAST(:outcomes AS text[]),
     CAST(:range_ends AS timestamptz[]), CAST(:started_ats AS timestamptz[]), CAST(:ends_ats AS timestamptz[]),
     CAST(:finished_ats AS timestamptz[]), CAST(:exit_codes AS integer[]), CAST(:warned AS integer[]),
-    CAST(:attempts AS integer[]), CAST(:helds AS boolean[]), CAST(:retried AS integer[])
+    CAST(:attempts AS integer[]), CAST(:helds AS boolean[]), CAST(:retried AS integer[]),
+    CAST(:idle_sinces AS timestamptz[]), CAST(:idle_warned_ats AS timestamptz[]),
+    CAST(:idle_release_ats AS timestamptz[]), CAST(:idle_froms AS timestamptz[])
 ) AS i (id, version, status, reason_code, reason, duration_s, outcome, range_end, started_at, ends_at, finished_at,
-        exit_code, warned_s, attempt, held, retried)
+        exit_code, warned_s, attempt, held, retried, idle_since, idle_warned_at, idle_release_at, idle_from)
 WHERE r.id = i.id AND r.version = i.version;
 
 -- name: unsettle_reservations

@@ -9,6 +9,7 @@ from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.effects import OpenReservation
 from reservation_core.domain.policy.limits import (
@@ -181,10 +182,15 @@ def _scope(scope: Scope) -> dict[str, str | None]:
 def _columns(rules: Rules) -> dict[str, Any]:
     values = {name.value: getattr(rules, name.value) for name in RuleName}
     relaxed = rules.relaxed_if_starts_within
+    idle = rules.idle if isinstance(rules.idle, IdleRule) else None
     return {
-        **{name: None if value is UNLIMITED else value for name, value in values.items()},
+        **{name: None if value is UNLIMITED else value for name, value in values.items() if name != RuleName.IDLE},
         "cost_per_gpu_hour": None if rules.cost_per_gpu_hour is None else str(rules.cost_per_gpu_hour),
         "lifted": sorted(name for name, value in values.items() if value is UNLIMITED),
+        "idle_below": None if idle is None else idle.below,
+        "idle_window": None if idle is None else idle.window,
+        "idle_grace": None if idle is None else idle.grace,
+        "idle_then": None if idle is None else idle.then.value,
         "booking_required": rules.booking_required,
         "relaxed": None
         if relaxed is None
@@ -199,8 +205,11 @@ def _columns(rules: Rules) -> dict[str, Any]:
 
 def _stored(row: Row[Any]) -> StoredRule:
     values: dict[str, Any] = {
-        name.value: UNLIMITED if name.value in row.lifted else getattr(row, name.value) for name in RuleName
+        name.value: UNLIMITED if name.value in row.lifted else getattr(row, name.value)
+        for name in RuleName
+        if name is not RuleName.IDLE
     }
+    values["idle"] = UNLIMITED if RuleName.IDLE in row.lifted else _idle(row)
     relaxed = (
         None
         if row.relaxed is None
@@ -218,6 +227,12 @@ def _stored(row: Row[Any]) -> StoredRule:
     rules = Rules(**values, relaxed_if_starts_within=relaxed, booking_required=row.booking_required)
     scope = Scope(row.user_name, row.project, row.gpu_type)
     return StoredRule(PolicyRule(scope, rules), row.from_file, row.version, row.changed_at, row.changed_by)
+
+
+def _idle(row: Row[Any]) -> IdleRule | None:
+    if row.idle_then is None:
+        return None
+    return IdleRule(row.idle_below, row.idle_window, row.idle_grace, IdleThen(row.idle_then))
 
 
 def _holding(row: Row[Any]) -> Holding:

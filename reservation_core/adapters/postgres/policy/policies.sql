@@ -17,16 +17,18 @@ FOR UPDATE;
 -- Replace the rules of a scope.
 INSERT INTO policies AS p (user_name, project, gpu_type, max_gpus, max_gpu_hours_per_week, max_duration, max_advance,
                            min_notice, max_open_bookings, cooldown, priority, no_show_grace, inactivity,
-                           cost_per_gpu_hour, "order", booking_required, relaxed, lifted, from_file, changed_at, changed_by)
+                           cost_per_gpu_hour, "order", idle_below, idle_window, idle_grace, idle_then, booking_required, relaxed, lifted, from_file, changed_at, changed_by)
 VALUES (:user_name, :project, :gpu_type, :max_gpus, :max_gpu_hours_per_week, :max_duration, :max_advance, :min_notice,
-        :max_open_bookings, :cooldown, :priority, :no_show_grace, :inactivity, :cost_per_gpu_hour, :order, :booking_required,
+        :max_open_bookings, :cooldown, :priority, :no_show_grace, :inactivity, :cost_per_gpu_hour, :order, :idle_below,
+        :idle_window, :idle_grace, :idle_then, :booking_required,
         CAST(:relaxed AS jsonb), CAST(:lifted AS text[]), :from_file, :now, :by)
 ON CONFLICT (user_name, project, gpu_type) DO UPDATE
 SET max_gpus = excluded.max_gpus, max_gpu_hours_per_week = excluded.max_gpu_hours_per_week,
     max_duration = excluded.max_duration, max_advance = excluded.max_advance, min_notice = excluded.min_notice,
     max_open_bookings = excluded.max_open_bookings, cooldown = excluded.cooldown, priority = excluded.priority,
     no_show_grace = excluded.no_show_grace, inactivity = excluded.inactivity, cost_per_gpu_hour = excluded.cost_per_gpu_hour,
-    "order" = excluded."order", booking_required = excluded.booking_required, relaxed = excluded.relaxed, lifted = excluded.lifted, from_file = excluded.from_file, version = p.version + 1,
+    "order" = excluded."order", idle_below = excluded.idle_below, idle_window = excluded.idle_window,
+    idle_grace = excluded.idle_grace, idle_then = excluded.idle_then, booking_required = excluded.booking_required, relaxed = excluded.relaxed, lifted = excluded.lifted, from_file = excluded.from_file, version = p.version + 1,
     changed_at = excluded.changed_at, changed_by = excluded.changed_by
 RETURNING *;
 

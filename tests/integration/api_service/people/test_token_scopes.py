@@ -28,6 +28,7 @@ NEEDS: dict[tuple[str, str], str] = {
     ("POST", "/v1/jobs"): "submit",
     ("POST", "/v1/jobs/{job_id}/cancel"): "submit",
     ("POST", "/v1/jobs/{job_id}/extend"): "submit",
+    ("POST", "/v1/jobs/{job_id}/keep"): "submit",
     ("PUT", "/v1/jobs/{job_id}/shares/{user}"): "sessions",
     ("GET", "/v1/jobs/{job_id}/terminals"): "sessions",
     ("POST", "/v1/jobs/{job_id}/app-tickets"): "sessions",

@@ -76,6 +76,7 @@ async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.Asyn
         "no_show_grace": None,
         "cost_per_gpu_hour": None,
         "order": None,
+        "idle": None,
         "inactivity": None,
         "relaxed_if_starts_within": [{"within": "PT2H", "lifts": ["max_gpus"]}],
         "booking_required": None,
@@ -121,6 +122,13 @@ async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.Asyn
         ("default", {"order": "unlimited"}, 422),
         ("user:alice", {"order": "area"}, 422),
         ("gpu_type:h100", {"order": "arrival"}, 422),
+        ("default", {"idle": "release"}, 422),
+        ("default", {"idle": {"below": 0}}, 422),
+        ("default", {"idle": {"below": 0.0001}}, 422),
+        ("default", {"idle": {"window": 59}}, 422),
+        ("default", {"idle": {"grace": "P2D"}}, 422),
+        ("default", {"idle": {"then": "requeue"}}, 422),
+        ("default", {"idle": {"until": "PT1H"}}, 422),
         ("user:nobody", {"max_gpus": 1}, 404),
         ("project:nothing", {"max_gpus": 1}, 404),
         ("user:alice,project:x", {"max_gpus": 1}, 422),
@@ -155,6 +163,25 @@ async def test_the_order_of_waiting_jobs_is_a_rule_of_everybody_and_of_projects(
     )
     # A scope that has an order may lose it again.
     assert (await put(root, "project:vision", max_gpus=1))["rules"]["order"] is None  # type: ignore[index]
+
+
+async def test_when_gpus_are_idle_is_a_rule(
+    root: httpx.AsyncClient, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    usual = {"below": 0.1, "window": "PT1H", "grace": "PT30M", "then": "warn"}
+    assert (await put(root, "default", idle={}))["rules"]["idle"] == usual  # type: ignore[index]
+    own = {"below": 0.05, "window": 7200, "grace": "PT1H", "then": "release"}
+    await put(root, "user:alice,gpu_type:h100", idle=own)
+    assert (await put(root, "user:alice", idle="unlimited"))["rules"]["idle"] == "unlimited"  # type: ignore[index]
+    read = (await root.get("/v1/policy/user:alice,gpu_type:h100")).json()["rules"]["idle"]
+    assert read == {**own, "window": "PT2H"}
+    events = (await execute(runtime, "SELECT data FROM events WHERE kind = 'policy_changed' ORDER BY id")).all()
+    assert [event.data["after"]["idle"] for event in events] == [
+        "10%,1h,30m,warn", "5%,2h,1h,release", "unlimited",
+    ]  # fmt: skip
+    job = (await alice.post("/v1/policy/explain", json={"gpus": 1, "gpu_type": "h100", "duration": "PT1H"})).json()
+    scope = "user:alice,gpu_type:h100"
+    assert {"rule": "idle", "value": "5%,2h,1h,release", "used": None, "scope": scope} in job["limits"]
 
 
 async def test_users_see_what_bears_on_them(

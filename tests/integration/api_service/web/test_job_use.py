@@ -73,3 +73,26 @@ async def test_a_job_that_has_not_started_has_no_graph(
 async def test_others_see_no_graph(browsing: SignedIn, job: str) -> None:
     answer = await (await browsing("bob")).client.get(f"/jobs/{job}/use")
     assert answer.status_code == 404
+
+
+async def test_a_job_that_is_warned_is_kept_by_a_click(
+    runtime: Runtime, browsing: SignedIn, job: str, now: datetime
+) -> None:
+    await execute(
+        runtime,
+        "UPDATE reservations SET idle_since = :start, idle_warned_at = :start, idle_release_at = :end WHERE id = :job",
+        job=job, start=now - 25 * MINUTE, end=now + 5 * MINUTE,
+    )  # fmt: skip
+    browser = await browsing("alice")
+    page = await browser.get(f"/jobs/{job}")
+    assert "Its GPUs have been idle since" in words(page)
+    assert f'action="/jobs/{job}/keep"' in page
+    assert (await (await browsing("bob")).send(f"/jobs/{job}/keep")).status_code == 404
+    done = await browser.send(f"/jobs/{job}/keep")
+    assert done.headers["location"] == f"/jobs/{job}"
+    page = words(await browser.get(f"/jobs/{job}"))
+    assert f"{job} keeps its GPUs." in page
+    assert "Its GPUs have been idle" not in page
+    again = await browser.send(f"/jobs/{job}/keep")
+    assert again.status_code == 409
+    assert "has no warning that its GPUs are idle" in words(again.text)

@@ -14,8 +14,8 @@ from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Format, as_json, show_list, show_one
 from gpu_dev.display.views import DEAD_LETTER, EVENT, GPU_TYPE, JOB, JOB_DETAILS, NODE
 from gpu_dev.terminal import ProgramOutput, put, say
+from gpu_dev.wire.audit_log import JobEvent
 from gpu_dev.wire.dead_letters import DeadLetterOut
-from gpu_dev.wire.jobs import JobEvent
 from gpu_dev.wire.nodes import GpuOut, NodeOut
 from tests.unit.gpu_dev.examples import NOON, a_job
 

@@ -18,12 +18,13 @@ def test_rules_are_shown_as_they_are_typed() -> None:
         "cooldown": "unlimited",
         "cost_per_gpu_hour": "2.50 EUR",
         "order": "area",
+        "idle": {"below": 0.125, "window": "PT1H", "grace": "PT30M", "then": "release"},
         "relaxed_if_starts_within": [{"within": "PT2H", "lifts": ["max_gpus", "max_duration"]}],
         "booking_required": True,
     }
     assert format_rules(convert(rules, RulesIn)) == (
         "max_gpus=4, max_gpu_hours_per_week=100, max_duration=7d, max_advance=365d, cooldown=unlimited, "
-        "inactivity=1h30m, cost_per_gpu_hour=2.50 EUR, order=area, "
+        "inactivity=1h30m, cost_per_gpu_hour=2.50 EUR, order=area, idle=12.5%,1h,30m,release, "
         "relaxed_if_starts_within=2h lifts max_gpus max_duration, booking_required=yes"
     )
 

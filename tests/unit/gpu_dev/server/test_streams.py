@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpu_dev.errors import ApiError, UnreachableError
 from gpu_dev.server.exchange import PATIENT_S
 from gpu_dev.server.streams import ResumableLog
-from reservation_core.contracts.jobs import JobEvent, ReasonOut
+from reservation_core.contracts.audit_log import JobEvent
+from reservation_core.contracts.base import ReasonOut
 from tests.unit.gpu_dev.examples import NOON, a_client, job_json
 
 RUNNING = {"code": "running", "detail": "Running."}

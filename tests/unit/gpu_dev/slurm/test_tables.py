@@ -14,7 +14,8 @@ from gpu_dev.slurm.reading.options import Option, Takes, Treatment
 from gpu_dev.slurm.reading.words import read_words
 from gpu_dev.slurm.saying import remarks_of
 from gpu_dev.slurm.sinfo import FIELDS, Place
-from gpu_dev.wire.jobs import AllocationOut, Job, ReasonOut
+from gpu_dev.wire.base import ReasonOut
+from gpu_dev.wire.jobs import AllocationOut, Job
 from gpu_dev.wire.nodes import NodeOut
 from reservation_core.domain.model import JobStatus, ReasonCode
 from tests.unit.gpu_dev.examples import job_json

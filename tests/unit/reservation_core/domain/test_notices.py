@@ -56,6 +56,7 @@ def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: NotifiedReser
         (NoticeKind.OFFERED, "held for you until Tue 1 Jan 2030 12:15 UTC"),
         (NoticeKind.NO_SHOW, "released at Tue 1 Jan 2030 13:30 UTC"),
         (NoticeKind.CANCELLED, "cancelled by root"),
+        (NoticeKind.IDLE, "have been idle since"),
     ],
 )
 def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:

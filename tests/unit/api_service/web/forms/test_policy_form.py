@@ -21,7 +21,8 @@ from api_service.web.forms.policy_form import (
     rule_texts,
     typed_rules,
 )
-from reservation_core.contracts.policy import RelaxationIn, RulesIn
+from reservation_core.contracts.policy import IdleRuleIn, RelaxationIn, RulesIn
+from reservation_core.domain.gpu_use.idle_rules import IdleThen
 from reservation_core.domain.policy.limits import LIFTABLE, QueueOrder, RuleName
 from reservation_core.domain.policy.prices import PRICE_PATTERN
 
@@ -60,6 +61,15 @@ RULES_SAID = st.builds(
     booking_required=st.one_of(st.none(), st.booleans()),
     cost_per_gpu_hour=st.one_of(st.none(), st.from_regex(PRICE_PATTERN, fullmatch=True)),
     order=st.one_of(st.none(), st.sampled_from(QueueOrder)),
+    idle=or_unsaid(
+        st.builds(
+            IdleRuleIn,
+            below=st.integers(1, 1000).map(lambda thousandths: thousandths / 1000),
+            window=st.integers(60, 86_400).map(lambda s: timedelta(seconds=s)),
+            grace=st.integers(60, 86_400).map(lambda s: timedelta(seconds=s)),
+            then=st.sampled_from(IdleThen),
+        )
+    ),
 )
 
 
@@ -105,6 +115,9 @@ def test_every_rule_has_its_words() -> None:
         ("max_gpus", "-1", "GPUs at once: it has to be at least 0."),
         ("max_gpus", "٣", "whole number"),
         ("max_gpu_hours_per_week", "1e3", "number of hours"),
+        ("idle", "soon", "Idle GPUs of jobs: write how little use is idle"),
+        ("idle", "10%,1s,30m,release", "Idle GPUs of jobs: both times can be from 1m to 1d."),
+        ("idle", "10%,1h,2d", "both times can be from 1m to 1d"),
         ("max_gpu_hours_per_week", "9999999999", "at most 1000000000."),
         ("max_duration", "a week", "write a time, such as 7d"),
         ("max_duration", "0s", "from 1s to 400d"),

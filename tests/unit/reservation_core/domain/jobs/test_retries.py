@@ -24,7 +24,7 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.jobs.retries import CAUSES
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.retry_terms import Retries, RetryCause
+from reservation_core.domain.request_terms import Retries, RetryCause
 from tests.unit.reservation_core.domain.jobs.test_cut_short import GRACE, HOUR, T0, job
 
 ALL = frozenset(RetryCause)

@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.jobs.smaller_requests import lengths_up_to
-from reservation_core.domain.model import RequestChange
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.dry_runs import DryRun, PlanView
 from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LearntWaits
 from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.domain.policy.limits import NO_POLICY
+from reservation_core.domain.request_terms import RequestChange
 from tests.examples import examples
 from tests.unit.reservation_core.domain.jobs.test_promises import CHANCES, OPERATIONS, nodes_by, policy_by
 from tests.unit.reservation_core.domain.planning.simulation import MANY, NAMES, Simulation

@@ -1,4 +1,4 @@
-"""What a job may ask for about retries. Without other parts of the domain: the model of a job has it."""
+"""Terms of requests for GPUs: the retries that a job asks for, and in what another request differs."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,3 +21,11 @@ class Retries:
 
     max: int
     on: frozenset[RetryCause]
+
+
+class RequestChange(StrEnum):
+    """In what a request differs that would start sooner: it lasts less long, has fewer GPUs, or another type."""
+
+    SHORTER = "shorter"
+    FEWER = "fewer"
+    TYPE = "type"

@@ -1,0 +1,54 @@
+"""What the clock does to a running job: it warns of its end, and ends it."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from reservation_core.domain.changes import Decision, DeletePods, Record, WarningDue
+from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.short_durations import written
+
+
+def expire(reservation: Reservation, now: datetime) -> Decision:
+    """End a job whose time is over."""
+    if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None or now < reservation.ends_at:
+        return reservation, ()
+    seconds = int(reservation.duration.total_seconds())
+    detail = f"The job reached its end after {seconds} s. Extend a job in time with `gpu-dev extend`."
+    after = replace(
+        reservation,
+        status=JobStatus.ENDING,
+        outcome=JobStatus.EXPIRED,
+        reason=Reason(ReasonCode.DURATION_REACHED, detail),
+    )
+    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
+
+
+def end_left_alone(reservation: Reservation) -> Decision:
+    """End a session that nobody was connected to for so long as it allows."""
+    if reservation.status is not JobStatus.RUNNING or reservation.inactivity is None:
+        return reservation, ()
+    detail = (
+        f"Nobody was connected for {written(reservation.inactivity)}. Next time stay connected, or allow more with"
+        " --inactivity."
+    )
+    after = replace(
+        reservation,
+        status=JobStatus.ENDING,
+        outcome=JobStatus.EXPIRED,
+        reason=Reason(ReasonCode.INACTIVE, detail),
+    )
+    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
+
+
+def warn_of_end(reservation: Reservation, event: WarningDue, now: datetime) -> Decision:
+    """Note that the end is near, once for each warning."""
+    if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None:
+        return reservation, ()
+    if reservation.warned_s is not None and reservation.warned_s <= event.before_s:
+        return reservation, ()
+    left = int((reservation.ends_at - now).total_seconds())
+    if left > event.before_s:
+        return reservation, ()
+    data = {"ends_at": reservation.ends_at.isoformat(), "seconds_left": max(left, 0)}
+    return replace(reservation, warned_s=event.before_s), (Record(JobEventKind.END_WARNING, data=data),)

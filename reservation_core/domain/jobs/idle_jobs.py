@@ -1,0 +1,66 @@
+"""Running jobs whose GPUs are idle: warned, kept by their owners, used again, or ended by the policy."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from reservation_core.domain.changes import Decision, DeletePods, GpusIdle, KeepRequested, Record
+from reservation_core.domain.errors import NotIdleError
+from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.gpu_use.idle_rules import IdleWarning
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.short_durations import written
+
+
+def warn_idle(reservation: Reservation, event: GpusIdle) -> Decision:
+    """Warn a running job once."""
+    if reservation.status is not JobStatus.RUNNING or reservation.idle is not None:
+        return reservation, ()
+    after = replace(reservation, idle=event.warning)
+    return after, (Record(JobEventKind.IDLE_WARNING, data=_data(event.warning)),)
+
+
+def clear_idle(reservation: Reservation, now: datetime) -> Decision:
+    """Take a warning back; the job is idle again after a whole window from now."""
+    if reservation.status is not JobStatus.RUNNING or reservation.idle is None:
+        return reservation, ()
+    return replace(reservation, idle=None, idle_from=now), (Record(JobEventKind.IDLE_WARNING_OVER),)
+
+
+def release_idle(reservation: Reservation, now: datetime) -> Decision:
+    """End a job whose warning is over, for its GPUs; never before the time that it was told."""
+    warning = reservation.idle
+    if reservation.status is not JobStatus.RUNNING or warning is None or warning.release_at is None:
+        return reservation, ()
+    if now < warning.release_at:
+        return reservation, ()
+    detail = (
+        f"Its GPUs were idle for {written(now - warning.since)} and go to others. Next time end a job that you don't"
+        " need, or keep it when you are warned: `gpu-dev keep ID`."
+    )
+    after = replace(
+        reservation,
+        status=JobStatus.ENDING,
+        outcome=JobStatus.EXPIRED,
+        reason=Reason(ReasonCode.IDLE, detail),
+        idle=None,
+    )
+    return after, (DeletePods(), Record(JobEventKind.IDLE_RELEASED, data=_data(warning)))
+
+
+def keep(reservation: Reservation, event: KeepRequested, now: datetime) -> Decision:
+    """Keep the GPUs of a warned job: they are idle again after a whole window. Raises NotIdleError."""
+    if reservation.status is not JobStatus.RUNNING or reservation.idle is None:
+        raise NotIdleError(
+            f"{reservation.id} has no warning that its GPUs are idle, so there is nothing to keep it from. "
+            f"`gpu-dev explain {reservation.id}` shows its state."
+        )
+    after = replace(reservation, idle=None, idle_from=now)
+    return after, (Record(JobEventKind.KEPT, event.actor),)
+
+
+def _data(warning: IdleWarning) -> dict[str, str | None]:
+    release_at = warning.release_at
+    return {
+        "idle_since": warning.since.isoformat(),
+        "release_at": None if release_at is None else release_at.isoformat(),
+    }

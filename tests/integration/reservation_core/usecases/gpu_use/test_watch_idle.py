@@ -1,0 +1,251 @@
+"""Idle jobs are warned and released by the policy, and nothing else is."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from reservation_core.domain.errors import NotFoundError, NotIdleError
+from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
+from reservation_core.domain.model import JobStatus, PodPhase, Role
+from reservation_core.domain.policy.limits import UNLIMITED, Rules, Scope
+from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.gpu_use.watch_idle import IdleReport, IdleWatch
+from reservation_core.usecases.jobs.extend import extend
+from reservation_core.usecases.jobs.keep import keep
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
+
+TEN, MINUTE = timedelta(seconds=10), timedelta(minutes=1)
+RELEASE = IdleRule(0.1, 10 * MINUTE, 5 * MINUTE, IdleThen.RELEASE)
+NOTHING, WARNED = IdleReport(), IdleReport(warned=1)
+CLEARED, RELEASED = IdleReport(cleared=1), IdleReport(released=1)
+
+_SAMPLES = """
+INSERT INTO gpu_samples (at, gpu_id, utilisation, xid)
+SELECT at, :gpu, :use, 0
+FROM generate_series(CAST(:start AS timestamptz) + interval '5 s', CAST(:end AS timestamptz), interval '10 s') AS at
+"""
+
+
+class Use:
+    """What samples say of all GPUs of a world, as time passes; and the leader's looks."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.watch = IdleWatch(world.uow, world.clock, TEN)
+
+    async def pass_minutes(self, minutes: int, utilisation: float = 0.0, **others: float | None) -> None:
+        """Let time pass; each GPU has samples of this utilisation, but for those named `a1=0.5`; None: no samples."""
+        start = self.world.clock.now()
+        end = self.world.clock.go_on(minutes * MINUTE)
+        for row in await self.world.sql(
+            "SELECT g.id, n.name || g.index AS it FROM gpus g JOIN nodes n ON n.id = node_id"
+        ):
+            use = others.get(row.it, utilisation)
+            if use is not None:
+                await self.world.sql(_SAMPLES, gpu=row.id, use=round(1000 * use), start=start, end=end)
+
+    async def look(self) -> IdleReport:
+        return await self.watch.look()
+
+
+@pytest.fixture
+async def use(world: World) -> Use:
+    await world.sql(
+        "CREATE TABLE gpu_samples_of_test PARTITION OF gpu_samples FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
+    )
+    await world.sql("UPDATE gpu_use_state SET minutes_until = '2030-01-01', hours_until = '2030-01-01'")
+    return Use(world)
+
+
+async def rule(world: World, idle: Any = RELEASE, scope: Scope = Scope()) -> None:  # noqa: B008 - it is frozen
+    async with world.uow() as uow:
+        await uow.policies.replace_rule(scope, Rules(idle=idle), by="root", from_file=False, now=world.clock.now())
+
+
+async def test_an_idle_job_is_warned_and_then_ended_and_its_gpus_go_to_the_next(world: World, use: Use) -> None:
+    await rule(world)
+    job_id = await world.ran(gpus=2, nodes=2)
+    waiting = await world.submitted(gpus=2)
+    await use.pass_minutes(9)
+    assert await use.look() == NOTHING
+    await use.pass_minutes(2)
+    assert await use.look() == WARNED
+    row = await world.row(job_id)
+    assert row.idle is not None
+    assert row.idle.release_at == world.clock.now() + 5 * MINUTE
+    assert row.idle.since == START + MINUTE
+    assert await use.look() == NOTHING
+    await use.pass_minutes(4)
+    assert await use.look() == NOTHING
+    await use.pass_minutes(1)
+    assert await use.look() == RELEASED
+    row = await world.row(job_id)
+    assert (row.status, row.outcome, row.reason.code.value) == (JobStatus.ENDING, JobStatus.EXPIRED, "idle")
+    assert "Its GPUs were idle for 15m" in row.reason.detail
+    await world.operate()
+    await world.see(*(world.cluster.show(pod(job_id, rank), PodPhase.GONE) for rank in range(2)))
+    await world.plan()
+    assert (await world.row(waiting)).status is JobStatus.STARTING
+    kinds = await world.kinds(job_id)
+    assert [kind for kind in kinds if "idle" in kind] == ["idle_warning", "idle_released"]
+    assert kinds[-1] == "expired"
+
+
+async def test_one_busy_gpu_of_a_gang_keeps_all(world: World, use: Use) -> None:
+    await rule(world)
+    await world.ran(gpus=2, nodes=2)
+    await use.pass_minutes(20, b1=0.2)
+    assert await use.look() == NOTHING
+
+
+@pytest.mark.parametrize("lost", [{"a0": None}, {"a0": None, "a1": None}])
+async def test_a_gpu_without_samples_is_in_use(world: World, use: Use, lost: dict[str, None]) -> None:
+    await rule(world)
+    await world.ran(gpus=2)
+    await use.pass_minutes(20, **lost)
+    assert await use.look() == NOTHING
+
+
+async def test_late_samples_are_no_idleness(world: World, use: Use) -> None:
+    await rule(world)
+    await world.ran()
+    await use.pass_minutes(20)
+    world.clock.go_on(2 * MINUTE)
+    assert await use.look() == NOTHING
+
+
+async def test_the_next_holder_is_not_judged_by_the_use_before(world: World, use: Use) -> None:
+    await rule(world)
+    await use.pass_minutes(30)
+    await world.ran()
+    await use.pass_minutes(9)
+    assert await use.look() == NOTHING
+
+
+@pytest.mark.parametrize("what", ["use", "silence", "no rule", "only warns"])
+async def test_a_warning_is_taken_back(world: World, use: Use, what: str) -> None:
+    await rule(world)
+    job_id = await world.ran(duration=7200)
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    match what:
+        case "use":
+            await use.pass_minutes(1, 0.3)
+            await use.pass_minutes(4)
+        case "silence":
+            world.clock.go_on(3 * MINUTE)
+        case "no rule":
+            await rule(world, UNLIMITED, Scope(user="alice"))
+        case _:
+            await rule(world, IdleRule(0.1, 10 * MINUTE, 5 * MINUTE, IdleThen.WARN))
+    assert await use.look() == CLEARED
+    row = await world.row(job_id)
+    assert (row.idle, row.idle_from, row.status) == (None, world.clock.now(), JobStatus.RUNNING)
+    assert (await world.kinds(job_id))[-1] == "idle_warning_over"
+
+
+async def test_a_rule_that_only_warns_ends_nothing(world: World, use: Use) -> None:
+    await rule(world, IdleRule(0.1, 10 * MINUTE, 5 * MINUTE))
+    job_id = await world.ran(duration=7200)
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    await use.pass_minutes(60)
+    assert await use.look() == NOTHING
+    assert (await world.row(job_id)).status is JobStatus.RUNNING
+
+
+@pytest.mark.parametrize("how", ["keep", "extend"])
+async def test_its_owner_keeps_it_for_another_window(world: World, use: Use, how: str) -> None:
+    await rule(world)
+    job_id = await world.ran(duration=7200)
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    async with world.uow() as uow:
+        if how == "keep":
+            view = await keep(uow, world.who, job_id, None, world.clock.now())
+        else:
+            view = await extend(uow, world.who, job_id, MINUTE, None, LONGEST, world.clock.now())
+    assert view.reservation.idle is None
+    await use.pass_minutes(9)
+    assert await use.look() == NOTHING
+    await use.pass_minutes(2)
+    assert await use.look() == WARNED
+    last = (await world.events(job_id))[-2]
+    assert (last.kind, last.actor) == ("kept" if how == "keep" else "extended", "alice")
+
+
+async def test_a_job_does_not_keep_itself(world: World, use: Use) -> None:
+    """Its own token extends it, which says nothing about whether anybody needs its GPUs."""
+    await rule(world)
+    job_id = await world.ran(duration=7200)
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    itself = Principal(world.who.user_id, world.who.user, Role.USER, f"job:{job_id}", None)
+    async with world.uow() as uow:
+        view = await extend(uow, itself, job_id, MINUTE, None, LONGEST, world.clock.now())
+    assert view.reservation.idle is not None
+    await use.pass_minutes(5)
+    assert await use.look() == RELEASED
+
+
+async def test_only_a_warned_job_is_kept_and_only_by_its_owner(world: World, use: Use) -> None:
+    await rule(world)
+    job_id = await world.ran()
+    async with world.uow() as uow:
+        with pytest.raises(NotIdleError, match="no warning"):
+            await keep(uow, world.who, job_id, None, world.clock.now())
+        bob = await uow.identities.create_user("bob", Role.USER, world.clock.now())
+        stranger = Principal(bob.id, bob.name, bob.role, "tok-b", None)
+        with pytest.raises(NotFoundError):
+            await keep(uow, stranger, job_id, None, world.clock.now())
+
+
+async def test_a_keep_between_the_look_and_the_end_is_not_overrun(
+    world: World, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rule(world)
+    job_id = await world.ran(duration=7200)
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    await use.pass_minutes(5)
+    carry_out = use.watch._carry_out
+
+    async def keep_first(verdicts: Any) -> Any:
+        async with world.uow() as uow:
+            await keep(uow, world.who, job_id, None, world.clock.now())
+        return await carry_out(verdicts)
+
+    monkeypatch.setattr(use.watch, "_carry_out", keep_first)
+    assert await use.look() == NOTHING
+    assert (await world.row(job_id)).status is JobStatus.RUNNING
+
+
+async def test_the_most_specific_rule_counts(world: World, use: Use) -> None:
+    await rule(world)
+    await rule(world, UNLIMITED, Scope(gpu_type="h100"))
+    await world.ran()
+    await use.pass_minutes(20)
+    assert await use.look() == NOTHING
+    await rule(world, IdleRule(0.1, 30 * MINUTE), Scope(user="alice"))
+    assert await use.look() == NOTHING
+    await use.pass_minutes(10)
+    assert await use.look() == WARNED
+
+
+async def test_roll_ups_tell_as_much_as_samples(world: World, use: Use) -> None:
+    await rule(world)
+    await world.ran()
+    await use.pass_minutes(12)
+    await world.sql(
+        "CREATE TABLE gpu_minutes_of_test PARTITION OF gpu_minutes FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
+    )
+    now = world.clock.now()
+    async with world.uow() as uow:
+        rolled = await uow.gpu_use.lock()
+        for resolution in rolled:
+            await uow.gpu_use.roll_up(resolution, START, now) if resolution.value == 60 else None
+        await uow.gpu_use.move(dict.fromkeys(rolled, now - MINUTE))
+    await world.sql("DELETE FROM gpu_samples WHERE at < CAST(:now AS timestamptz) - interval '2 minutes'", now=now)
+    assert await use.look() == WARNED

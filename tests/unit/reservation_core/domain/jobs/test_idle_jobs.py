@@ -1,0 +1,67 @@
+"""Warnings of idle jobs, and what ends them."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.domain.changes import (
+    CancelRequested,
+    DeletePods,
+    ExtendRequested,
+    GpusIdle,
+    IdleOver,
+    IdleReleaseDue,
+    KeepRequested,
+    PodsFinished,
+)
+from reservation_core.domain.errors import NotIdleError
+from reservation_core.domain.gpu_use.idle_rules import IdleWarning
+from reservation_core.domain.jobs.lifecycle import transition
+from reservation_core.domain.model import JobStatus, ReasonCode, Reservation
+from tests.unit.reservation_core.domain.jobs.test_lifecycle import HOUR, T0, queued, running
+
+MINUTE = timedelta(minutes=1)
+WARNING = IdleWarning(T0 - HOUR, T0, T0 + 30 * MINUTE)
+
+
+def warned(warning: IdleWarning = WARNING) -> Reservation:
+    return transition(running(), GpusIdle(warning), T0)[0]
+
+
+def test_a_running_job_is_warned_once() -> None:
+    assert warned().idle == WARNING
+    assert transition(warned(), GpusIdle(WARNING), T0) == (warned(), ())
+    assert transition(queued(), GpusIdle(WARNING), T0) == (queued(), ())
+
+
+def test_it_is_not_ended_before_the_time_that_its_owner_was_told() -> None:
+    early = T0 + 29 * MINUTE
+    assert transition(warned(), IdleReleaseDue(), early) == (warned(), ())
+    late, effects = transition(warned(), IdleReleaseDue(), T0 + 30 * MINUTE)
+    assert (late.status, late.outcome, late.reason.code) == (JobStatus.ENDING, JobStatus.EXPIRED, ReasonCode.IDLE)
+    assert "Its GPUs were idle for 1h30m" in late.reason.detail
+    assert isinstance(effects[0], DeletePods)
+    # Its command takes SIGTERM and ends well, or dies of it: it was ended all the same.
+    ended, _ = transition(late, PodsFinished(T0 + 31 * MINUTE, 0), T0 + 31 * MINUTE)
+    assert (ended.outcome, ended.reason.code) == (JobStatus.EXPIRED, ReasonCode.IDLE)
+
+
+def test_without_a_warning_or_with_one_that_only_warns_it_is_not_ended() -> None:
+    for row in (running(), warned(replace(WARNING, release_at=None))):
+        assert transition(row, IdleReleaseDue(), T0 + HOUR) == (row, ())
+
+
+def test_a_warning_is_taken_back_by_use_by_its_owner_and_by_an_extension() -> None:
+    for event in (IdleOver(), KeepRequested("alice"), ExtendRequested("alice", HOUR, 9 * HOUR)):
+        after, _ = transition(warned(), event, T0 + MINUTE)
+        assert (after.idle, after.idle_from, after.status) == (None, T0 + MINUTE, JobStatus.RUNNING)
+    by_itself, _ = transition(warned(), ExtendRequested("alice", HOUR, 9 * HOUR, by_itself=True), T0 + MINUTE)
+    assert by_itself.idle == WARNING
+
+
+def test_without_a_warning_there_is_nothing_to_keep() -> None:
+    ending, _ = transition(warned(), CancelRequested("alice"), T0)
+    for row in (queued(), running(), ending):
+        with pytest.raises(NotIdleError):
+            transition(row, KeepRequested("alice"), T0)
