@@ -7,6 +7,14 @@ CALLS = "reservation_core/adapters/local/gpu_use/bounded_calls.py"
 STORE = "reservation_core/adapters/postgres/gpu_use/gpu_use.py"
 STORING = "reservation_core/usecases/gpu_use/store_samples.py"
 
+IDLENESS = "reservation_core/domain/gpu_use/idleness.py"
+WATCHING = "reservation_core/usecases/gpu_use/watch_idle.py"
+IDLE_JOBS = "reservation_core/domain/jobs/idle_jobs.py"
+EXTENDING = "reservation_core/usecases/jobs/extend.py"
+
+OF_HISTORIES = "tests/unit/reservation_core/domain/gpu_use/test_idle_histories.py"
+OF_IDLE_JOBS = "tests/unit/reservation_core/domain/jobs/test_idle_jobs.py"
+OF_WATCH = "tests/integration/reservation_core/usecases/gpu_use/test_watch_idle.py"
 OF_SAMPLER = "tests/unit/reservation_core/adapters/local/gpu_use/test_nvml_sampler.py"
 OF_STORE = "tests/integration/reservation_core/adapters/postgres/gpu_use/test_gpu_use.py"
 
@@ -42,5 +50,77 @@ USE_OF_GPUS = (
         "        if back != rolled:\n            await uow.gpu_use.move(back)\n",
         "",
         (f"{OF_STORE}::test_a_late_sample_is_rolled_up_all_the_same",),
+    ),
+    Mutant(
+        "no sample is no use",
+        "The part of a window without samples counts as use",
+        IDLENESS,
+        "    return 1 - idle / ((window.end - begin) / window.step)\n",
+        "    return 0.0 if not idle else 1 - idle / sum(begin <= point.at < window.end for point in points)\n",
+        (f"{OF_HISTORIES}::test_no_job_is_released_wrongly",),
+    ),
+    Mutant(
+        "one idle GPU is enough",
+        "One busy GPU of a gang keeps all of it",
+        IDLENESS,
+        "        and all(\n",
+        "        and any(\n",
+        (f"{OF_HISTORIES}::test_no_job_is_released_wrongly",),
+    ),
+    Mutant(
+        "stale samples show idle GPUs",
+        "A GPU without a sample in the last step is in use",
+        IDLENESS,
+        "    return any(point.at < window.end for point in recent) and not any(",
+        "    return not any(",
+        (f"{OF_HISTORIES}::test_no_job_is_released_wrongly",),
+    ),
+    Mutant(
+        "the time before a job counts as its idleness",
+        "A job is idle after a whole window from its start, or from a keep, at the earliest",
+        IDLENESS,
+        "        and window.begin >= job.counts_from\n",
+        "",
+        (f"{OF_HISTORIES}::test_no_job_is_released_wrongly",),
+    ),
+    Mutant(
+        "use after a warning does not matter",
+        "Any use since the warning takes it back",
+        IDLENESS,
+        "    if any(_used_since(window.looks_back_to(warning), points, rule.below, window)",
+        "    if not use and any(_used_since(window.looks_back_to(warning), points, rule.below, window)",
+        (f"{OF_HISTORIES}::test_no_job_is_released_wrongly",),
+    ),
+    Mutant(
+        "an idle job is ended before the time that its owner was told",
+        "A warned job is ended after its grace time at the earliest",
+        IDLENESS,
+        "now < max(warning.release_at, warning.warned_at + rule.grace):",
+        "now < warning.warned_at:",
+        (f"{OF_HISTORIES}::test_no_job_is_released_wrongly",),
+    ),
+    Mutant(
+        "a keep between the look and the end is overrun",
+        "What was judged idle is not changed if its row has changed since",
+        WATCHING,
+        "                if row is None or row.version != job.version:\n",
+        "                if row is None:\n",
+        (f"{OF_WATCH}::test_a_keep_between_the_look_and_the_end_is_not_overrun",),
+    ),
+    Mutant(
+        "a job is kept without a warning",
+        "Only a warned job is kept: nobody lifts the rule in advance",
+        IDLE_JOBS,
+        "    if reservation.status is not JobStatus.RUNNING or reservation.idle is None:\n        raise NotIdleError(",
+        "    if reservation.status is not JobStatus.RUNNING:\n        raise NotIdleError(",
+        (f"{OF_IDLE_JOBS}::test_without_a_warning_there_is_nothing_to_keep",),
+    ),
+    Mutant(
+        "a job keeps itself",
+        "The token of a job does not take back the warning that its GPUs are idle",
+        EXTENDING,
+        '    by_itself = principal.token_id == f"job:{job_id}"\n',
+        "    by_itself = False\n",
+        (f"{OF_WATCH}::test_a_job_does_not_keep_itself",),
     ),
 )
