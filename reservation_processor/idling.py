@@ -13,12 +13,12 @@ from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 EVERY_S = 5.0
 RESTS = 20
 """The rest after a look, in multiples of its duration."""
-LONGEST_REST_S = 30.0
+LONGEST_REST_S = 300.0
 _log = structlog.get_logger(__name__)
 
 
 async def watch_idle(runtime: Runtime, settings: ProcessorSettings) -> None:
-    """Look until cancelled, for about a twentieth of the time at most."""
+    """Look until cancelled, for a twentieth of the time where a look takes less than 15 seconds."""
     watch = IdleWatch(runtime.uow, runtime.clock, timedelta(seconds=settings.sample_every_s))
     loop = runtime.loops["idle"]
     clock = asyncio.get_running_loop().time

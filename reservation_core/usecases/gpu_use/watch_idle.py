@@ -19,7 +19,7 @@ from reservation_core.domain.gpu_use.idleness import (
     WarningOver,
     judge,
 )
-from reservation_core.domain.gpu_use.roll_ups import roll_up
+from reservation_core.domain.gpu_use.roll_ups import UsePoint, roll_up
 from reservation_core.domain.gpu_use.spans import spans_of
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
@@ -27,8 +27,8 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.gpu_use import HoldingJob
 from reservation_core.usecases.carry_out import carry_out
 
-_AT_ONCE = 200
-"""Of how many jobs samples are read, or rows changed, in one transaction."""
+_GPUS_AT_ONCE = 200
+"""Of how many GPUs samples are read in one transaction, but for a job with more: nothing else waits long for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class IdleWatch:
         now = self._clock.now()
         looks = [look for job in jobs if (look := self._look_at(job, now)) is not None]
         kinds: list[type] = []
-        for first in range(0, len(looks), _AT_ONCE):
+        for some in _in_parts(looks):
             async with self._uow() as uow:
-                verdicts = await _verdicts(uow, looks[first : first + _AT_ONCE])
+                verdicts = await _verdicts(uow, some)
             if verdicts:
                 kinds += await self._carry_out(verdicts)
         return IdleReport(kinds.count(WarningDue), kinds.count(WarningOver), kinds.count(ReleaseDue))
@@ -118,6 +118,24 @@ def idle_rule(policy: Policy, job: HoldingJob) -> IdleRule | None:
     return gentlest(None if limit is None else limit.value for limit in limits)
 
 
+def _in_parts(looks: Sequence[_Look]) -> Iterator[list[_Look]]:
+    part: list[_Look] = []
+    gpus = 0
+    for look in looks:
+        part.append(look)
+        gpus += len(look.job.gpu_ids)
+        if gpus >= _GPUS_AT_ONCE:
+            yield part
+            part, gpus = [], 0
+    if part:
+        yield part
+
+
+def _by_step(points: Sequence[UsePoint], step: timedelta) -> Sequence[UsePoint]:
+    """One point for each step; most are, as they were read."""
+    return points if len({point.at for point in points}) == len(points) else roll_up(points, step)
+
+
 async def _verdicts(uow: UnitOfWork, looks: Sequence[_Look]) -> list[tuple[HoldingJob, IdleVerdict]]:
     """The jobs about which there is something to do."""
     quiet = await uow.gpu_use.quiet([recent for look in looks for recent in _recent(look)], looks[0].now)
@@ -135,7 +153,7 @@ async def _verdicts(uow: UnitOfWork, looks: Sequence[_Look]) -> list[tuple[Holdi
         ]
         points = await uow.gpu_use.points(spans, step)
         for look in same:
-            use = {gpu_id: roll_up(points.get(gpu_id, ()), step) for gpu_id in look.job.gpu_ids}
+            use = {gpu_id: _by_step(points.get(gpu_id, ()), step) for gpu_id in look.job.gpu_ids}
             verdict = judge(look.job.watched, look.rule, use, look.window, look.now)
             if verdict is not None:
                 found.append((look.job, verdict))
