@@ -7,7 +7,7 @@ from gpu_dev.display.output import Format
 from gpu_dev.display.verdicts import show_start
 from gpu_dev.inputs.requests import job_fields, make_request
 from gpu_dev.inputs.times import local_now
-from gpu_dev.session import booking_id_of
+from gpu_dev.session import booking_id_of, whole_id
 from gpu_dev.slurm.reading.requests import Asked
 from gpu_dev.slurm.reading.time_limits import write_time
 from gpu_dev.terminal import put
@@ -20,6 +20,8 @@ _OPTIONS = {
     "name": "--job-name",
     "booking_id": "--reservation",
     "project": "--account",
+    "after": "--dependency",
+    "retries": "--requeue",
     "workload.env": "--export",
     "workload.working_dir": "--chdir",
     "workload.command": "the script",
@@ -39,7 +41,11 @@ def make_submit(client: GpuDevClient, asked: Asked, command: Sequence[str]) -> J
         asked.priority,
         None if asked.booking is None else booking_id_of(client, asked.booking),
         asked.project,
+        after=list(asked.after),
+        requeue=asked.requeue,
     )
+    if asked.after:
+        fields["after"] = [one | {"job": whole_id(client, one["job"])} for one in fields["after"]]
     return make_request(JobSubmit, {**fields, "gpus": asked.gpus, "duration": asked.duration}, **_OPTIONS)
 
 

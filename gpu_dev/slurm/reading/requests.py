@@ -13,11 +13,13 @@ from reservation_core.domain.short_durations import LONGEST_DURATION
 
 PRIORITIES = range(-100, 101)
 _BARE_NICE = 100
-_FLAGS = frozenset({"parsable", "test-only", "wait", "quiet", "pty"})
+_FLAGS = frozenset({"parsable", "test-only", "wait", "quiet", "pty", "requeue"})
 _COUNT = re.compile(r"\d{1,6}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 _TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PARTS = re.compile(r"""((?:[^,'"]|'[^']*'|"[^"]*")+)(?:,|$)""")
+_JOB = re.compile(r"job-[A-Za-z0-9]{1,32}")
+_CONDITIONS = {"afterok": "ok", "afterany": "any", "afternotok": "failed", "after": "started"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -35,6 +37,8 @@ class Asked:
     project: str | None = None
     booking: str | None = None
     priority: int | None = None
+    after: tuple[str, ...] = ()
+    requeue: bool = False
     wrap: str | None = None
     parsable: bool = False
     test_only: bool = False
@@ -125,6 +129,18 @@ def _read_begin(given: Given, reading: Reading) -> dict[str, Any]:
     return {}
 
 
+def _read_dependency(given: Given, reading: Reading) -> dict[str, Any]:
+    after = []
+    for part in (given.value or "").split(","):
+        kind, *ids = part.split(":")
+        if kind not in _CONDITIONS or not ids or not all(map(_JOB.fullmatch, ids)):
+            kinds = ", ".join(_CONDITIONS)
+            reading.refuse(given, f"Write it as afterok:job-7f3k9q2m, with commas between several ({kinds}).")
+            return {}
+        after += [f"{_CONDITIONS[kind]}:{job_id}" for job_id in ids]
+    return {"after": tuple(after)}
+
+
 def _text(name: str) -> Callable[[Given, Reading], dict[str, Any]]:
     def read(given: Given, reading: Reading) -> dict[str, Any]:
         if not given.value:
@@ -139,6 +155,7 @@ _READERS: Mapping[str, Callable[[Given, Reading], dict[str, Any]]] = {
     "priority": _read_priority,
     "nice": _read_nice,
     "begin": _read_begin,
+    "dependency": _read_dependency,
     "job-name": _text("name"),
     "chdir": _text("working_dir"),
     "account": _text("project"),

@@ -4,12 +4,13 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from tests.integration.gpu_dev.conftest import System
 from tests.integration.gpu_dev.slurm.conftest import Slurm
 
 
-def job(system: System, job_id: str) -> dict[str, object]:
+def job(system: System, job_id: str) -> dict[str, Any]:
     return json.loads(system.cli("show", job_id, "-o", "json").stdout)
 
 
@@ -66,6 +67,17 @@ def test_wrap_and_test_only(system: System, slurm: Slurm) -> None:
     assert system.cli("logs", made.stdout.strip()).stdout == "1\n"
     beyond = slurm("sbatch", "--test-only", "-G1", "-t60-0", "--wrap=true")
     assert (beyond.returncode, beyond.stdout) == (4, "")
+
+
+def test_a_job_waits_for_another_one(system: System, slurm: Slurm) -> None:
+    first = slurm("sbatch", "--parsable", "-G1", "-t1", "--wrap=exit 1").stdout.strip()
+    last = slurm("sbatch", "--parsable", "-W", "-G1", "-t1", "--requeue", "-d", f"afternotok:{first}", "--wrap=true")
+    assert last.returncode == 0, last.stderr
+    shown = job(system, last.stdout.strip())
+    assert [(one["job"], one["when"]) for one in shown["after"]] == [(first, "failed")]
+    assert shown["retries"]["on"] == ["node_lost", "preempted"]
+    unknown = slurm("sbatch", "-G1", "-t1", "-d", "afterok:job-zzzzzzzz", "--wrap=true")
+    assert (unknown.returncode, unknown.stdout) == (4, "")
 
 
 def test_srun_is_in_the_foreground(system: System, slurm: Slurm) -> None:

@@ -26,7 +26,7 @@ SECTION = PAGE.partition("## Slurm's own commands")[2].partition("## The same in
 ROWS = re.findall(r"^\| (`.*`) \| (`.*) \|$", SECTION, re.MULTILINE)
 LINES = [line for slurm, _ in ROWS for line in re.findall("`([^`]+)`", slurm)]
 JOBS = [row for row in ROWS if row[0].startswith(("`sbatch", "`srun"))]
-FLAGS = {"test_only": "test_only", "wait": "wait", "pty": "tty"}
+FLAGS = {"test_only": "test_only", "wait": "wait", "pty": "tty", "requeue": "requeue"}
 
 
 def test_the_page_has_them() -> None:
@@ -61,6 +61,7 @@ def test_both_lines_ask_for_the_same(slurm: str, ours: str) -> None:
     assert (asked.name, asked.working_dir, asked.project, asked.booking, asked.priority) == (
         given["name"], given["working_dir"], given["project"], given["booking"], given["priority"],
     )  # fmt: skip
+    assert [*asked.after] == [*(given["after"] or ())]
     assert [*asked.env] == [*(given["env"] or ())]
     for flag, option in FLAGS.items():
         assert getattr(asked, flag) == given.get(option, False)

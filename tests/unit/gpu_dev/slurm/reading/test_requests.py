@@ -68,6 +68,10 @@ def test_gpus_are_on_each_node(words: str, fields: dict[str, Any]) -> None:
         ("--nice=7", {"priority": -7}),
         ("--nice=-7", {"priority": 7}),
         ("--begin=now", {}),
+        ("-d afterok:job-1:job-2,after:job-3", {"after": ("ok:job-1", "ok:job-2", "started:job-3")}),
+        ("-d afterany:job-1,afternotok:job-2", {"after": ("any:job-1", "failed:job-2")}),
+        ("--requeue", {"requeue": True}),
+        ("--no-requeue", {"requeue": False}),
         ("--export=NONE", {"env": ()}),
         ("--export=SEED,B=1", {"env": ("SEED=7", "B=1")}),
         ("--export=A='x,y',B=\"z\"", {"env": ("A=x,y", "B=z")}),
@@ -122,7 +126,11 @@ def test_a_request_without_gpus_or_end_is_refused(words: str, said: str) -> None
         ("--export=A=1,,B=2", "It lists variables"),
         ("--job-name=", "--job-name=: It is empty."),
         ("--array=0-9", "Arrays are not there yet."),
-        ("-d afterok:job-1", "--dependency=afterok:job-1: Dependencies are not there yet."),
+        ("-d afterok", "--dependency=afterok: Write it as afterok:job-7f3k9q2m"),
+        ("-d afterok:123", "Write it as afterok:job-7f3k9q2m"),
+        ("-d afterok:job-1?afterany:job-2", "Write it as afterok:job-7f3k9q2m"),
+        ("-d after:job-1+5", "Write it as afterok:job-7f3k9q2m"),
+        ("-d singleton", "Write it as afterok:job-7f3k9q2m"),
         ("-p gpu", "There are no partitions here."),
         ("--exclusive", "--exclusive: Whole nodes can't be asked for."),
         ("--exclusive=user", "--exclusive=user: Whole nodes can't be asked for."),
@@ -139,7 +147,14 @@ def test_what_cannot_be_honoured_is_named(words: str, said: str) -> None:
 
 @pytest.mark.parametrize("table", [SBATCH, SRUN], ids=["sbatch", "srun"])
 def test_every_option_is_honoured_named_in_a_warning_or_refused(table: Mapping[str, Option]) -> None:
-    samples = {"time": "20", "gres": "gpu:1", "begin": "now", "export": "A=1", "priority": "5"}
+    samples = {
+        "time": "20",
+        "dependency": "afterok:job-1",
+        "gres": "gpu:1",
+        "begin": "now",
+        "export": "A=1",
+        "priority": "5",
+    }
     for option in table.values():
         value = samples.get(option.name, "1")
         typed = [f"{option.flag}={value}" if option.takes is Takes.VALUE else option.flag]
