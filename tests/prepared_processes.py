@@ -34,6 +34,7 @@ LOADED = [
     "reservation_core.runtime.wiring",
     "reservation_expiry.expire",
     "reservation_processor.process",
+    "standalone.system",
     "tests.faults.watched_runtime",
 ]
 _ROOT = Path(__file__).parents[1]

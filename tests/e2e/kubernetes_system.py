@@ -183,6 +183,7 @@ def kubernetes_system(
     own = [replace(spec, labels={**spec.labels, **pool_of(namespace)}) for spec in nodes]
     process = SystemProcess(
         folder / "home",
+        forked=True,
         **QUICK,
         GPU_DEV_CLUSTER="kubernetes",
         GPU_DEV_DATABASE_URL=database_url,

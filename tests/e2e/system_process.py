@@ -3,13 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import psutil
 
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from tests.prepared_processes import PreparedProcess, started
 from tests.waiting import PATIENCE_S, eventually_sync
 
 ROOT = Path(__file__).parents[2]
@@ -17,17 +17,21 @@ FINAL = ("succeeded", "failed", "cancelled", "expired")
 
 
 class SystemProcess:
-    """`python -m standalone` with a home of its own, four simulated cards and a free port."""
+    """`python -m standalone` with a home of its own, four simulated cards and a free port.
 
-    def __init__(self, home: Path, **settings: str) -> None:
+    Where its start is not what is tried, it is `forked` from a process that has loaded it.
+    """
+
+    def __init__(self, home: Path, *, forked: bool = False, **settings: str) -> None:
         self.home = home
         self.jobs: list[str] = []
         self._settings = settings
-        self._process: subprocess.Popen[str] | None = None
+        self._forked = forked
+        self._process: PreparedProcess | subprocess.Popen[bytes] | None = None
         self._log = home.with_name(f"{home.name}.log")
         self.url = ""
 
-    def launch(self) -> "subprocess.Popen[str]":
+    def launch(self) -> "PreparedProcess | subprocess.Popen[bytes]":
         """Start the process without waiting for anything."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         environment |= {"GPU_DEV_HOME": str(self.home), "GPU_DEV_LOCAL_GPUS": "h100:4"}
@@ -37,28 +41,20 @@ class SystemProcess:
             "PYTHONUNBUFFERED": "1",
             **self._settings,
         }
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "standalone"],
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+        self._process = started(("standalone",), environment, self._log, forked=self._forked)
         return self._process
 
     def start(self) -> httpx.Client:
         """Start, wait until it says that it is up, and return an administrator's client."""
+        written = len(self.log) if self._log.exists() else 0
         process = self.launch()
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.split()[:1] == ["URL"]:
-                self.url = line.split()[1]
-                break
-        else:
-            raise AssertionError(f"the system did not start:\n{self.log}")
+
+        def address() -> str | None:
+            assert process.poll() is None, f"the system did not start:\n{self.log}"
+            lines = self.log[written:].splitlines(keepends=True)
+            return next((line.split()[1] for line in lines if line.startswith("  URL") and line.endswith("\n")), None)
+
+        self.url = eventually_sync(address) or ""
         return self.client()
 
     def client(self) -> httpx.Client:
@@ -73,11 +69,11 @@ class SystemProcess:
 
     @property
     def log(self) -> str:
-        """What it wrote to stderr, over all starts."""
+        """What it wrote, over all starts."""
         return self._log.read_text()
 
     @property
-    def process(self) -> "subprocess.Popen[str]":
+    def process(self) -> "PreparedProcess | subprocess.Popen[bytes]":
         """The process."""
         assert self._process is not None
         return self._process
@@ -96,10 +92,7 @@ class SystemProcess:
 
     def wait(self) -> int:
         """Wait for the process's end; returns its exit code."""
-        code = self.process.wait(timeout=120)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return code
+        return self.process.wait(120)
 
     def job_processes(self) -> list[psutil.Process]:
         """Live processes of the jobs submitted through this object."""
@@ -108,7 +101,7 @@ class SystemProcess:
     def clear(self) -> None:
         """Leave nothing behind, whatever the test did."""
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(signal.SIGKILL)
             self.wait()
         for process in self.job_processes():
             process.kill()

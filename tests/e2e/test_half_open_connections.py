@@ -15,6 +15,7 @@ import pytest
 
 from reservation_core.runtime.open_files import raise_open_files
 from tests.e2e.system_process import SystemProcess, ended
+from tests.prepared_processes import PreparedProcess
 from tests.waiting import PATIENCE_S, eventually_sync
 
 HALF_OPEN = 1_200
@@ -24,7 +25,7 @@ SOFT, HARD = 200, 512
 class NarrowSystem(SystemProcess):
     """A system that may open few files: fewer than there are connections to it."""
 
-    def launch(self) -> "subprocess.Popen[str]":
+    def launch(self) -> "PreparedProcess | subprocess.Popen[bytes]":
         """Before it has done anything."""
         process = super().launch()
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (SOFT, HARD))

@@ -19,7 +19,7 @@ def system(tmp_path: Path) -> Iterator[Callable[[str | None], SystemProcess]]:
 
     def make(policy: str | None) -> SystemProcess:
         policies = {} if policy is None else {"GPU_DEV_PLACEMENT__POLICY": policy}
-        made.append(SystemProcess(tmp_path / "home", GPU_DEV_LOCAL_GPUS=NODES, **policies))
+        made.append(SystemProcess(tmp_path / "home", forked=True, GPU_DEV_LOCAL_GPUS=NODES, **policies))
         return made[-1]
 
     yield make

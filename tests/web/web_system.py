@@ -18,7 +18,7 @@ class WebSystem:
     """A running system with four simulated cards (unless `settings` say others), and a token for each of PEOPLE."""
 
     def __init__(self, home: Path, database_url: str, settings: dict[str, str]) -> None:
-        self._process = SystemProcess(home, **{"GPU_DEV_DATABASE_URL": database_url, **settings})
+        self._process = SystemProcess(home, forked=True, **{"GPU_DEV_DATABASE_URL": database_url, **settings})
         self.tokens: dict[str, str] = {}
         self._clients: dict[str, httpx.Client] = {}
 

@@ -85,7 +85,7 @@ def served_by_chart(
     migrating = ["-m", "reservation_core.runtime.database", "migrate", "--admin-token-file", str(home / "admin-token")]
     environment = {**os.environ, "GPU_DEV_DATABASE_URL": database_url}
     subprocess.run([sys.executable, *migrating], env=environment, cwd=ROOT, check=True, capture_output=True)
-    system = SystemProcess(home, **settings)
+    system = SystemProcess(home, forked=True, **settings)
     try:
         system.start().close()
         yield system

@@ -32,7 +32,7 @@ def server(session_folder: Path) -> Iterator[SystemProcess]:
 
     Nobody may have more than four, or any for more than a day.
     """
-    system = SystemProcess(session_folder / "shared server", GPU_DEV_LOCAL_GPUS="node1=h100:4")
+    system = SystemProcess(session_folder / "shared server", forked=True, GPU_DEV_LOCAL_GPUS="node1=h100:4")
     try:
         with system.start() as http:
             http.put("/v1/policy/default", json={"max_gpus": 4, "max_duration": "P1D"}).raise_for_status()
