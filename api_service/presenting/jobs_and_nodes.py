@@ -140,9 +140,10 @@ def encode_accepted(row: Reservation, after: Sequence[KnownDependency] = ()) -> 
         "booking_id": row.booking_id,
         "project": row.project,
         "inactivity": None if row.inactivity is None else iso8601(row.inactivity),
+        "idle": None,
         "shared_with": [],
-        "attempt": 0,
-        "retries": None if row.retries is None else _retries(row.retries, 0).model_dump(mode="json"),
+        "attempt": row.attempt,
+        "retries": None if row.retries is None else _retries(row.retries, row.retried).model_dump(mode="json"),
     }
     if after:
         shown["after"] = [
@@ -162,7 +163,6 @@ _NOT_YET: dict[str, object] = {
     "finished_at": None,
     "exit_code": None,
     "allocations": [],
-    "idle": None,
 }
 
 
