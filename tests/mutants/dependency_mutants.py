@@ -20,7 +20,7 @@ DEPENDENCIES = (
         PLANNING_SQL,
         "    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.held IS NOT TRUE AND r.kind = 'job'",
         "    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job'",
-        (f"{OF_JOBS}::test_a_job_is_planned_after_the_one_that_it_waits_for",),
+        (f"{OF_JOBS}::test_the_planners_picture_has_no_held_job",),
     ),
     Mutant(
         "held jobs start by an older picture",

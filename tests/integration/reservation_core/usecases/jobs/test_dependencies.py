@@ -102,6 +102,16 @@ async def test_a_job_is_planned_after_the_one_that_it_waits_for(world: World) ->
     assert [needed.state for needed in (await world.view(second)).after] == ["met"]
 
 
+async def test_the_planners_picture_has_no_held_job(world: World) -> None:
+    first = await world.submitted()
+    second = await dependent(world, {first: SUCCEEDED})
+    async with world.uow() as uow:
+        seen = await uow.planning.snapshot(10, ALLOWANCE)
+        changed, _ = await uow.planning.changed([first, second], ALLOWANCE)
+        more = await uow.planning.more_waiting(None, None, 10, ALLOWANCE)
+    assert [[job.id for job in jobs] for jobs in (seen.waiting, changed, more)] == [[first]] * 3
+
+
 async def test_a_job_may_wait_for_a_start(world: World) -> None:
     first = await world.started()
     second = await dependent(world, {first: STARTED})
