@@ -1,6 +1,6 @@
 """Where notices may go: what is ours is out of bounds, however it is written, unless an operator has listed it."""
 
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
 from hypothesis import given
@@ -97,11 +97,14 @@ def test_what_can_not_be_read_is_said(entry: str) -> None:
 def test_by_default_nothing_but_global_addresses(address: object) -> None:
     """The oracle is the standard library's word on the address that packets reach.
 
-    Whether a 6to4 address is itself global depends on the version of Python.
+    Whether an address that embeds one of IPv4 is itself global depends on the version of Python.
     """
     if refused(EgressRules(), host="h", address=str(address), tls=True) is None:
         found = ip_address(str(address))
-        found = (isinstance(found, IPv6Address) and found.sixtofour) or found
+        if isinstance(found, IPv6Address):
+            local_use = found in ip_network("64:ff9b:1::/48")
+            translated = IPv4Address(int(found) & 0xFFFFFFFF) if local_use else None
+            found = found.sixtofour or (found.teredo or (None, None))[1] or translated or found
         assert found.is_global
         for out_of_bounds in (found.is_loopback, found.is_link_local, found.is_private, found.is_multicast):
             assert not out_of_bounds
