@@ -154,11 +154,13 @@ async def follow_log(
         ticket = services.wakeups.ticket()
         job = await _newest(services, job)
         # The state is read before the log, so that nothing printed before a final state is missed.
-        is_former = attempt is not None and (read or attempt) not in (0, job.attempt)
+        asked = 0 if attempt is None else read or attempt
+        is_former = 0 < asked != job.attempt or (0 < asked == job.attempt and job.status is JobStatus.QUEUED)
         if is_former:
-            job = replace(job, attempt=read or attempt or 0)
+            job = replace(job, attempt=asked)
         ended = is_former or job.status in FINAL_STATUSES
-        if is_former or job.status not in _WITHOUT_OUTPUT:
+        starts_again = attempt is not None and job.outcome is JobStatus.QUEUED
+        if is_former or (job.status not in _WITHOUT_OUTPUT and not starts_again):
             if read != job.attempt:
                 read = job.attempt
                 pods = [_PodLog(services, name, timed=timed) for name in _pods(job)]

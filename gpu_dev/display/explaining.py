@@ -96,7 +96,7 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
         case ReasonCode.DURATION_REACHED:
             return ["Submit it again with a longer --for, or extend it in time: gpu-dev extend ID --by 1h"]
         case ReasonCode.REQUEUED:
-            return [f"It is tried again on other GPUs; what happened: gpu-dev events {job.id}"]
+            return [f"It is tried again; what happened: gpu-dev events {job.id}"]
         case ReasonCode.IMAGE_PULL_FAILED:
             return ["Check the image's name and tag, and that the cluster may pull it; then submit the job again."]
         case (

@@ -17,7 +17,7 @@ from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.request_terms import MOST_RETRIES, RetryCause
+from reservation_core.domain.request_terms import REQUEUES, RetryCause
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
@@ -241,5 +241,5 @@ def job_fields(
 def _retries(most: int | None, *, requeue: bool) -> dict[str, Any] | None:
     """`--retries N` after any end that can be retried; `--requeue` only where the command itself did not fail."""
     if requeue:
-        return {"max": most or MOST_RETRIES, "on": [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]}
+        return {"max": most or REQUEUES, "on": [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]}
     return None if most is None else {"max": most}

@@ -12,7 +12,7 @@ from gpu_dev.server.exchange import PATIENT_S, Exchange, read_answer
 from gpu_dev.server.transport import SilenceError, TransportError
 from gpu_dev.wire.audit_log import JobEvent
 from gpu_dev.wire.jobs import Job
-from reservation_core.domain.model import FINAL_STATUSES
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 
 EVENT_SILENCE_S = 45.0
 """The server sends something on an event stream every 15 s; after three times that the connection is dead."""
@@ -120,15 +120,18 @@ def follow_log(
         # An orderly end is the log's end only if the attempt has ended: a server that shuts down ends streams as well.
         if broken is None:
             now = job()
-            has_ended, was_retried = now.status in FINAL_STATUSES, now.retries is not None and now.retries.done > 0
+            while 0 < now.attempt == log.attempt and now.status is JobStatus.QUEUED:
+                patience.spend()  # it is to be retried; what it printed so far was read
+                now = job()
+            patience.reward()
+            has_ended = now.status in FINAL_STATUSES
             if has_ended or now.attempt > log.attempt:
                 yield log.finish()
-            if has_ended and (now.attempt == log.attempt or not was_retried):
+            if has_ended and (now.attempt == log.attempt or log.attempt == 0):
                 return
             if now.attempt > log.attempt > 0:
                 log.go_on()
                 continue
-            log.attempt = 1 if was_retried and log.attempt == 0 else log.attempt
         patience.spend(broken)
 
 

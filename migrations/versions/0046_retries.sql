@@ -1,10 +1,31 @@
 -- Jobs that are retried: how often at most, after which ends, and how often they were.
+-- A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
+DO $$
+BEGIN
+    FOR try IN 1..600 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '200ms';
+            LOCK TABLE reservations, allocations IN ACCESS EXCLUSIVE MODE;
+            EXIT;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            IF try = 600 THEN
+                RAISE;
+            END IF;
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+    SET LOCAL lock_timeout = 0;
+END $$;
+
 ALTER TABLE reservations
-    ADD COLUMN retry_max smallint CHECK (retry_max BETWEEN 1 AND 100),
-    ADD COLUMN retry_on text[] CHECK (cardinality(retry_on) > 0 AND retry_on <@ ARRAY['failed', 'node_lost', 'preempted']),
+    ADD COLUMN retry_max smallint,
+    ADD COLUMN retry_on text[],
     ADD COLUMN retried smallint NOT NULL DEFAULT 0;
 -- Rows from before have no retries: none of them needs to be read for this.
 ALTER TABLE reservations
+    ADD CONSTRAINT reservations_retry_max CHECK (retry_max BETWEEN 1 AND 100) NOT VALID,
+    ADD CONSTRAINT reservations_retry_on
+        CHECK (cardinality(retry_on) > 0 AND retry_on <@ ARRAY['failed', 'node_lost', 'preempted']) NOT VALID,
     ADD CONSTRAINT reservations_retries_together CHECK ((retry_max IS NULL) = (retry_on IS NULL)) NOT VALID,
     ADD CONSTRAINT reservations_retried CHECK (retried BETWEEN 0 AND coalesce(retry_max, 0)) NOT VALID;
 

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 MOST_RETRIES = 100
 """So often a job may ask to be retried."""
+REQUEUES = 10
+"""So often a job is requeued whose owner does not say how often."""
 
 
 class RetryCause(StrEnum):

@@ -1,7 +1,7 @@
 """Charge requests to the budgets of the calling token, or refuse them."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import NotPermittedError
@@ -13,10 +13,10 @@ from reservation_core.ports.people.identities import Principal
 _SUMMED_AT_ONCE = 20_000
 
 
-def ask_of(job: Reservation) -> Ask:
-    """What a job asks for: all its tries. Within a booking it costs nothing more, as the booking has paid."""
+def ask_of(job: Reservation, before: timedelta = timedelta(0)) -> Ask:
+    """What a job asks for beyond the duration `before`: all its tries. In a booking it is nothing, which has paid."""
     gpus = 0 if job.booking_id is not None else job.gpus * job.nodes * tries(job)
-    return ask_for(job.id, gpus, job.duration)
+    return ask_for(job.id, gpus, job.duration, before)
 
 
 async def spend(uow: UnitOfWork, principal: Principal, asks: Sequence[Ask], now: datetime) -> None:

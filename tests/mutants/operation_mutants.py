@@ -146,7 +146,7 @@ OPERATION = (
         "retries without end",
         "A job is retried as often as it asked, and never more",
         "reservation_core/domain/jobs/retries.py",
-        "        and reservation.retried < retries.max\n",
+        "        and has_retry_left(reservation)\n",
         "",
         ("tests/unit/reservation_core/domain/jobs/test_retries.py::test_any_ends_one_after_the_other",),
     ),

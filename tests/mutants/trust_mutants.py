@@ -96,7 +96,7 @@ TRUST = (
         "extensions are free",
         "An extension is charged to the budget of the token that extends",
         "reservation_core/usecases/jobs/extend.py",
-        "        await spend(uow, principal, [ask_for(job_id, gpus, duration, reservation.duration)], now)\n",
+        "        await spend(uow, principal, [ask_of(change.after, reservation.duration)], now)\n",
         "",
         (f"{BUDGETS}::test_extensions_are_charged_to_whoever_extends",),
     ),

@@ -33,6 +33,8 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
     ):
         if value is not None:
             words += [option, str(value)]
+    if "failed" not in (body.get("retries") or {}).get("on", ["failed"]):
+        words.append("--requeue")
     for name, value in (workload.get("env") or {}).items():
         words += ["--env", f"{name}={value}"]
     for secret in body.get("secrets") or []:

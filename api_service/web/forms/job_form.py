@@ -9,13 +9,15 @@ from typing import Any
 from api_service.web.forms.form import Form
 from reservation_core.contracts.jobs import JobSpec
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
+from reservation_core.domain.request_terms import RetryCause
 from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "retries", "secrets", "after", "booking", "project")  # fmt: skip
+          "retries", "requeue", "secrets", "after", "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
+_NOT_FAILED = [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]
 _NEEDS_A_SHELL = re.compile(r"[\n|&;<>()$`*?\[\]{}~#!]|^\s*\w+=")
 _ISO = re.compile(r"P[0-9TDHMSW.]+", re.IGNORECASE)
 
@@ -35,7 +37,7 @@ def typed_job(form: Form) -> TypedJob:
     for name in ("gpus", "nodes", "priority", "retries"):
         _number(form, name, body, wrong)
     if "retries" in body:
-        body["retries"] = {"max": body["retries"]}
+        body["retries"] = {"max": body["retries"]} | ({"on": _NOT_FAILED} if form.get("requeue") else {})
     for name, wire in (("name", "name"), ("gpu_type", "gpu_type"), ("booking", "booking_id"), ("project", "project")):
         value = form.get(name)
         if value is not None:
@@ -82,6 +84,7 @@ def fields_of(spec: JobSpec) -> dict[str, str]:
         "secrets": "\n".join(written_use(secret.name, secret.env, secret.path) for secret in spec.secrets),
         "priority": spec.priority or None,
         "retries": None if spec.retries is None else spec.retries.max,
+        "requeue": None if spec.retries is None or RetryCause.FAILED in spec.retries.on else "yes",
         "project": spec.project,
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}

@@ -8,7 +8,7 @@ import typer
 from gpu_dev.display.output import Format, as_data, as_json, show_list, show_one
 from gpu_dev.display.views import EVENT
 from gpu_dev.errors import UsageError
-from gpu_dev.following import waiting_line
+from gpu_dev.following import has_started, wait_until, waiting_line
 from gpu_dev.options import JobId, Output
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import client_for, whole_id
@@ -42,6 +42,9 @@ def logs(
         if job.status is JobStatus.QUEUED:
             say(f"{job.id}: {waiting_line(job)}")
         if follow:
+            if job.retries is not None and job.attempt == 0:
+                job = wait_until(client, job, has_started)
+                job.attempt = min(job.attempt, 1)  # it may have been retried meanwhile
             chunks = client.follow_log(job.id, ResumableLog(job.nodes, job.attempt), timestamps=timestamps)
         else:
             chunks = client.log(job.id, timestamps=timestamps, attempt=attempt)

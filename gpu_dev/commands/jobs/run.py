@@ -230,6 +230,8 @@ def run(
 
             raise typer.Exit(run_in_terminal(client, request))
         feeds = has_input()
+        if feeds and request.retries is not UNSET and request.retries is not None:
+            raise UsageError("A retry can't read stdin again. Let the command read a file, or add `</dev/null`.")
         raise typer.Exit(
             run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds)
         )

@@ -101,10 +101,10 @@ def in_the_way(taken: Iterable[CoveredRow]) -> OverlappedReservations:
     return OverlappedReservations(tuple(sorted(slots)), tuple(sorted(jobs)), tuple(sorted(bookings)))
 
 
-def job_fate(before: Reservation, after: Reservation) -> Affected | None:
-    """The effect of a drain on a job; None if it has no visible one."""
+def job_fate(before: Reservation, after: Reservation, *, runs_again: bool = False) -> Affected | None:
+    """The effect of a drain on a job that then `runs_again` or not; None if it has no visible one."""
     if after.status is JobStatus.ENDING and before.status is not JobStatus.ENDING:
-        again = after.outcome is JobStatus.QUEUED
+        again = after.outcome is JobStatus.QUEUED or runs_again
         return Affected(before.id, ReservationKind.JOB, before.user, Fate.QUEUED_AGAIN if again else Fate.ENDED)
     if after.status is JobStatus.ENDING:
         return None

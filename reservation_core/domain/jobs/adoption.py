@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from reservation_core.domain.changes import Adopted, Decision, HeldGpu, Record, ReleaseGpus, TakeGpus, WakePlanner
 from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.jobs.retries import has_retry_left, is_retried
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodStatus, Reason, ReasonCode, Reservation
 
 
@@ -42,10 +43,14 @@ def standing(reservation: Reservation | None, attempt: int) -> PodStanding:
 
 
 def _may_be_adopted(reservation: Reservation) -> bool:
-    """Only a job that waits, starts, or will wait again can have begun a newer attempt."""
-    if reservation.status is JobStatus.ENDING:
-        return reservation.outcome is JobStatus.QUEUED
-    return reservation.status in (JobStatus.QUEUED, JobStatus.STARTING)
+    """Only a job that waits, starts, will wait again or may be retried can have begun a newer attempt."""
+    match reservation.status:
+        case JobStatus.QUEUED | JobStatus.STARTING:
+            return True
+        case JobStatus.RUNNING:
+            return has_retry_left(reservation)
+        case _:
+            return reservation.outcome is JobStatus.QUEUED or is_retried(reservation)
 
 
 def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted | Unadoptable:
@@ -96,8 +101,9 @@ def adopted(reservation: Reservation, event: Adopted) -> Decision:
         # A restored ledger may be older than the end of what it waited for.
         held=None if reservation.held is None else False,
         idle=None,
+        retried=reservation.retried + (reservation.started_at is not None and has_retry_left(reservation)),
     )
-    former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(),)
+    former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(reservation.started_at),)
     data = {"attempt": event.attempt, "gpus": [f"{gpu.node}/{gpu.index}" for gpu in event.cards]}
     taken = TakeGpus(event.cards, event.range_end)
     return after, (*former, taken, WakePlanner(), Record(JobEventKind.ADOPTED, data=data))

@@ -13,15 +13,18 @@ def expire(reservation: Reservation, now: datetime) -> Decision:
     """End a job whose time is over."""
     if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None or now < reservation.ends_at:
         return reservation, ()
+    after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.EXPIRED, reason=reason_at_end(reservation))
+    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
+
+
+def reason_at_end(reservation: Reservation) -> Reason:
+    """Why a running job ends at its end: its time is over, or maintenance has made it shorter."""
+    if reservation.reason.code is ReasonCode.MAINTENANCE:
+        detail = "Maintenance needed its GPUs before its time was over. It was ended for that."
+        return Reason(ReasonCode.MAINTENANCE, detail)
     seconds = int(reservation.duration.total_seconds())
     detail = f"The job reached its end after {seconds} s. Extend a job in time with `gpu-dev extend`."
-    after = replace(
-        reservation,
-        status=JobStatus.ENDING,
-        outcome=JobStatus.EXPIRED,
-        reason=Reason(ReasonCode.DURATION_REACHED, detail),
-    )
-    return after, (DeletePods(), Record(JobEventKind.END_REACHED))
+    return Reason(ReasonCode.DURATION_REACHED, detail)
 
 
 def end_left_alone(reservation: Reservation) -> Decision:

@@ -62,7 +62,7 @@ def _run_until(reservation: Reservation, event: DrainBefore, last: datetime) -> 
     reason = reservation.reason
     if ends_at is not None:
         detail = f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest. {event.why}"
-        reason = Reason(ReasonCode.RUNNING, detail)
+        reason = Reason(ReasonCode.MAINTENANCE, detail)
     # The end has moved, so its warnings are due again.
     after = replace(reservation, range_end=event.at, ends_at=ends_at, reason=reason, warned_s=None)
     record = _record(event, last)

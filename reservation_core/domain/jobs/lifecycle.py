@@ -51,7 +51,7 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
-from reservation_core.domain.jobs.clock_ends import end_left_alone, expire, warn_of_end
+from reservation_core.domain.jobs.clock_ends import end_left_alone, expire, reason_at_end, warn_of_end
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.dependencies import given_up, released
 from reservation_core.domain.jobs.idle_jobs import clear_idle, keep, release_idle, warn_idle
@@ -185,6 +185,8 @@ def _finish(reservation: Reservation, event: PodsFinished, now: datetime) -> Dec
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
     outcome, reason = _outcome(event)
+    if reason.code is ReasonCode.DURATION_REACHED and reservation.reason.code is ReasonCode.MAINTENANCE:
+        reason = reason_at_end(reservation)  # the cluster knows the end, and not why it is that
     # Without a run there is no start: a run of no length would count.
     started_at = None if reason.code is ReasonCode.START_FAILED else event.started_at
     after = replace(
@@ -339,7 +341,8 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
 def _extend(reservation: Reservation, event: ExtendRequested, now: datetime) -> Decision:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
-    will_requeue = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
+    is_given_up = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
+    will_requeue = is_given_up or is_retried(reservation)
     if reservation.status is JobStatus.ENDING and not will_requeue:
         raise NotExtendableError(f"{reservation.id} is ending and can't be extended; submit a new job instead.")
     duration = reservation.duration + event.by

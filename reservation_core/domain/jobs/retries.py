@@ -30,6 +30,11 @@ def tries(reservation: Reservation) -> int:
     return 1 if reservation.retries is None else 1 + reservation.retries.max
 
 
+def has_retry_left(reservation: Reservation) -> bool:
+    """Whether a job may be retried once more."""
+    return reservation.retries is not None and reservation.retried < reservation.retries.max
+
+
 def is_retried(reservation: Reservation) -> bool:
     """Whether an ending job will be queued again when its pods are gone."""
     retries, cause = reservation.retries, CAUSES.get(reservation.reason.code)
@@ -39,7 +44,8 @@ def is_retried(reservation: Reservation) -> bool:
         and reservation.outcome in (JobStatus.FAILED, JobStatus.EXPIRED)
         and cause is not None
         and cause[0] in retries.on
-        and reservation.retried < retries.max
+        and has_retry_left(reservation)
+        and (reservation.started_at is not None or reservation.exit_code is not None)  # a start that failed is no run
     )
 
 

@@ -5,14 +5,12 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import ExtendRequested
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.jobs.retries import tries
-from reservation_core.domain.people.token_budgets import ask_for
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.permit import lock_owner, permit_extension
 from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_visible
-from reservation_core.usecases.spend_budgets import spend
+from reservation_core.usecases.spend_budgets import ask_of, spend
 
 
 async def extend(
@@ -37,7 +35,5 @@ async def extend(
     if change is not None:
         await permit_extension(uow, reservation, by, now)
         await carry_out(uow, [change])
-        gpus = 0 if reservation.booking_id is not None else reservation.gpus * reservation.nodes * tries(reservation)
-        duration = change.after.duration
-        await spend(uow, principal, [ask_for(job_id, gpus, duration, reservation.duration)], now)
+        await spend(uow, principal, [ask_of(change.after, reservation.duration)], now)
     return await view_visible(uow, principal, job_id)

@@ -24,6 +24,7 @@ from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.lifecycle import decide
+from reservation_core.domain.jobs.retries import is_retried
 from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
@@ -225,5 +226,5 @@ async def _drain(uow: UnitOfWork, job_ids: Sequence[str], room: ClearedWindow, n
     decided = [decide(job, event, now) for job in jobs.values()]
     changes = [change for change in decided if change is not None]
     await carry_out(uow, changes)
-    fates = [job_fate(change.before, change.after) for change in changes]
+    fates = [job_fate(change.before, change.after, runs_again=is_retried(change.after)) for change in changes]
     return [fate for fate in fates if fate is not None]

@@ -40,7 +40,7 @@ def test_requeue_is_not_for_commands_that_fail(system: System) -> None:
     ran = system.cli("run", "-g1", "-d1m", "--requeue", "--", "sh", "-c", "echo $GPU_DEV_ATTEMPT; exit 7")
     assert (ran.returncode, ran.stdout) == (7, "1\n"), ran.stderr
     [job] = jobs(system)
-    assert job["retries"] == {"max": 100, "on": ["node_lost", "preempted"], "done": 0}
+    assert job["retries"] == {"max": 10, "on": ["node_lost", "preempted"], "done": 0}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ WHERE r.kind <> 'job' AND r.status IN ('waiting', 'offered', 'confirmed', 'activ
           b.release_at <= CAST(:now AS timestamptz)
           OR (b.no_show_warned_at IS NULL AND b.release_at < b.ends_at
               AND r.started_at + (b.release_at - r.started_at) / 2 <= CAST(:now AS timestamptz))
-          OR EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL)
+          OR EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND (j.started_at IS NOT NULL OR j.retried > 0))
           OR EXISTS (SELECT FROM admissions m WHERE m.booking_id = r.id)))
       OR (r.reason_code <> 'workload_refused' AND EXISTS (
           SELECT FROM reservations j WHERE j.id = b.started_job AND j.status = 'failed' AND j.started_at IS NULL))
@@ -48,7 +48,8 @@ SELECT r.id, used.by AS used_by, used.at AS used_since, failed.id AS failed_job,
              ORDER BY 1) AS late
 FROM reservations r
 LEFT JOIN LATERAL (
-    SELECT j.id AS by, j.started_at AS at FROM reservations j WHERE j.booking_id = r.id AND j.started_at IS NOT NULL
+    SELECT j.id AS by, coalesce(j.started_at, j.changed_at) AS at FROM reservations j
+    WHERE j.booking_id = r.id AND (j.started_at IS NOT NULL OR j.retried > 0)
     UNION ALL
     SELECT m.namespace || '/' || m.name, m.admitted_at FROM admissions m WHERE m.booking_id = r.id
     ORDER BY at, by LIMIT 1

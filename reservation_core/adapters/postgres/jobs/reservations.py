@@ -170,6 +170,8 @@ class Reservations(JobViews):
             if c.before.status is JobStatus.QUEUED and c.after.status is not JobStatus.QUEUED
         ]
         planned_anew = [c.after.id for c in changes for e in c.effects if isinstance(e, Replan)]
+        # A retry waits anew: its promise was kept, or missed, by the run before.
+        planned_anew += [c.after.id for c in changes if c.after.retried > c.before.retried]
         if left_line or planned_anew:
             await self._connection.execute(
                 statement("forget_waiting"), {"ids": left_line + planned_anew, "anew": planned_anew}

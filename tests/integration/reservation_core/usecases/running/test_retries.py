@@ -70,6 +70,19 @@ async def test_the_ledger_says_when_each_run_began(world: World) -> None:
     assert wasted[0] == 0
 
 
+async def test_a_retry_waits_with_a_promise_of_its_own(world: World) -> None:
+    """The one of the run before was kept: it is not missed when the job starts again."""
+    job_id = await world.ran(retries={"max": 1})
+    await world.sql(
+        "INSERT INTO start_promises (reservation_id, promised_start_at, made_at) VALUES (:id, :at, :at)",
+        id=job_id, at=world.clock.now(),
+    )  # fmt: skip
+    await end(world, job_id, 1, attempt=1)
+    await start(world, job_id, attempt=2)
+    assert (await world.view(job_id)).promised_start_at is None
+    assert "start_promise_missed" not in await world.kinds(job_id)
+
+
 async def test_a_retry_is_cancelled_like_any_waiting_job(world: World) -> None:
     job_id = await world.ran(retries={"max": 1})
     await end(world, job_id, 1, attempt=1)

@@ -34,6 +34,16 @@ def test_what_is_typed_is_what_rest_takes() -> None:
     }
 
 
+def test_retries_are_typed_and_filled_in_again() -> None:
+    both = typed(gpus="1", duration="1h", retries="3", requeue="yes").body["retries"]
+    assert both == {"max": 3, "on": ["node_lost", "preempted"]}
+    assert typed(gpus="1", duration="1h", retries="3").body["retries"] == {"max": 3}
+    assert "retries" not in typed(gpus="1", duration="1h", requeue="yes").body
+    asked = {"gpus": 1, "duration": 60, "workload": {}, "retries": both}
+    assert "--retries 3" in job_by_cli(asked)
+    assert "--requeue" in job_by_cli(asked)
+
+
 def test_every_field_that_cannot_be_read_is_named() -> None:
     found = typed(gpus="two", duration="later", env="no equals sign", nodes="1e3")
     assert set(found.wrong) == {"gpus", "duration", "env", "nodes"}

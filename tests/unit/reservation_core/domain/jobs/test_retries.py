@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.changes import (
+    Adopted,
     BookingOver,
     CancelRequested,
     DrainBefore,
+    EndReached,
+    HeldGpu,
     NodeFenced,
     PodsFinished,
     PodsGone,
@@ -36,8 +39,14 @@ MAINTENANCE = DrainBefore(T0, T0 + HOUR, GRACE, "Maintenance of n1.", "root")
 
 def running(causes: frozenset[RetryCause] = ALL, most: int = 2, **fields: object) -> Reservation:
     retries = Retries(most, causes)
-    given = {"attempt": 1, "started_at": T0, "ends_at": T0 + HOUR, "range_end": T0 + HOUR, "retries": retries}
-    return job(JobStatus.RUNNING, **{**given, **fields})
+    given: dict[str, object] = {
+        "attempt": 1,
+        "started_at": T0,
+        "ends_at": T0 + HOUR,
+        "range_end": T0 + HOUR,
+        "retries": retries,
+    }
+    return replace(job(JobStatus.RUNNING), **{**given, **fields})  # type: ignore[arg-type]
 
 
 def ended(row: Reservation, event: object) -> Reservation:
@@ -103,6 +112,36 @@ def test_it_can_be_ended_while_its_pods_still_go(event: object, status: JobStatu
     assert ended(ending, event).status is status
     given_up, _ = transition(running(frozenset({RetryCause.PREEMPTED})), PodsFinished(T0, 3, T0), T0)
     assert ended(given_up, event).status is JobStatus.FAILED
+
+
+def test_planned_maintenance_that_ends_a_run_is_retried() -> None:
+    """Its end was moved an hour before; the clock or the cluster tells of it, and the reason is the window."""
+    window = DrainBefore(T0 + HOUR, T0 + 2 * HOUR, GRACE, "Maintenance of n1.", "root")
+    row, _ = transition(running(ends_at=T0 + 3 * HOUR, range_end=T0 + 3 * HOUR), window, T0)
+    assert (row.status, row.reason.code) == (JobStatus.RUNNING, ReasonCode.MAINTENANCE)
+    over = PodsFinished(T0 + HOUR, None, None, reason=Reason(ReasonCode.DURATION_REACHED, "The deadline."))
+    for event in (EndReached(), over):
+        ending, _ = transition(row, event, T0 + HOUR)
+        assert (ending.outcome, ending.reason.code) == (JobStatus.EXPIRED, ReasonCode.MAINTENANCE)
+        assert transition(ending, PodsGone(), T0 + HOUR)[0].status is JobStatus.QUEUED
+
+
+def test_a_ledger_from_before_a_retry_takes_its_pods_over() -> None:
+    """A restored backup knows the first run alone, and the second one goes on."""
+    found = Adopted(2, (HeldGpu("n1", 0, 0),), T0 + HOUR)
+    after, effects = transition(running(most=1), found, T0)
+    assert (after.status, after.attempt, after.retried) == (JobStatus.STARTING, 2, 1)
+    assert ReleaseGpus(T0) in effects
+    for row in (running(most=1, retried=1), running(retries=None)):
+        assert transition(row, found, T0) == (row, ())
+
+
+def test_starts_that_were_given_up_are_no_retry() -> None:
+    for code in (ReasonCode.EVICTED, ReasonCode.NODE_LOST):
+        starting = running(started_at=None, ends_at=None, attempt=STARTS, status=JobStatus.STARTING)
+        given_up, _ = transition(starting, StartFailed(Reason(code, "No."), STARTS), T0)
+        over, _ = transition(given_up, PodsGone(), T0)
+        assert (over.status, over.retried) == (JobStatus.FAILED, 0)
 
 
 def test_a_run_is_no_failed_start() -> None:
