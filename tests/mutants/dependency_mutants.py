@@ -77,8 +77,8 @@ DEPENDENCIES = (
         "marks that are there already are not written again",
         "An end locks the mark, so that a look that can't see the end leaves it",
         MIGRATION,
-        "WHERE needs_id = NEW.id;",
-        "WHERE needs_id = NEW.id AND NOT changed;",
+        "WHERE needs_id = NEW.id AND (",
+        "WHERE needs_id = NEW.id AND NOT changed AND (",
         (f"{OF_JOBS}::test_an_end_that_is_not_committed_yet_is_not_missed",),
     ),
     Mutant(

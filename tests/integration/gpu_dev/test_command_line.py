@@ -178,7 +178,7 @@ def test_people_and_tokens(system: System) -> None:
     assert system.cli("tokens", "revoke", listed["id"], GPU_DEV_TOKEN=token).returncode == 0
     refused = system.cli("users", "me", GPU_DEV_TOKEN=token)
     assert (refused.returncode, token in refused.stderr) == (6, False)
-    assert "try: gpu-dev login" in refused.stderr
+    assert "try: unset GPU_DEV_TOKEN; gpu-dev login" in refused.stderr
     assert system.cli("users", "list").returncode == 6
     assert system.cli("users", "add", "Carol!", who="admin").returncode == 2
     unasked = system.cli("users", "disable", "carol", who="admin")
