@@ -4,7 +4,7 @@ A job is judged by the steps of its window. A step's part without samples counts
 job whose samples are missing is not idle, and neither is one that has not run for a whole window.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
@@ -20,6 +20,8 @@ _SAMPLES = 6
 """The least samples in a step: one that comes a little early or late then makes little difference."""
 _ROUNDING = 1e-9
 """A mean that differs less from a limit is not below it."""
+_FRESH = 3
+"""Of how many samples' time one must be there for a release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,10 @@ class IdleWindow:
         """Since when use voids a warning: since it was given, but for at most a day, as long as samples are kept."""
         return max(warning.warned_at, self.end - LONGEST)
 
+    def fresh_from(self, warning: IdleWarning, now: datetime) -> datetime:
+        """Since when a release needs a sample of each GPU: steps do not tell whether the last minute has any."""
+        return max(warning.warned_at, now - _FRESH * self.every)
+
 
 @dataclass(frozen=True, slots=True)
 class WarningDue:
@@ -88,9 +94,17 @@ def idle_step(window: timedelta, every: timedelta) -> timedelta:
 
 
 def judge(
-    job: WatchedJob, rule: IdleRule | None, use: Mapping[int, Sequence[UsePoint]], window: IdleWindow, now: datetime
+    job: WatchedJob,
+    rule: IdleRule | None,
+    use: Mapping[int, Sequence[UsePoint]],
+    fresh: Set[int],
+    window: IdleWindow,
+    now: datetime,
 ) -> IdleVerdict | None:
-    """Decide about a job by the points of its GPUs since `window.reads_from(job.warning)`."""
+    """Decide about a job by the points of its GPUs since `window.reads_from(job.warning)`.
+
+    `fresh`: the GPUs with a sample since `window.fresh_from(job.warning, now)`.
+    """
     warning = job.warning
     idle = rule is not None and _is_idle(job, rule, use, window, now)
     if warning is None:
@@ -104,7 +118,7 @@ def judge(
         return WarningOver()
     if warning.release_at is None or now < max(warning.release_at, warning.warned_at + rule.grace):
         return None
-    return ReleaseDue()
+    return ReleaseDue() if fresh >= use.keys() else None
 
 
 def _is_idle(

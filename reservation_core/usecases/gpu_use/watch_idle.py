@@ -69,11 +69,14 @@ class IdleWatch:
             await self._read_policy(uow)
             jobs = await uow.gpu_use.holding_jobs(warned=not self._policy.has_idle_rules)
         now = self._clock.now()
-        looks = [look for job in jobs if (look := self._look_at(job, now)) is not None]
         kinds: list[type] = []
-        for some in _in_parts(looks):
+        for some in _in_parts([job for job in jobs if self._look_at(job, now) is not None]):
             async with self._uow() as uow:
-                verdicts = await _verdicts(uow, some)
+                # The parts before took their time: rules may be others, and samples too old.
+                await self._read_policy(uow)
+                now = self._clock.now()
+                looks = [look for job in some if (look := self._look_at(job, now)) is not None]
+                verdicts = await _verdicts(uow, looks) if looks else []
             if verdicts:
                 kinds += await self._carry_out(verdicts)
         return IdleReport(kinds.count(WarningDue), kinds.count(WarningOver), kinds.count(ReleaseDue))
@@ -118,12 +121,12 @@ def idle_rule(policy: Policy, job: HoldingJob) -> IdleRule | None:
     return gentlest(None if limit is None else limit.value for limit in limits)
 
 
-def _in_parts(looks: Sequence[_Look]) -> Iterator[list[_Look]]:
-    part: list[_Look] = []
+def _in_parts(jobs: Sequence[HoldingJob]) -> Iterator[list[HoldingJob]]:
+    part: list[HoldingJob] = []
     gpus = 0
-    for look in looks:
-        part.append(look)
-        gpus += len(look.job.gpu_ids)
+    for job in jobs:
+        part.append(job)
+        gpus += len(job.gpu_ids)
         if gpus >= _GPUS_AT_ONCE:
             yield part
             part, gpus = [], 0
@@ -141,6 +144,7 @@ async def _verdicts(uow: UnitOfWork, looks: Sequence[_Look]) -> list[tuple[Holdi
     quiet = await uow.gpu_use.quiet([recent for look in looks for recent in _recent(look)], looks[0].now)
     # Without a warning a GPU in use, or without samples, decides: nothing else needs to be read.
     left = [look for look in looks if look.job.watched.warning is not None or quiet.issuperset(look.job.gpu_ids)]
+    fresh = await uow.gpu_use.quiet([recent for look in left for recent in _fresh(look)], looks[0].now)
     rolled = await uow.gpu_use.rolled()
     found = []
     for step in {look.window.step for look in left}:
@@ -154,7 +158,7 @@ async def _verdicts(uow: UnitOfWork, looks: Sequence[_Look]) -> list[tuple[Holdi
         points = await uow.gpu_use.points(spans, step)
         for look in same:
             use = {gpu_id: _by_step(points.get(gpu_id, ()), step) for gpu_id in look.job.gpu_ids}
-            verdict = judge(look.job.watched, look.rule, use, look.window, look.now)
+            verdict = judge(look.job.watched, look.rule, use, fresh, look.window, look.now)
             if verdict is not None:
                 found.append((look.job, verdict))
     return found
@@ -163,6 +167,13 @@ async def _verdicts(uow: UnitOfWork, looks: Sequence[_Look]) -> list[tuple[Holdi
 def _recent(look: _Look) -> Iterator[tuple[int, datetime, float]]:
     if look.rule is not None:
         since = look.window.end - look.window.step
+        yield from ((gpu_id, since, look.rule.below) for gpu_id in look.job.gpu_ids)
+
+
+def _fresh(look: _Look) -> Iterator[tuple[int, datetime, float]]:
+    warning = look.job.watched.warning
+    if look.rule is not None and warning is not None and warning.release_at is not None:
+        since = look.window.fresh_from(warning, look.now)
         yield from ((gpu_id, since, look.rule.below) for gpu_id in look.job.gpu_ids)
 
 

@@ -10,6 +10,7 @@ from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
 from reservation_core.domain.model import JobStatus, PodPhase, Role
 from reservation_core.domain.policy.limits import UNLIMITED, Rules, Scope
 from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.gpu_use import watch_idle
 from reservation_core.usecases.gpu_use.watch_idle import IdleReport, IdleWatch
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.keep import keep
@@ -122,6 +123,40 @@ async def test_the_next_holder_is_not_judged_by_the_use_before(world: World, use
     await world.ran()
     await use.pass_minutes(9)
     assert await use.look() == NOTHING
+
+
+async def test_nothing_is_released_while_samples_stall(world: World, use: Use) -> None:
+    await rule(world)
+    job_id = await world.ran(duration=7200)
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    await use.pass_minutes(5)
+    world.clock.go_on(3.5 * TEN)  # its owner may use it since
+    assert await use.look() == NOTHING
+    assert (await world.row(job_id)).status is JobStatus.RUNNING
+    await use.pass_minutes(5)
+    assert await use.look() == RELEASED
+
+
+async def test_each_part_of_a_look_has_its_own_time_and_rules(
+    world: World, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_idle, "_GPUS_AT_ONCE", 1)
+    await rule(world)
+    first, second = await world.ran(duration=7200), await world.ran(duration=7200)
+    await use.pass_minutes(12)
+    assert await use.look() == IdleReport(warned=2)
+    await use.pass_minutes(5)
+    carry_out = use.watch._carry_out
+
+    async def lift_the_rule(verdicts: Any) -> Any:
+        await rule(world, UNLIMITED)
+        return await carry_out(verdicts)
+
+    monkeypatch.setattr(use.watch, "_carry_out", lift_the_rule)
+    assert await use.look() == IdleReport(released=1, cleared=1)
+    statuses = {(await world.row(job_id)).status for job_id in (first, second)}
+    assert statuses == {JobStatus.ENDING, JobStatus.RUNNING}
 
 
 @pytest.mark.parametrize("what", ["use", "silence", "no rule", "only warns"])

@@ -7,6 +7,7 @@ tries as many histories as it says.
 import os
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -60,7 +61,7 @@ class Oracle:
             return "over"
         if release_at is None or now < release_at or now < warned_at + rule.grace.total_seconds():
             return ""
-        return "release"
+        return "release" if self.is_fresh(warned_at, now, real) else ""
 
     def is_idle(self, rule: IdleRule, counts_from: int, now: int, real: int) -> bool:
         end = now - now % MINUTE_S
@@ -84,6 +85,12 @@ class Oracle:
             if since + MINUTE_S < end and self.active(here, since + MINUTE_S, end) >= rule.below - ROUNDING:
                 return True
         return False
+
+    def is_fresh(self, warned_at: int, now: int, real: int) -> bool:
+        since = max(warned_at, now - 3 * EVERY_S)
+        return all(
+            any(use is not None for _, use in self.seen(samples, since, now, real)) for samples in self.history.samples
+        )
 
     @staticmethod
     def seen(samples: Sequence[Sample], since: int, now: int, real: int) -> list[tuple[int, float | None]]:
@@ -140,7 +147,8 @@ def played(history: History) -> list[tuple[int, str]]:
         window = IdleWindow.at(moment(now), rule or IdleRule(), timedelta(seconds=EVERY_S))
         since = int((window.reads_from(warning) - BEGIN).total_seconds())
         use = {gpu: points(samples, since, now, real) for gpu, samples in enumerate(history.samples)}
-        verdict = judge(WatchedJob(len(use), moment(counts_from), warning), rule, use, window, moment(now))
+        fresh = fresh_gpus(history, window, warning, now, real)
+        verdict = judge(WatchedJob(len(use), moment(counts_from), warning), rule, use, fresh, window, moment(now))
         due = oracle.verdict(counts_from, now, real)
         assert named(verdict) == due, (real, now)
         match verdict:
@@ -183,6 +191,18 @@ def points(samples: Sequence[Sample], since: int, now: int, real: int) -> list[U
     return [UsePoint(moment(minute), len(uses), utilisation=level(uses)) for minute, uses in minutes.items()]
 
 
+def fresh_gpus(history: History, window: IdleWindow, warning: IdleWarning | None, now: int, real: int) -> set[int]:
+    """The GPUs with samples as late as a release needs, as they are read from the database."""
+    if warning is None:
+        return set()
+    since = window.fresh_from(warning, moment(now))
+    return {
+        gpu
+        for gpu, samples in enumerate(history.samples)
+        if any(since <= moment(at) and at < now and seen <= real and use is not None for at, use, seen in samples)
+    }
+
+
 def level(uses: Sequence[float | None]) -> Level | None:
     known = [use for use in uses if use is not None]
     return Level(sum(known) / len(known), max(known)) if known else None
@@ -211,6 +231,17 @@ def test_what_is_idle_is_warned_and_released_in_time() -> None:
         assert (first, second) == ("warn", "release")
         assert warned <= 300 + rule.window.total_seconds() + MINUTE_S + 60
         assert released <= warned + 180 + 60
+
+
+def test_nothing_is_released_without_a_sample_of_now() -> None:
+    rule = IdleRule(0.1, timedelta(minutes=10), timedelta(minutes=5), IdleThen.RELEASE)
+    until_stall: list[Sample] = [(at, 0.0, at + 1) for at in range(5, 940, EVERY_S)]
+    again: list[Sample] = [(at, 0.0, at + 1) for at in range(975, 1200, EVERY_S)]
+    stalled = History(rule, 0, 1200, [[0.0] * 120], [until_stall], [601, 971, 981, 1025])
+    assert played(stalled) == [(601, "warn"), (1025, "over")]
+    assert played(replace(stalled, looks=[601, 964])) == [(601, "warn"), (964, "release")]
+    goes_on = replace(stalled, samples=[until_stall + again], looks=[601, 971, 981])
+    assert played(goes_on) == [(601, "warn"), (981, "release")]
 
 
 def test_an_old_warning_makes_no_look_longer_than_a_day() -> None:
