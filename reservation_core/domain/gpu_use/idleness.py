@@ -143,11 +143,14 @@ def _is_quiet(points: Sequence[UsePoint], below: float, window: IdleWindow, now:
 
 
 def _used_since(at: datetime, points: Sequence[UsePoint], below: float, window: IdleWindow) -> bool:
-    """Whether a GPU was used since a time, or too many of its samples since are missing."""
+    """Whether a GPU was used since a time, or too many of its samples since are missing.
+
+    The mean is only of a time as long as the window: of a minute, one missing sample would be too many.
+    """
     if any(point.at + window.step > at and _shows_use(point, below) for point in points):
         return True
     first = step_begin(at, window.step) + window.step
-    return first < window.end and _mean(points, first, window) >= below - _ROUNDING
+    return first <= window.begin and _mean(points, first, window) >= below - _ROUNDING
 
 
 def _mean(points: Sequence[UsePoint], begin: datetime, window: IdleWindow) -> float:

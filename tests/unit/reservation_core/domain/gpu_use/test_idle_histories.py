@@ -82,7 +82,8 @@ class Oracle:
             here = self.seen(samples, since, now, real)
             if any(use is not None and use >= rule.below for _, use in here):
                 return True
-            if since + MINUTE_S < end and self.active(here, since + MINUTE_S, end) >= rule.below - ROUNDING:
+            long_enough = since + MINUTE_S <= end - rule.window.total_seconds()
+            if long_enough and self.active(here, since + MINUTE_S, end) >= rule.below - ROUNDING:
                 return True
         return False
 
@@ -242,6 +243,13 @@ def test_nothing_is_released_without_a_sample_of_now() -> None:
     assert played(replace(stalled, looks=[601, 964])) == [(601, "warn"), (964, "release")]
     goes_on = replace(stalled, samples=[until_stall + again], looks=[601, 971, 981])
     assert played(goes_on) == [(601, "warn"), (981, "release")]
+
+
+def test_one_missing_sample_after_a_warning_leaves_it() -> None:
+    rule = IdleRule(0.1, timedelta(minutes=10), timedelta(minutes=5), IdleThen.RELEASE)
+    samples: list[Sample] = [(at, 0.0, at + 1) for at in range(5, 1200, EVERY_S) if at != 695]
+    history = History(rule, 0, 1200, [[0.0] * 120], [samples], [601, 725, 906])
+    assert played(history) == [(601, "warn"), (906, "release")]
 
 
 def test_an_old_warning_makes_no_look_longer_than_a_day() -> None:
