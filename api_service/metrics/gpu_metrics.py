@@ -33,10 +33,12 @@ class GpuSeries:
 
     @classmethod
     def of(cls, settings: ApiSettings) -> "GpuSeries":
-        """Jobs are named where nobody but the operator reads: at a port of its own, or on this machine alone."""
-        names_jobs = settings.metrics_listen is not None or (
-            settings.holders is Holders.EVERYONE and not settings.trusted_proxies and _is_loopback(settings.listen)
-        )
+        """Jobs are named on this machine alone, or at a port of its own where everybody may see holders anyway."""
+        at, everyone = settings.metrics_listen, settings.holders is Holders.EVERYONE
+        if at is None:
+            names_jobs = everyone and not settings.trusted_proxies and _is_loopback(settings.listen)
+        else:
+            names_jobs = everyone or _is_loopback(at)
         return cls(settings.metrics_gpus, names_jobs, sample_lasts(settings.sample_every_s))
 
 

@@ -139,10 +139,15 @@ async def test_where_strangers_may_read_no_job_is_named(
         ({"listen": "gpus.example.org:8080"}, False),
         ({"trusted_proxies": ("10.0.0.0/8",)}, False),
         ({"holders": "members"}, False),
-        ({"listen": "0.0.0.0:8080", "holders": "self", "metrics_listen": "0.0.0.0:9090"}, True),
+        ({"listen": "0.0.0.0:8080", "metrics_listen": "0.0.0.0:9090"}, True),
+        ({"listen": "0.0.0.0:8080", "holders": "members", "metrics_listen": "0.0.0.0:9090"}, False),
+        ({"listen": "0.0.0.0:8080", "holders": "self", "metrics_listen": "0.0.0.0:9090"}, False),
+        ({"listen": "0.0.0.0:8080", "holders": "self", "metrics_listen": "127.0.0.1:9090"}, True),
     ],
 )
-def test_jobs_are_named_at_a_port_of_its_own_or_on_this_machine(settings: dict[str, object], named: bool) -> None:
+def test_jobs_are_named_on_this_machine_or_where_everybody_may_see_holders(
+    settings: dict[str, object], named: bool
+) -> None:
     assert GpuSeries.of(ApiSettings.model_validate(settings)).names_jobs is named
 
 
