@@ -74,6 +74,19 @@ def test_panels_say_what_they_show_and_ask_the_chosen_data_source() -> None:
         assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
+def test_idle_gpus_are_those_that_are_held_now() -> None:
+    """A mean of the last half hour is also of jobs that have ended since."""
+    means = [
+        target["expr"]
+        for _, panel in panels()
+        for target in panel["targets"]
+        if "avg_over_time(gpu_dev_gpu_utilization_ratio" in target["expr"]
+    ]
+    assert len(means) == 2
+    for expression in means:
+        assert " < 0.1) and on (node, gpu" in expression, expression
+
+
 def test_the_sidecar_finds_them_by_a_label_where_they_are_on() -> None:
     found = one(rendered(ALL_ON), "ConfigMap", "gpu-dev-dashboard")
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
