@@ -14,6 +14,8 @@ from reservation_core.domain.short_durations import LONGEST_DURATION
 PRIORITIES = range(-100, 101)
 _BARE_NICE = 100
 _FLAGS = frozenset({"parsable", "test-only", "wait", "quiet", "pty", "requeue"})
+_SETS = {"no-requeue": "requeue", "nice": "priority"}
+"""What an option sets, where another option has its name."""
 _COUNT = re.compile(r"\d{1,6}", re.ASCII)
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 _TYPE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -65,12 +67,12 @@ class Reading:
 
 
 def read_request(given: Sequence[Given], environ: Mapping[str, str]) -> Reading:
-    """Read a request from options; of several of one name the last one counts.
+    """Read a request from options; of several that set the same the last one counts.
 
     `environ` has the values of variables that are only named.
     """
     reading = Reading()
-    winners = {one.option.name: one for one in given}
+    winners = {_SETS.get(one.option.name, one.option.name): one for one in given}
     for one in winners.values():
         match one.option.treatment:
             case Treatment.REFUSED:
