@@ -78,7 +78,8 @@ _HONOURED = (
     Option("nice", "`--priority`, lower by that number: 1 to 100, and 100 without a number", takes=Takes.OPTIONAL),
     Option(
         "dependency",
-        "`--after`: `afterok`, `afterany`, `afternotok` and `after`, with ids; all have to come true",
+        "`--after`: `afterok`, `afterany`, `afternotok` and `after`, with ids; all have to come true. "
+        "`after` waits for a start: if the other job is cancelled before, this one is, too (Slurm starts it)",
         letter="d",
     ),
     Option("requeue", "`--requeue`", takes=Takes.NOTHING),

@@ -132,14 +132,18 @@ def _read_begin(given: Given, reading: Reading) -> dict[str, Any]:
 
 
 def _read_dependency(given: Given, reading: Reading) -> dict[str, Any]:
-    after = []
+    after, started = [], False
     for part in (given.value or "").split(","):
         kind, *ids = part.split(":")
         if kind not in _CONDITIONS or not ids or not all(map(_JOB.fullmatch, ids)):
             kinds = ", ".join(_CONDITIONS)
             reading.refuse(given, f"Write it as afterok:job-7f3k9q2m, with commas between several ({kinds}).")
             return {}
+        started |= kind == "after"
         after += [f"{_CONDITIONS[kind]}:{job_id}" for job_id in ids]
+    if started:
+        text = "`after` waits for a start. If the other job is cancelled before, this one is, too. Slurm starts it."
+        reading.warnings.append(Remark(given.line, given.text, text))
     return {"after": tuple(after)}
 
 

@@ -204,6 +204,15 @@ def test_listed_variables_arrive_as_they_are_quoted(variables: dict[str, str]) -
     assert [*asked(*ENOUGH, f"--export={listed}").env] == [f"{name}={value}" for name, value in variables.items()]
 
 
+@pytest.mark.parametrize("table", [SBATCH, SRUN], ids=["sbatch", "srun"])
+def test_after_warns_that_only_a_start_counts(table: Mapping[str, Option]) -> None:
+    [warning] = read(*ENOUGH, "-d", "afterok:job-1,after:job-2,after:job-3", table=table).warnings
+    assert warning.about == "--dependency=afterok:job-1,after:job-2,after:job-3"
+    assert warning.text.startswith("`after` waits for a start.")
+    for kind in ("afterok", "afterany", "afternotok"):
+        assert read(*ENOUGH, f"--dependency={kind}:job-1", table=table).warnings == []
+
+
 def test_variables_that_are_not_set_are_named() -> None:
     [warning] = read(*ENOUGH, "--export=ABSENT,SEED").warnings
     assert str(warning) == "ABSENT: It is not set here, so the job does not get it."
