@@ -1,7 +1,9 @@
 """`scancel`: end running jobs, and take waiting jobs out of the queue."""
 
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from gpu_dev.errors import ApiError, ClientError, ExitCode
@@ -21,6 +23,7 @@ _USAGE = "Usage: scancel [OPTIONS] [ID]..."
 _NOTHING = "Nothing was cancelled. All options and what they are here: scancel --help"
 _OPEN = frozenset(JobStatus) - FINAL_STATUSES
 _STATES = {"PENDING": JobStatus.QUEUED, "PD": JobStatus.QUEUED, "RUNNING": JobStatus.RUNNING, "R": JobStatus.RUNNING}
+_ATTEMPTS = 5
 _FILTERS = ("me", "user", "name", "jobname", "state")
 
 
@@ -47,13 +50,13 @@ def main(words: Sequence[str]) -> int:
         # Administrators see all jobs: without ids only those of a user who is named are meant, or their own.
         is_own = "user" not in values and ("me" in values or not ids)
         owner = client.me().name if is_own else values.get("user")
-        if not ids:
-            found = [job.id for job in client.jobs(_OPEN, user=owner) if _is_wanted(job, owner, values)]
-            return _cancel(client, found, None)
-        from gpu_dev.slurm.job_ids import whole_ids
+        if ids:
+            from gpu_dev.slurm.job_ids import whole_ids
 
-        named = whole_ids(client, ids, "scancel", _NOTHING)
-        return _cancel(client, named, lambda job: _is_wanted(job, owner, values))
+            found = whole_ids(client, ids, "scancel", _NOTHING)
+        else:
+            found = [job.id for job in client.jobs(_OPEN, user=owner) if _is_wanted(job, owner, values)]
+        return _cancel(client, found, lambda job: _is_wanted(job, owner, values))
 
 
 def _is_wanted(job: "Job", owner: str | None, values: Mapping[str, str | None]) -> bool:
@@ -66,17 +69,31 @@ def _is_wanted(job: "Job", owner: str | None, values: Mapping[str, str | None]) 
     )
 
 
-def _cancel(client: "GpuDevClient", ids: Sequence[str], is_wanted: "Callable[[Job], bool] | None") -> int:
+def _cancel(client: "GpuDevClient", ids: Sequence[str], is_wanted: "Callable[[Job], bool]") -> int:
     """Cancel jobs, those that `is_wanted` says; returns the exit code."""
     from gpu_dev.display.local_times import local_sentence
 
     code = ExitCode.OK
     for job_id in ids:
         try:
-            if is_wanted is None or is_wanted(client.job(job_id)):
-                client.cancel(job_id)
+            _cancel_one(client, job_id, is_wanted)
         except ClientError as error:
             detail = local_sentence(error.detail) if isinstance(error, ApiError) else error.detail
             say(f"scancel: error: {job_id}: {detail}")
             code = code or error.exit_code
     return code
+
+
+def _cancel_one(client: "GpuDevClient", job_id: str, is_wanted: "Callable[[Job], bool]") -> None:
+    """Cancel a job as it was read: one that has changed since then, as by its start, is read again."""
+    for attempt in itertools.count(1):
+        job, tag = client.job_with_etag(job_id)
+        if not is_wanted(job):
+            return
+        try:
+            client.cancel(job_id, if_match=tag)
+        except ApiError as error:
+            if error.problem.status != HTTPStatus.PRECONDITION_FAILED or attempt == _ATTEMPTS:
+                raise
+        else:
+            return

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterator
 import msgspec
 import pytest
 
-from gpu_dev.errors import NoSuchObjectError
+from gpu_dev.errors import ApiError, NoSuchObjectError
 from gpu_dev.slurm import scancel
 from gpu_dev.slurm.saying import RefusedError
+from gpu_dev.wire.base import Problem
 from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.people import UserOut
 from reservation_core.domain.model import JobStatus
@@ -33,10 +34,16 @@ JOBS = {
 
 
 class Administrator:
-    """A client that notes which jobs it cancels."""
+    """A client that notes which jobs it cancels.
+
+    `started_after_list` start once they are listed, `started_after_read` once they are read by themselves.
+    """
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []
+        self.started_after_list: set[str] = set()
+        self.started_after_read: set[str] = set()
+        self.reads = 0
 
     def __enter__(self) -> "Administrator":
         return self
@@ -50,14 +57,20 @@ class Administrator:
     def jobs(self, statuses: Collection[JobStatus] = (), *, user: str | None = None) -> Iterator[Job]:
         return (job for job in JOBS.values() if job.status in statuses and user in (None, job.user))
 
-    def job(self, job_id: str) -> Job:
+    def job_with_etag(self, job_id: str) -> tuple[Job, str]:
         if job_id not in JOBS:
             raise NoSuchObjectError("There is none.")
-        return JOBS[job_id]
+        self.reads += 1
+        job = JOBS[job_id]
+        if job_id in self.started_after_list or (self.reads > 1 and job_id in self.started_after_read):
+            return msgspec.structs.replace(job, status=JobStatus.RUNNING), '"2"'
+        return job, '"1"'
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str, *, if_match: str | None = None) -> Job:
+        if job_id in self.started_after_read and if_match == '"1"':
+            raise ApiError(Problem(type="t", title="t", status=412, detail="It has changed."))
         self.cancelled.append(job_id)
-        return self.job(job_id)
+        return JOBS[job_id]
 
 
 @pytest.fixture
@@ -102,3 +115,25 @@ def test_others_are_cancelled_where_one_is_missing(client: Administrator, capsys
     assert scancel.main(["-Q", "job-00000009", "job-00000002", "--name=b"]) == 3
     assert client.cancelled == ["job-00000002"]
     assert capsys.readouterr().err == "scancel: error: job-00000009: There is none.\n"
+
+
+@pytest.mark.parametrize("moment", ["started_after_list", "started_after_read"])
+@pytest.mark.parametrize(
+    ("words", "numbers"), [("--state=PENDING -u ann", []), ("-t PD job-00000004", []), ("-u ann --name=b", [4])]
+)
+def test_a_job_that_starts_meanwhile_is_no_waiting_job(
+    client: Administrator, moment: str, words: str, numbers: list[int]
+) -> None:
+    getattr(client, moment).add("job-00000004")
+    assert scancel.main(words.split()) == 0
+    assert client.cancelled == [f"job-0000000{number}" for number in numbers]
+
+
+def test_a_job_that_changes_again_and_again_is_named(
+    client: Administrator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.started_after_read.add("job-00000002")
+    monkeypatch.setattr(client, "job_with_etag", lambda job_id: (JOBS[job_id], '"1"'))
+    assert scancel.main(["-t", "PD", "--me"]) == 4
+    assert client.cancelled == []
+    assert capsys.readouterr().err == "scancel: error: job-00000002: It has changed.\n"
