@@ -76,14 +76,15 @@ def _columns(values: Mapping[str, str | None], now: datetime, refusals: list[Rem
 
 
 def _jobs(client: "GpuDevClient", values: Mapping[str, str | None], statuses: Collection[JobStatus]) -> Iterator[Job]:
-    """Waiting jobs in the order of the queue, then the others, newest first."""
+    """Waiting jobs in the order of the queue, then the others, newest first; those with ids in the order of these."""
+    owner = client.me().name if "me" in values else None
     if (ids := values.get("jobs")) is not None:
         from gpu_dev.slurm.job_ids import whole_ids
 
-        yield from map(client.job, whole_ids(client, ids.split(","), "squeue", _SHOWN_NOTHING))
+        named = map(client.job, whole_ids(client, ids.split(","), "squeue", _SHOWN_NOTHING))
+        yield from (job for job in named if job.status in statuses and owner in (None, job.user))
     else:
-        jobs = client.jobs(statuses, user=client.me().name if "me" in values else None)
-        yield from sorted(jobs, key=_place)
+        yield from sorted(client.jobs(statuses, user=owner), key=_place)
 
 
 def _place(job: Job) -> tuple[bool, float]:

@@ -16,12 +16,13 @@ _NO_QOS = "Jobs have no quality of service here. Remove this option."
 SQUEUE = table_of(
     _ALWAYS,
     (
-        Option("jobs", "only the jobs with these ids, ended ones too", letter="j"),
+        Option("jobs", "only the jobs with these ids; those that have ended with `-t all`", letter="j"),
         Option("me", "only your jobs", takes=Takes.NOTHING),
         Option("user", "only jobs of these users", letter="u"),
         Option("name", "only jobs with these names", letter="n"),
         Option("account", "only jobs of these projects", letter="A"),
-        Option("states", "only jobs in these states: PD, CF, R, CG, CD, F, CA, TO, or all", letter="t"),
+        Option("states", "only jobs in these states: PD, CF, R, CG, CD, F, CA, TO, or all; else in PD, CF, R and CG",
+               letter="t"),
         Option("format", "the columns, of `%i %j %u %t %T %M %l %L %D %R %r %N %S %e %V %Q %P %a %b`", letter="o"),
         Option("long", "more columns", takes=Takes.NOTHING, letter="l"),
         Option("start", "when jobs start", takes=Takes.NOTHING),

@@ -39,16 +39,21 @@ def test_squeue_and_scancel(system: System, slurm: Slurm) -> None:
     assert (refused.returncode, "Nothing was cancelled." in refused.stderr) == (2, True)
     both = slurm("scancel", theirs, waiting)
     assert (both.returncode, both.stderr.startswith(f"scancel: error: {theirs}: ")) == (3, True)  # bob's
-    assert slurm("squeue", "-h", "-o%t", "-j", waiting).stdout == "CA\n"
+    assert slurm("squeue", "-h", "-o%t", "-tall", "-j", waiting).stdout == "CA\n"
     last = submit(slurm, "-G1", "-t30", "-Jlast")
     assert slurm("scancel", "--me", "--state=PENDING").returncode == 0
-    eventually_sync(lambda: slurm("squeue", "-h", "-o%t", "-j", last).stdout == "CA\n")
-    assert slurm("squeue", "-h", "-o%i %t", "-j", f"{running},{waiting}").stdout == f"{running} R\n{waiting} CA\n"
+    eventually_sync(lambda: slurm("squeue", "-h", "-o%t", "-tall", "-j", last).stdout == "CA\n")
+    both_ids = f"{running},{waiting}"
+    assert slurm("squeue", "-h", "-o%i %t", "-j", both_ids).stdout == f"{running} R\n"
+    assert slurm("squeue", "-h", "-o%i", "-t", "CA,PD", "-j", both_ids).stdout == f"{waiting}\n"
+    assert slurm("squeue", "-h", "-o%i", "-tall", "-j", both_ids).stdout == f"{running}\n{waiting}\n"
+    ended = slurm("squeue", "-h", "-j", waiting)
+    assert (ended.returncode, ended.stdout) == (0, "")
     for words in (["-n", "holds"], ["--me", running], ["-u", "bob", running]):  # none of the administrator's or bob's
         assert slurm("scancel", *words, who="admin").returncode == 0
     assert slurm("squeue", "-h", "-o%t", "-j", running).stdout == "R\n"
     assert slurm("scancel", "-u", "alice", who="admin").returncode == 0
-    eventually_sync(lambda: slurm("squeue", "-h", "-o%t", "-j", running).stdout == "CA\n")
+    eventually_sync(lambda: slurm("squeue", "-h", "-o%t", "-tall", "-j", running).stdout == "CA\n")
     assert slurm("squeue", "-h", "-tall", "--me", "-o%j %t").stdout == "last CA\nnext CA\nholds CA\n"
 
 

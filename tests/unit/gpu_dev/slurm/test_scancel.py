@@ -11,7 +11,7 @@ from gpu_dev.slurm.saying import RefusedError
 from gpu_dev.wire.base import Problem
 from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.people import UserOut
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.model import JobStatus, Role
 from tests.unit.gpu_dev.examples import NOON, job_json
 
 _JOB = msgspec.json.decode(job_json(), type=Job)
@@ -52,7 +52,7 @@ class Administrator:
         pass
 
     def me(self) -> UserOut:
-        return UserOut(name="root", role="admin", created_at=NOON, disabled_at=None)
+        return UserOut(name="root", role=Role.ADMIN, created_at=NOON, disabled_at=None)
 
     def jobs(self, statuses: Collection[JobStatus] = (), *, user: str | None = None) -> Iterator[Job]:
         return (job for job in JOBS.values() if job.status in statuses and user in (None, job.user))
