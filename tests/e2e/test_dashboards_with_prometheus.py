@@ -91,7 +91,7 @@ def prepare(system: SystemProcess, http: httpx.Client) -> None:
     http.post("/v1/projects", json={"name": "vision"}).raise_for_status()
     me = http.get("/v1/users/me").raise_for_status().json()["name"]
     http.put(f"/v1/projects/vision/members/{me}").raise_for_status()
-    work = {"duration": 300, "workload": {"command": ["sleep", "300"]}}
+    work = {"duration": 3000, "workload": {"command": ["sleep", "3000"]}}
     http.post("/v1/jobs", json={"gpus": 2, "project": "vision", **work}).raise_for_status()
     http.post("/v1/jobs", json={"gpus": 4, **work}).raise_for_status()
     booking = {"gpus": 1, "start": f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%dT%H:%MZ}", "duration": "PT4H"}
