@@ -33,13 +33,17 @@ class GpuSeries:
 
     @classmethod
     def of(cls, settings: ApiSettings) -> "GpuSeries":
-        """Jobs are named on this machine alone, or at a port of its own where everybody may see holders anyway."""
+        """Jobs are named on this machine alone, or at a port of its own where everybody may see holders anyway.
+
+        GPUs have no lines at an address for everybody, unless the settings say how many: it asks for no credential.
+        """
         at, everyone = settings.metrics_listen, settings.holders is Holders.EVERYONE
         if at is None:
             names_jobs = everyone and not settings.trusted_proxies and _is_loopback(settings.listen)
         else:
             names_jobs = everyone or _is_loopback(at)
-        return cls(settings.metrics_gpus, names_jobs, sample_lasts(settings.sample_every_s))
+        asked = "metrics_gpus" in settings.model_fields_set or at is not None or _is_loopback(settings.listen)
+        return cls(settings.metrics_gpus if asked else 0, names_jobs, sample_lasts(settings.sample_every_s))
 
 
 async def gpu_exposition(gpus: Sequence[GpuUseNow], series: GpuSeries, left_out: int) -> bytes:
@@ -52,7 +56,7 @@ async def gpu_exposition(gpus: Sequence[GpuUseNow], series: GpuSeries, left_out:
         ("gpu_dev_node_simulated", "Nodes whose GPUs are simulated, with samples of a recording.", _nodes_simulated),
         (
             "gpu_dev_gpu_series_left_out",
-            "GPUs that are not shown one by one: raise GPU_DEV_METRICS_GPUS.",
+            "GPUs that are not shown one by one: set or raise GPU_DEV_METRICS_GPUS.",
             lambda _: iter([("", left_out)]),
         ),
     ]

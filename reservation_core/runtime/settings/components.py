@@ -251,6 +251,7 @@ class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
     # A separate address for /metrics without TLS, such as 0.0.0.0:9090. None: on the API's address.
     metrics_listen: HealthListen = None
     # How many GPUs /metrics shows one by one, with their live jobs: the first ones by node and index. 0: none.
+    # Unset, none at an API address that is not of this machine alone.
     metrics_gpus: Annotated[int, Field(ge=0, le=100_000)] = 5000
     # The access log, a line for each request: `-` for the process's log, a file (relative to GPU_DEV_HOME), or empty.
     access_log: Annotated[str, Field(max_length=4096)] = "-"

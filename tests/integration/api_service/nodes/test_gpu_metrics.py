@@ -151,6 +151,23 @@ def test_jobs_are_named_on_this_machine_or_where_everybody_may_see_holders(
     assert GpuSeries.of(ApiSettings.model_validate(settings)).names_jobs is named
 
 
+@pytest.mark.parametrize(
+    ("settings", "gpus"),
+    [
+        ({}, 5000),
+        ({"listen": "0.0.0.0:8080"}, 0),
+        ({"listen": "gpus.example.org:8080"}, 0),
+        ({"listen": "0.0.0.0:8080", "metrics_gpus": 5000}, 5000),
+        ({"listen": "0.0.0.0:8080", "metrics_listen": "0.0.0.0:9090"}, 5000),
+        ({"metrics_gpus": 0}, 0),
+    ],
+)
+def test_gpus_have_no_lines_at_an_address_for_everybody_unless_asked_for(
+    settings: dict[str, object], gpus: int
+) -> None:
+    assert GpuSeries.of(ApiSettings.model_validate(settings)).gpus == gpus
+
+
 def test_a_sample_counts_for_a_minute_or_three_samples() -> None:
     assert GpuSeries.of(ApiSettings(sample_every_s=10)).samples_last == MINUTE
     assert GpuSeries.of(ApiSettings(sample_every_s=600)).samples_last == 30 * MINUTE
