@@ -394,4 +394,4 @@ class JobSpec(Wire):
     project: str | None
     secrets: Annotated[list[JobSecretOut], Field(default_factory=list, exclude_if=not_)]
     after: Annotated[list[AskedDependency], Field(default_factory=list, exclude_if=not_)]
-    retries: JobRetries | None = None
+    retries: Annotated[JobRetries | None, Field(exclude_if=_is_none)] = None

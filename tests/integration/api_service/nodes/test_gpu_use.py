@@ -113,7 +113,7 @@ async def test_a_node_in_steps(runtime: Runtime, bob: httpx.AsyncClient, now: da
         ({"step": "x"}, "step"),
         ({"step": "10"}, "step"),  # a day of two GPUs
         ({"from": "yesterday"}, "from"),
-        ({"to": "2020-01-01T00:00:00Z"}, "to"),
+        ({"to": "2020-01-01T00:00:00Z"}, "must end after it begins"),
         ({"speed": "1"}, "speed"),
     ],
 )
