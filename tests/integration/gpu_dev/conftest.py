@@ -159,6 +159,7 @@ class _Thread(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - the test's own thread raises it again
             self.error = error
         finally:
+            self.loop.run_until_complete(_last_turns())
             self.loop.close()
             self.up.set()
 
@@ -195,6 +196,12 @@ class _Thread(threading.Thread):
     def _ready(self, url: str) -> None:
         self.url = url
         self.up.set()
+
+
+async def _last_turns() -> None:
+    """Let connections that were closed last be closed: that is done in later turns of the loop."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def _end_all_jobs(system: System) -> None:
