@@ -62,9 +62,10 @@ def _facts(job: Job) -> list[str]:
     return facts
 
 
-def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - one case a code, nothing nested
-    code = job.reason.code
-    match code:
+def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:
+    if job.status is JobStatus.RUNNING:
+        return _while_running(job)
+    match job.reason.code:
         case ReasonCode.SUBMITTED:
             return [f"Nothing is needed: it is about to be planned. Ask again soon: gpu-dev explain {job.id}"]
         case ReasonCode.WAITING_FOR_GPUS | ReasonCode.BEHIND_IN_LINE:
@@ -82,11 +83,30 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
         case ReasonCode.NODE_UNAVAILABLE:
             return ["See which node is away and why: gpu-dev nodes. It starts when the node is back."]
         case ReasonCode.ALLOCATED | ReasonCode.RUNNING:
-            return [
-                *_while_idle(job),
-                f"Its output: gpu-dev logs -f {job.id}",
-                f"More time, before it ends: gpu-dev extend {job.id} --by 1h",
-            ]
+            return _while_running(job)
+        case ReasonCode.REQUEUED:
+            return [f"It is tried again; what happened: gpu-dev events {job.id}"]
+        case ReasonCode.QUOTA_REACHED:
+            return _over_quota(job)
+        case ReasonCode.WAITING_FOR_JOBS:
+            needed = next((one.job for one in job.after if one.state is DependencyState.OPEN), "ID")
+            return [f"What {needed} does: gpu-dev explain {needed}", f"Don't need it any more? gpu-dev cancel {job.id}"]
+        case _:
+            return _after_end(job)
+
+
+def _while_running(job: Job) -> list[str]:
+    return [
+        *_while_idle(job),
+        f"Its output: gpu-dev logs -f {job.id}",
+        f"More time, before it ends: gpu-dev extend {job.id} --by 1h",
+    ]
+
+
+def _after_end(job: Job) -> list[str]:
+    """Advice for a job that is ending or has ended; none for one that waits or runs."""
+    code = job.reason.code
+    match code:
         case ReasonCode.COMPLETED | ReasonCode.COMMAND_FAILED | ReasonCode.KILLED_BY_SIGNAL:
             return [f"Its output: gpu-dev logs {job.id}"]
         case ReasonCode.OUT_OF_MEMORY:
@@ -95,8 +115,6 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             return [f"The user and the time: gpu-dev events {job.id}"]
         case ReasonCode.DURATION_REACHED:
             return ["Submit it again with a longer --for, or extend it in time: gpu-dev extend ID --by 1h"]
-        case ReasonCode.REQUEUED:
-            return [f"It is tried again; what happened: gpu-dev events {job.id}"]
         case ReasonCode.IMAGE_PULL_FAILED:
             return ["Check the image's name and tag, and that the cluster may pull it; then submit the job again."]
         case (
@@ -113,11 +131,6 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
                 f"What happened: gpu-dev events {job.id}",
                 "Submit it again; if it fails again, ask an administrator.",
             ]
-        case ReasonCode.QUOTA_REACHED:
-            return _over_quota(job)
-        case ReasonCode.WAITING_FOR_JOBS:
-            needed = next((one.job for one in job.after if one.state is DependencyState.OPEN), "ID")
-            return [f"What {needed} does: gpu-dev explain {needed}", f"Don't need it any more? gpu-dev cancel {job.id}"]
         case ReasonCode.DEPENDENCY_FAILED:
             return [f"Submit it again without waiting for others: gpu-dev submit --again {job.id}"]
         case ReasonCode.INACTIVE:
@@ -129,6 +142,21 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:  # noqa: C901 - 
             ]
         case ReasonCode.BOOKING_OVER:
             return ["Book more time (gpu-dev book create), or submit it without a booking."]
+        case (
+            ReasonCode.SUBMITTED
+            | ReasonCode.WAITING_FOR_GPUS
+            | ReasonCode.BEHIND_IN_LINE
+            | ReasonCode.NO_SUCH_TYPE
+            | ReasonCode.LARGER_THAN_ANY_NODE
+            | ReasonCode.NOT_ENOUGH_NODES
+            | ReasonCode.NODE_UNAVAILABLE
+            | ReasonCode.REQUEUED
+            | ReasonCode.QUOTA_REACHED
+            | ReasonCode.WAITING_FOR_JOBS
+            | ReasonCode.ALLOCATED
+            | ReasonCode.RUNNING
+        ):
+            return []
         case _:
             assert_never(code)
 

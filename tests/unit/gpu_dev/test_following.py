@@ -102,6 +102,13 @@ def test_every_reason_is_explained_with_something_to_do(code: ReasonCode) -> Non
     assert code.value in as_text(said)
 
 
+def test_a_job_that_runs_until_maintenance_is_not_told_to_be_submitted_again() -> None:
+    job = a_job(status="running", reason={"code": "maintenance", "detail": "Running until 9:00 at the latest."})
+    said = as_text(explain(job, []))
+    assert f"gpu-dev logs -f {job.id}" in said
+    assert "again" not in said
+
+
 @pytest.mark.parametrize("release_at", [None, NOON + timedelta(hours=1)])
 def test_an_idle_job_is_explained(release_at: datetime | None) -> None:
     idle = {"since": NOON, "warned_at": NOON, "release_at": release_at}
