@@ -224,17 +224,20 @@ def run(
             _test(client, request, Format.TABLE)
         if dry_run:
             _rehearse(client, request, Format.TABLE)
-        if tty:
-            # Loaded here: other jobs need no WebSockets.
-            from gpu_dev.sessions.terminals.terminal_runs import run_in_terminal
+        raise typer.Exit(_run(client, request, on_interrupt, tty=tty))
 
-            raise typer.Exit(run_in_terminal(client, request))
-        feeds = has_input()
-        if feeds and request.retries is not UNSET and request.retries is not None:
-            raise UsageError("A retry can't read stdin again. Let the command read a file, or add `</dev/null`.")
-        raise typer.Exit(
-            run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds)
-        )
+
+def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, *, tty: bool) -> int:
+    """Run a job in a terminal or with the input of this program. Returns the exit code; raises UsageError."""
+    if tty:
+        # Loaded here: other jobs need no WebSockets.
+        from gpu_dev.sessions.terminals.terminal_runs import run_in_terminal
+
+        return run_in_terminal(client, request)
+    feeds = has_input()
+    if feeds and request.retries is not UNSET and request.retries is not None:
+        raise UsageError("A retry can't read stdin again. Let the command read a file, or add `</dev/null`.")
+    return run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds)
 
 
 def _require_one_rehearsal(*, dry_run: bool, test_only: bool) -> None:
