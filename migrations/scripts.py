@@ -105,3 +105,31 @@ def require_extension(connection: sqlalchemy.Connection, name: str) -> None:
             f"{name} is not installed in this database, and this role may not install it. Have its owner run"
             f" `CREATE EXTENSION {name};` in it (or `GRANT CREATE ON DATABASE …` to this role), then migrate again."
         )
+
+
+def lock_tables(connection: sqlalchemy.Connection, tables: str) -> None:
+    """Lock tables for a change of their columns. Raises what asyncpg raises after about three minutes of trying.
+
+    A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
+    """
+    execute_script(connection, _LOCK.format(tables=tables))
+
+
+_LOCK = """
+DO $$
+BEGIN
+    FOR try IN 1..600 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '200ms';
+            LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE;
+            EXIT;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            IF try = 600 THEN
+                RAISE;
+            END IF;
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+    SET LOCAL lock_timeout = 0;
+END $$;
+"""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
-from migrations.scripts import execute_script
+from migrations.scripts import execute_script, lock_tables
 
 revision = "0045_dependencies"
 down_revision = "0044_gpu_use"
@@ -14,6 +14,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Execute the SQL file beside this one."""
+    lock_tables(op.get_bind(), "reservations")
     execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 
 

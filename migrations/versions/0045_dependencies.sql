@@ -1,23 +1,5 @@
 -- Jobs that wait for other jobs.
 
--- A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
-DO $$
-BEGIN
-    FOR try IN 1..600 LOOP
-        BEGIN
-            SET LOCAL lock_timeout = '200ms';
-            LOCK TABLE reservations IN ACCESS EXCLUSIVE MODE;
-            EXIT;
-        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            IF try = 600 THEN
-                RAISE;
-            END IF;
-            PERFORM pg_sleep(0.1);
-        END;
-    END LOOP;
-    SET LOCAL lock_timeout = 0;
-END $$;
-
 -- Null: the job names no other jobs. A held job waits for some, and the planner leaves it out: it gets neither GPUs nor a slot.
 -- No row has a value yet, so that none needs to be checked.
 ALTER TABLE reservations

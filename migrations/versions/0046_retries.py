@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
-from migrations.scripts import execute_script
+from migrations.scripts import execute_script, lock_tables
 
 revision = "0046_retries"
 down_revision = "0045_dependencies"
@@ -16,6 +16,7 @@ _USAGE_BEFORE = "0023_long_history.sql"
 
 def upgrade() -> None:
     """Execute the SQL file beside this one."""
+    lock_tables(op.get_bind(), "reservations, allocations")
     execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 
 

@@ -1,22 +1,4 @@
 -- Jobs that are retried: how often at most, after which ends, and how often they were.
--- A lock that is not had at once would keep everybody waiting who comes later: it is tried for a moment at a time.
-DO $$
-BEGIN
-    FOR try IN 1..600 LOOP
-        BEGIN
-            SET LOCAL lock_timeout = '200ms';
-            LOCK TABLE reservations, allocations IN ACCESS EXCLUSIVE MODE;
-            EXIT;
-        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            IF try = 600 THEN
-                RAISE;
-            END IF;
-            PERFORM pg_sleep(0.1);
-        END;
-    END LOOP;
-    SET LOCAL lock_timeout = 0;
-END $$;
-
 ALTER TABLE reservations
     ADD COLUMN retry_max smallint,
     ADD COLUMN retry_on text[],
