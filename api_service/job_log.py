@@ -155,7 +155,7 @@ async def follow_log(
         job = await _newest(services, job)
         # The state is read before the log, so that nothing printed before a final state is missed.
         asked = 0 if attempt is None else read or attempt
-        is_former = 0 < asked != job.attempt or (0 < asked == job.attempt and job.status is JobStatus.QUEUED)
+        is_former = asked > 0 and (asked != job.attempt or job.status is JobStatus.QUEUED)
         if is_former:
             job = replace(job, attempt=asked)
         ended = is_former or job.status in FINAL_STATUSES

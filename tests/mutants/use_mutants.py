@@ -101,7 +101,7 @@ USE_OF_GPUS = (
     ),
     Mutant(
         "a keep between the look and the end is overrun",
-        "What was judged idle is not changed if its row has changed since",
+        "A job that changed after it was judged idle is left alone",
         WATCHING,
         "                if row is None or row.version != job.version:\n",
         "                if row is None:\n",

@@ -42,7 +42,7 @@ class ValueKind(StrEnum):
 
 
 Read = int | float | str | dict[str, float | str]
-"""What was typed, as REST takes it."""
+"""The value of a field for REST."""
 RuleValue = int | float | timedelta | str | IdleRuleIn
 
 

@@ -35,7 +35,7 @@ class Remark:
 
 @dataclass(slots=True)
 class Words:
-    """What was read: options, the words that are none, and what could not be read."""
+    """Options, the words after them, and the faults of words that can't be read."""
 
     given: list[Given] = field(default_factory=list)
     operands: list[str] = field(default_factory=list)
