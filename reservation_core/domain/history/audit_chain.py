@@ -6,9 +6,10 @@ points, no spaces, characters unescaped, times in UTC with six digits after the 
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from json.encoder import encode_basestring
 from typing import Any
 
 GENESIS = "0" * 64
@@ -32,9 +33,6 @@ class AuditedEvent:
     reason_code: str | None
     reason: str | None
     data: Mapping[str, Any]
-
-
-_FIELDS = tuple(event_field.name for event_field in fields(AuditedEvent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +84,27 @@ class Removals:
 
 def exact(at: datetime) -> str:
     """A time as it is hashed, to the microsecond."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return f"{utc.isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def content_digest(event: AuditedEvent) -> str:
-    return _digest({**{name: getattr(event, name) for name in _FIELDS}, "at": exact(event.at)})
+    """The digest of an event. It is written field by field: an encoder that sorts takes three times as long."""
+    data = _CANONICAL.encode(event.data) if event.data else "{}"
+    return _digest(
+        f'{{"actor":{_text(event.actor)},"after":{_text(event.after)},"at":"{exact(event.at)}",'
+        f'"before":{_text(event.before)},"data":{data},"id":{event.id},"kind":{_text(event.kind)},'
+        f'"reason":{_text(event.reason)},"reason_code":{_text(event.reason_code)},'
+        f'"reservation_id":{_text(event.reservation_id)},"subject":{_text(event.subject)}}}'
+    )
 
 
 def link_digest(previous: str, position: int, event_id: int, at: datetime, content: str) -> str:
     """The digest of a link: it covers the one before it and its own fields."""
-    return _digest({"previous": previous, "position": position, "id": event_id, "at": exact(at), "content": content})
+    return _digest(
+        f'{{"at":"{exact(at)}","content":{_text(content)},"id":{event_id},"position":{position},'
+        f'"previous":{_text(previous)}}}'
+    )
 
 
 def chained(head: Link, events: Iterable[AuditedEvent]) -> Iterator[Link]:
@@ -200,5 +209,9 @@ class ChainCheck:
             self.problems.append(problem)
 
 
-def _digest(fields: Mapping[str, Any]) -> str:
-    return sha256(_CANONICAL.encode(fields).encode()).hexdigest()
+def _text(value: str | None) -> str:
+    return "null" if value is None else encode_basestring(value)
+
+
+def _digest(canonical: str) -> str:
+    return sha256(canonical.encode()).hexdigest()

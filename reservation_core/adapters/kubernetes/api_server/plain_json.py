@@ -7,7 +7,8 @@ from typing import Any
 
 def format_time(at: datetime) -> str:
     """Format a time for an annotation: RFC 3339, UTC, microseconds."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return f"{utc.isoformat(timespec='microseconds')[:-6]}Z"
 
 
 def read_time(text: object) -> datetime | None:

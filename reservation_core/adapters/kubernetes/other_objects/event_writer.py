@@ -8,7 +8,8 @@ import secrets
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -35,6 +36,17 @@ class Regarding:
     kind: str = "Pod"
 
 
+class _Note(NamedTuple):
+    """What an Event is built of once it is written: of many that come at once, most are dropped."""
+
+    about: Regarding
+    reason: str
+    text: str
+    action: str
+    warning: bool
+    at: datetime
+
+
 class EventWriter:
     """Writes `events.k8s.io/v1` as a `controller` (`gpu-scheduler`) and its replica `instance`."""
 
@@ -46,7 +58,7 @@ class EventWriter:
         self._controller = controller
         self._instance = instance[:128]
         self._pause_s = 1 / per_s
-        self._waiting: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[_Note] = deque(maxlen=_MOST_WAITING)
         self._more = asyncio.Event()
         self.left_out = 0
 
@@ -54,25 +66,7 @@ class EventWriter:
         """Queue an Event. `reason` and `action` are in CamelCase."""
         if len(self._waiting) == _MOST_WAITING:
             self.left_out += 1
-        body = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{about.name[:200].rstrip('-.')}.{secrets.token_hex(8)}", "namespace": about.namespace,
-            },
-            "eventTime": format_time(self._clock.now()),
-            "reportingController": self._controller,
-            "reportingInstance": self._instance,
-            "action": action,
-            "reason": reason,
-            "note": note.encode()[:_MOST_NOTE].decode(errors="ignore"),
-            "type": "Warning" if warning else "Normal",
-            "regarding": {
-                "apiVersion": "v1", "kind": about.kind,
-                "namespace": about.namespace, "name": about.name, "uid": about.uid,
-            },
-        }  # fmt: skip
-        self._waiting.append((f"/apis/events.k8s.io/v1/namespaces/{about.namespace}/events", body))
+        self._waiting.append(_Note(about, reason, note, action, warning, self._clock.now()))
         self._more.set()
 
     async def run(self) -> None:
@@ -85,11 +79,33 @@ class EventWriter:
     async def write_all(self) -> None:
         """Write the Events that are queued now."""
         while self._waiting:
-            path, body = self._waiting.popleft()
+            note = self._waiting.popleft()
+            path = f"/apis/events.k8s.io/v1/namespaces/{note.about.namespace}/events"
             try:
-                await self._transport.request("POST", path, body=body)
+                await self._transport.request("POST", path, body=self._event(note))
             except (ApiServerError, ClusterUnavailableError) as problem:
                 # Nothing depends on Events: the pod's condition says the same.
                 self.left_out += 1
                 _log.warning("an Event could not be written", why=str(problem))
             await asyncio.sleep(self._pause_s)
+
+    def _event(self, note: _Note) -> Mapping[str, Any]:
+        about = note.about
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{about.name[:200].rstrip('-.')}.{secrets.token_hex(8)}", "namespace": about.namespace,
+            },
+            "eventTime": format_time(note.at),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": note.action,
+            "reason": note.reason,
+            "note": note.text.encode()[:_MOST_NOTE].decode(errors="ignore"),
+            "type": "Warning" if note.warning else "Normal",
+            "regarding": {
+                "apiVersion": "v1", "kind": about.kind,
+                "namespace": about.namespace, "name": about.name, "uid": about.uid,
+            },
+        }  # fmt: skip

@@ -1,7 +1,8 @@
 """The chain of digests: what is hashed, and that no change of it passes."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 
@@ -65,6 +66,19 @@ def test_what_is_hashed_is_what_the_documents_say() -> None:
     assert link_digest(GENESIS, 1, 7, made.at, content) == sha256(link.encode()).hexdigest()
     elsewhere = replace(made, at=made.at.astimezone(timezone(timedelta(hours=5))))
     assert content_digest(elsewhere) == content
+
+
+TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]))
+DATA = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.floats(allow_nan=False) | TEXTS, max_size=3)
+
+
+@given(st.integers(-(2**63), 2**63), st.lists(TEXTS, min_size=6, max_size=6), st.text(max_size=9), DATA)
+def test_any_event_is_hashed_as_sorted_json(number: int, texts: list[str | None], kind: str, data: object) -> None:
+    names = ("reservation_id", "subject", "before", "after", "reason_code", "reason")
+    made = event(1, **{"id": number, "kind": kind, "data": data, **dict(zip(names, texts, strict=True))})
+    fields = {**asdict(made), "at": made.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert content_digest(made) == sha256(text.encode()).hexdigest()
 
 
 def test_a_whole_log_is_whole_from_any_line_on() -> None:
