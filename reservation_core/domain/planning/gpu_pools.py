@@ -1,6 +1,6 @@
 """The usable GPUs of one inventory as pools, one for each type, and in which of them something has changed."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from reservation_core.domain.calendar import Row
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
@@ -158,6 +158,15 @@ class GpuPools:
         """Where jobs of a job's shape may find earlier places than their slots; good until anything changes."""
         freed_times = {pool.gpu_type: self.freed_time[pool.gpu_type] for pool in self.for_job(job)}
         return EarlierPlaces(freed_times, job.gpus, now, self._nodes_of)
+
+    def read_earlier_places(self, job: Waiting, now: int, enough: Callable[[], bool]) -> bool:
+        """Read where GPUs were given back, until `enough`; whether all is read."""
+        for pool in self.for_job(job):
+            freed = self.freed_time[pool.gpu_type]
+            while freed.nodes and not freed.everywhere[0] and not freed.read_some(job.gpus, now):
+                if enough():
+                    return False
+        return True
 
     def _nodes_of(self, job_id: str) -> set[tuple[str, int]]:
         """The nodes of a slot, as type and position; those of unusable GPUs are left out."""

@@ -27,7 +27,7 @@ from reservation_core.domain.pools.pool_profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
 STILL_HELD = "Others still have GPUs of its slot."
-_PASSED_OVER = 64
+_PASSED_OVER = 16
 """After how many jobs that can't have an earlier slot the walk asks whether it has time."""
 
 LAPSED = "Its slot is over, and its GPUs were not free in it."
@@ -170,17 +170,19 @@ def _improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[],
         entry = entries[index]
         _, job, length = entry
         start, _ = slots.get(job.id, (at, at))
-        if start > at:
-            if number not in known:
-                known[number] = pools.earlier_places(job, at), room_length(picture, job)
+        if start > at and number not in known and pools.read_earlier_places(job, at, enough):
+            known[number] = pools.earlier_places(job, at), room_length(picture, job)
+        if start <= at:
+            hopeful = False
+        elif number not in known:
+            hopeful = True  # there is no time to see whether it is not
+        else:
             places, too_long = known[number]
             hopeful = (
                 places.may_begin(job.id, length, start)
                 or picture.has_freed_quota(job)
                 or (length < too_long and may_have_room(picture, job))
             )
-        else:
-            hopeful = False
         passed += not hopeful
         if hopeful or (passed % _PASSED_OVER == 0 and enough()):
             if not hopeful:

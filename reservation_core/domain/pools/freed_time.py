@@ -7,9 +7,13 @@ that goes on, and those for the next: what is given back during a walk is for jo
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER
 from reservation_core.domain.pools.pool_profile import PoolProfile
+
+_READ = 64
+"""How many nodes are read at once where there may be no time for all."""
 
 
 class Steps:
@@ -109,14 +113,13 @@ class FreedTime:
 
     def steps(self, gpus: int, now: int) -> Steps:
         """The places for so many GPUs on the nodes."""
-        steps = self._steps.get(gpus)
-        if steps is None:
-            steps = self._steps[gpus] = Steps()
-            self._unread[gpus] = set(self.nodes)
-            self._profile.firsts(gpus)
-        if self._unread[gpus]:
-            self._read(steps, gpus, now)
-        return steps
+        while not self._read_steps(gpus, now):
+            pass
+        return self._steps[gpus]
+
+    def read_some(self, gpus: int, now: int) -> bool:
+        """Read the places for so many GPUs, and what is beside them, of some nodes; whether all are read."""
+        return self._read_steps(gpus, now) and self._read_beside()
 
     def is_left(self, steps: Steps, gpus: int, length: int, before: int, now: int) -> bool:
         """Whether a place in these steps still is there: others may have taken it since it was read."""
@@ -130,11 +133,8 @@ class FreedTime:
     @property
     def beside(self) -> set[str]:
         """The reservations on the nodes."""
-        unread = self._unread.setdefault(0, set(self.nodes))
-        if unread:
-            nodes = [self._profile.nodes[position] for position in unread]
-            self._beside.update([row[3] for node in nodes for card in node.cards for row in card.calendar.rows])
-            unread.clear()
+        while not self._read_beside():
+            pass
         return self._beside
 
     def may_begin_beside(self, job_id: str, gpus: int, length: int, position: int, before: int, now: int) -> bool:
@@ -147,14 +147,31 @@ class FreedTime:
         window = self._profile.without(position, job_id, now).first_window(gpus, length, now)
         return window is not None and window[0] < before
 
-    def _read(self, steps: Steps, gpus: int, now: int) -> None:
-        unread = self._unread[gpus]
-        for position in unread:
+    def _read_steps(self, gpus: int, now: int) -> bool:
+        if gpus not in self._steps:
+            self._steps[gpus] = Steps()
+            self._profile.firsts(gpus)
+        steps = self._steps[gpus]
+        for position in self._take_unread(gpus):
             if len(self._profile.nodes[position].cards) >= gpus:
                 for start, end in self._profile.windows(position, gpus, now):
                     first = max(start, now)
                     steps.add(first, end - first, position)
-        unread.clear()
+        return not self._unread[gpus]
+
+    def _read_beside(self) -> bool:
+        nodes = [self._profile.nodes[position] for position in self._take_unread(0)]
+        self._beside.update([row[3] for node in nodes for card in node.cards for row in card.calendar.rows])
+        return not self._unread[0]
+
+    def _take_unread(self, gpus: int) -> list[int]:
+        """Some nodes that were not read for so many GPUs, which they are from now on."""
+        if gpus not in self._unread:
+            self._unread[gpus] = set(self.nodes)
+        unread = self._unread[gpus]
+        some = list(islice(unread, _READ))
+        unread.difference_update(some)
+        return some
 
 
 class EarlierPlaces:
