@@ -48,6 +48,7 @@ class Templates:
         self._environment.globals["keys_of"] = keys_of
         self._environment.filters["span"] = words.span
         self._environment.filters["booking_status"] = words.booking_status
+        self._environment.filters["window_status"] = words.window_status
         self._environment.filters["gib"] = words.gib
         self._environment.filters["amount"] = words.amount
         self._environment.filters["hours"] = words.hours

@@ -22,9 +22,17 @@ _BOOKING_STATUSES = {
 }
 
 
-def booking_status(status: str) -> str:
-    """A booking's status in words."""
-    return _BOOKING_STATUSES.get(status, status)
+_WINDOW_STATUSES = {"confirmed": "planned", "active": "open", "ended": "over"}
+
+
+def booking_status(status: str, *, mine: bool = True) -> str:
+    """A booking's status in words, to its owner or (`mine` false) to others."""
+    return "offered" if status == "offered" and not mine else _BOOKING_STATUSES.get(status, status)
+
+
+def window_status(status: str) -> str:
+    """A maintenance window's status in words."""
+    return _WINDOW_STATUSES.get(status, status)
 
 
 def clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:

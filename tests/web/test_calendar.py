@@ -146,7 +146,7 @@ async def test_an_edge_makes_it_longer_and_others_see_it_without_a_reload(
     # Bob sees whose it is and that it is not his to touch.
     others = bob.page.locator(".ec-event.others")
     await expect(others).to_contain_text("Booking of alice, 1 GPU, ")
-    await expect(others).to_contain_text(" 12:00, confirmed")
+    await expect(others).to_contain_text(" 12:00, booked")
     await expect(others.locator("a, .ec-resizer")).to_have_count(0)
 
     event = alice.page.locator(".ec-event", has_text="sweep")
@@ -159,7 +159,7 @@ async def test_an_edge_makes_it_longer_and_others_see_it_without_a_reload(
     await dialog.get_by_role("button", name="Change it").click()
     await expect(alice.page.get_by_role("status").filter(has_text="sweep is changed.")).to_be_visible()
     assert now_is(system, "alice", booking)["end"] == said(start + timedelta(hours=12))
-    await expect(others).to_contain_text(" 18:00, confirmed")
+    await expect(others).to_contain_text(" 18:00, booked")
 
     await open_week(alice.page, first)
     await assert_accessible(alice.page)

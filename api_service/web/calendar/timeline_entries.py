@@ -69,7 +69,7 @@ def _seen(
         owner_words,
         "1 GPU" if cards == 1 else f"{cards} GPUs",
         times(entry.span.start, entry.span.end),
-        entry.status,
+        _status(entry, mine=mine),
         f"{span(entry.span.length)} on {_where([card for _, card in here])}{more}",
     )
     open_one = entry.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and entry.span.end > now
@@ -102,6 +102,19 @@ def _named(entry: CalendarEntry, sight: Sight, *, mine: bool) -> tuple[str, str]
             return (f"{entry.user} ({verb})", f"Job of {entry.user}, {verb}") if known else ("taken", "Somebody's job")
         case ReservationKind.MAINTENANCE:
             return "maintenance", "Maintenance"
+        case _:
+            assert_never(entry.kind)
+
+
+def _status(entry: CalendarEntry, *, mine: bool) -> str:
+    """The status as lists write it."""
+    match entry.kind:
+        case ReservationKind.BOOKING:
+            return words.booking_status(entry.status, mine=mine)
+        case ReservationKind.MAINTENANCE:
+            return words.window_status(entry.status)
+        case ReservationKind.JOB:
+            return entry.status
         case _:
             assert_never(entry.kind)
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from urllib.parse import quote, urlencode
 
 from api_service.web.finding.site_pages import SitePage
+from api_service.web.words import booking_status
 from reservation_core.contracts.base import SearchHit
 from reservation_core.domain.model import FoundKind
 
@@ -48,11 +49,18 @@ def _keys(page: SitePage) -> str:
 def _detail(hit: SearchHit, clock: Callable[[datetime], str], user: str) -> str:
     parts = (
         hit.id if hit.name is not None else None,
-        hit.status,
+        _status(hit, user),
         None if hit.start is None else clock(hit.start),
         hit.user if hit.user != user else None,
     )
     return " · ".join(part for part in parts if part)
+
+
+def _status(hit: SearchHit, user: str) -> str | None:
+    """The status as lists write it."""
+    if hit.kind is not FoundKind.BOOKING or hit.status is None:
+        return hit.status
+    return booking_status(hit.status, mine=hit.user in (None, user))
 
 
 def _address(hit: SearchHit) -> str:

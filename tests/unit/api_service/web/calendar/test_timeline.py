@@ -66,6 +66,23 @@ def look(
     return see_entries([found], rows, sight or Sight(ALICE), window, NOW)[0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "owner", "shown"),
+    [
+        (ReservationKind.BOOKING, "confirmed", 1, "booked"),
+        (ReservationKind.BOOKING, "confirmed", 2, "booked"),
+        (ReservationKind.BOOKING, "offered", 1, "offered to you"),
+        (ReservationKind.BOOKING, "offered", 2, "offered"),
+        (ReservationKind.BOOKING, "active", 2, "now"),
+        (ReservationKind.MAINTENANCE, "confirmed", 2, "planned"),
+        (ReservationKind.MAINTENANCE, "active", 2, "open"),
+        (ReservationKind.JOB, "running", 2, "running"),
+    ],
+)
+def test_a_card_says_the_status_as_lists_do(kind: ReservationKind, status: str, owner: int, shown: str) -> None:
+    assert shown in look(entry(owner, kind=kind, status=status)).words.split("\n")
+
+
 # == Windows ==
 
 
@@ -191,7 +208,7 @@ def test_an_entry_says_where_it_is_and_how_long() -> None:
         "Your booking secret plans",
         "10 GPUs",
         "12:20 to 14:20",
-        "confirmed",
+        "booked",
         "2 h on n0: GPU 1; n1: GPUs 2, 3; n2: GPUs 4, 5; 2 more nodes",
     ]
 
