@@ -5,15 +5,17 @@ Times in text are UTC. Text that a user may have chosen (a job's name, say) is r
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal, assert_never
 
 from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, PodEventKind
+from reservation_core.domain.short_durations import in_words
 from reservation_core.domain.time_words import range_words, time_words
 
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
+_MINUTE, _SECOND = timedelta(minutes=1), timedelta(seconds=1)
 NO_MAIL = (
     "This server has no mail server, so it can't send e-mail. Ask an administrator to set GPU_DEV_SMTP__HOST and "
     "GPU_DEV_SMTP__SENDER, or add a Slack or webhook address instead."
@@ -338,8 +340,13 @@ def _at(name: str, occurrence: NoticedEvent, about: NotifiedReservation) -> str:
     at = _time(occurrence.data, name) or known
     if at is None:
         return "soon"
-    left = int((at - occurrence.at).total_seconds())
-    return f"at {_format(at)}" + (f" (in {_approximate(left)})" if left > 0 else "")
+    left = _rounded(at - occurrence.at)
+    return f"at {_format(at)}" + (f" (in {in_words(left)})" if left > timedelta(0) else "")
+
+
+def _rounded(left: timedelta) -> timedelta:
+    """A length in whole minutes, or in whole seconds below one: a notification is sent some seconds late."""
+    return timedelta(minutes=round(left / _MINUTE)) if left >= _MINUTE else timedelta(seconds=left // _SECOND)
 
 
 def _window(occurrence: NoticedEvent) -> str:
@@ -354,16 +361,6 @@ def _maintenance_advice(occurrence: NoticedEvent, about: NotifiedReservation) ->
     if by is None:
         return f"It waits for other GPUs; there is nothing to do. `gpu-dev explain {about.id}` says when they are free."
     return f"It is ended by {_format(by)}: save your work before, and submit the rest again."
-
-
-def _approximate(seconds: int) -> str:
-    if seconds < 90:
-        return f"{seconds} s"
-    if seconds < 90 * 60:
-        return f"{round(seconds / 60)} minutes"
-    if seconds < 36 * 3600:
-        return f"{round(seconds / 3600)} hours"
-    return f"{round(seconds / 86400)} days"
 
 
 def _format(at: datetime | None) -> str:

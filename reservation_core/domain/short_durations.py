@@ -11,6 +11,7 @@ _DECIMAL = re.compile(rf"(\d{{1,9}}\.\d{{1,3}}) ?(?:{'|'.join(f'({word})' for wo
 _ISO8601 = re.compile(
     r"P(?:(\d{1,2})Y)?(?:(\d{1,5})D)?(?:T(?=\d)(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})S)?)?", re.ASCII
 )
+_WORDED = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _SHOWN = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -36,6 +37,17 @@ def written(duration: timedelta) -> str:
         if count:
             parts.append(f"{count}{letter}")
     return "".join(parts) or "0s"
+
+
+def in_words(duration: timedelta) -> str:
+    """The same in words: `1 day 2 hours`, `1 hour 30 minutes`, `45 seconds`."""
+    left = int(duration.total_seconds())
+    parts = []
+    for unit, word in _WORDED:
+        count, left = divmod(left, unit)
+        if count:
+            parts.append(f"{count} {word}" if count == 1 else f"{count} {word}s")
+    return " ".join(parts) or "0 seconds"
 
 
 def plain_iso8601(text: str) -> timedelta | None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.people.token_budgets import Budget
+from reservation_core.domain.short_durations import in_words
 from reservation_core.domain.time_words import time_words
 
 
@@ -70,7 +71,7 @@ class TokenReach:
         expires_at = None if expires_in is None else now + expires_in
         if longest is not None and (expires_in is None or expires_in > longest):
             raise ForbiddenError(
-                f"Tokens of this server work for at most {_in_words(longest)}. Give an `expires_in` that is no longer."
+                f"Tokens of this server work for at most {in_words(longest)}. Give an `expires_in` that is no longer."
             )
         if self.expires_at is not None and (expires_at is None or expires_at > self.expires_at):
             raise ForbiddenError(
@@ -79,8 +80,3 @@ class TokenReach:
                 "longer."
             )
         return TokenReach(scopes or self.scopes, expires_at, self.generation + 1)
-
-
-def _in_words(time: timedelta) -> str:
-    days, seconds = time.days, time.seconds
-    return f"{days} days" if days and not seconds else f"{time.total_seconds() / 3600:g} hours"

@@ -51,7 +51,7 @@ def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: NotifiedReser
             "4 x h100 on each of 2 nodes, from Tue 1 Jan 2030 13:00 to 15:00 UTC",
         ),
         (NoticeKind.MOVED, "was changed by root"),
-        (NoticeKind.STARTING_SOON, "starts at Tue 1 Jan 2030 13:00 UTC (in 60 minutes)"),
+        (NoticeKind.STARTING_SOON, "starts at Tue 1 Jan 2030 13:00 UTC (in 1 hour)"),
         (NoticeKind.ENDING_SOON, "ends at Tue 1 Jan 2030 15:00 UTC (in 3 hours)"),
         (NoticeKind.OFFERED, "held for you until Tue 1 Jan 2030 12:15 UTC"),
         (NoticeKind.NO_SHOW, "released at Tue 1 Jan 2030 13:30 UTC"),
@@ -61,6 +61,25 @@ def test_every_kind_says_what_it_is_about(kind: NoticeKind, about: NotifiedReser
 )
 def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
     assert words in told(kind)
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (timedelta(seconds=45), "(in 45 seconds)"),
+        (timedelta(minutes=1), "(in 1 minute)"),
+        (timedelta(minutes=9, seconds=58), "(in 10 minutes)"),
+        (timedelta(minutes=90), "(in 1 hour 30 minutes)"),
+        (timedelta(hours=2), "(in 2 hours)"),
+        (timedelta(hours=36), "(in 1 day 12 hours)"),
+    ],
+)
+def test_the_time_that_is_left_is_exact(left: timedelta, words: str) -> None:
+    assert words in told(NoticeKind.STARTING_SOON, replace(BOOKING, starts_at=NOW + left))
+
+
+def test_what_begins_now_has_no_time_left() -> None:
+    assert "(in " not in told(NoticeKind.STARTING_SOON, replace(BOOKING, starts_at=NOW + timedelta(milliseconds=1)))
 
 
 @pytest.mark.parametrize("about", [BOOKING, None])
