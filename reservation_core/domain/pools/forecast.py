@@ -152,7 +152,7 @@ def forecast(
         headless = [gpu_type for gpu_type in types if gpu_type not in headed]
         if headless:
             headed.add(chosen if chosen in headless else headless[0])
-        reason = waiting_for_gpus(*shape) if headless else behind_in_line(job.gpu_type)
+        reason = waiting_for_gpus(*shape, first=position == 1) if headless else behind_in_line(job.gpu_type)
         estimates.append(WaitEstimate(job.id, position, reason, to_moment(start)))
     return estimates
 

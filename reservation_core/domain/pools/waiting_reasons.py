@@ -98,12 +98,16 @@ class Capacity:
         )
 
 
-def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
-    """The reason of the next job in the queue: all GPUs that it could use are taken."""
+def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, *, first: bool) -> Reason:
+    """The reason of a job that gets the next GPUs: all that it could use are taken.
+
+    `first`: no job is ahead of it, not even one that can't start or gets other GPUs.
+    """
     of_type = "" if gpu_type is None else f"{gpu_type} "
+    why = "Next in the queue" if first else "The jobs ahead of it can't start, or get other GPUs"
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"Next in the queue: it starts when {_sized(gpus, nodes, of_type)} {_are(gpus)} free for its whole duration. "
+        f"{why}: it starts when {_sized(gpus, nodes, of_type)} {_are(gpus)} free for its whole duration. "
         "Fewer GPUs or another type might be free sooner.",
     )
 

@@ -124,6 +124,20 @@ def test_the_first_waits_for_gpus_and_the_others_behind_it() -> None:
     assert [estimate.id for estimate in estimate_waits(state, T0, 2)] == ["job-1", "job-2"]
 
 
+def test_only_the_first_of_the_queue_is_called_the_next() -> None:
+    """A job behind one that can never start gets the next GPUs, but two jobs with places 1 and 2 are not both next."""
+    rows = [held(1, 0, 0, 30), held(2, 1, 0, 40), held(3, 2, 0, 30), held(4, 3, 0, 30)]
+    state = state_of([node("n0", 4)], rows, [job(1, 9), job(2, 2), job(3, 1)])
+    impossible, second, third = estimate_waits(state, T0, 10)
+    assert (impossible.position, impossible.reason.code) == (1, ReasonCode.LARGER_THAN_ANY_NODE)
+    assert (second.position, second.reason.code) == (2, ReasonCode.WAITING_FOR_GPUS)
+    assert "Next in the queue" not in second.reason.detail
+    assert second.reason.detail.startswith("The jobs ahead of it can't start, or get other GPUs: it starts when 2 ")
+    assert third.reason.code is ReasonCode.BEHIND_IN_LINE
+    [alone, *_] = estimate_waits(state_of([node("n0", 4)], rows, [job(2, 2)]), T0, 10)
+    assert alone.reason.detail.startswith("Next in the queue: it starts when 2 ")
+
+
 def test_nobody_starts_before_those_of_any_type_who_may_come_first() -> None:
     """Of the line of any type only the first part is known: who stands in the rest may come before job-5."""
     waiting = [job(1), job(2, gpu_type=None), job(5)]
