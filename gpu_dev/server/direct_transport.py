@@ -10,6 +10,7 @@ from http import HTTPStatus
 from ssl import SSLContext
 from urllib.parse import quote, urlsplit
 
+from gpu_dev.server.tls_failures import answer_failure, connection_failure
 from gpu_dev.server.transport import (
     CONNECT_S,
     SOCKET_OPTIONS,
@@ -17,7 +18,6 @@ from gpu_dev.server.transport import (
     BadAddressError,
     Incoming,
     SilenceError,
-    TransportError,
 )
 
 _KEPT_S = 5.0
@@ -85,7 +85,7 @@ class DirectTransport:
         except TimeoutError as error:
             raise SilenceError from error
         except OSError as error:
-            raise TransportError("no connection") from error
+            raise connection_failure(error) from error
         except (ValueError, OverflowError, http.client.HTTPException) as error:
             raise BadAddressError(str(error)) from error
         return connection
@@ -196,4 +196,4 @@ def _failures_named() -> Iterator[None]:
     except TimeoutError as error:
         raise SilenceError from error
     except (OSError, http.client.HTTPException) as error:
-        raise TransportError("the connection broke") from error
+        raise answer_failure(error) from error

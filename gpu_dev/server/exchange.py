@@ -30,6 +30,7 @@ from gpu_dev.server.transport import (
     BadAddressError,
     Body,
     Incoming,
+    TlsError,
     Transport,
     TransportError,
     transport_to,
@@ -129,6 +130,8 @@ class Exchange:
                 sent["Authorization"] = f"Bearer {token}"
             try:
                 response = self._answer(method, target(path, params), sent, content, silence_s)
+            except TlsError as error:
+                raise self.unreachable(error) from error
             except TransportError as error:
                 failure: ClientError = self.unreachable(error)
             else:
@@ -189,6 +192,9 @@ class Exchange:
 
     def unreachable(self, error: Exception) -> UnreachableError:
         """The error for a server that does not answer."""
+        if isinstance(error, TlsError):
+            other = "" if error.other_scheme is None else f" {error.other_scheme}://{self.server.partition('://')[2]}"
+            return UnreachableError(f"{self.server} {error}{other}.")
         return UnreachableError(
             f"{self.server} does not answer ({error}). Is it running, and is the address right?",
             next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import httpx
 
+from gpu_dev.server.tls_failures import connection_failure
 from gpu_dev.server.transport import (
     CONNECT_S,
     SOCKET_OPTIONS,
@@ -64,7 +65,7 @@ def _failures_named() -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise SilenceError from error
     except httpx.ConnectError as error:
-        raise TransportError("no connection") from error
+        raise connection_failure(error) from error
     except httpx.TransportError as error:
         raise TransportError("the connection broke") from error
     except httpx.InvalidURL as error:

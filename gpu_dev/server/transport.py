@@ -40,6 +40,17 @@ class SilenceError(TransportError):
         super().__init__("no answer in time")
 
 
+class TlsError(TransportError):
+    """The server speaks TLS where it should not, does not where it should, or can't be trusted.
+
+    The text says so of the server; another try ends alike. `other_scheme` is that of the address that would do.
+    """
+
+    def __init__(self, text: str, *, other_scheme: str | None = None) -> None:
+        super().__init__(text)
+        self.other_scheme = other_scheme
+
+
 class BadAddressError(Exception):
     """The server's address can't be asked."""
 

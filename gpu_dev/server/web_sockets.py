@@ -15,6 +15,7 @@ from websockets.typing import Subprotocol
 
 from gpu_dev.errors import ApiError, ClientError, UnreachableError
 from gpu_dev.server.exchange import Answer, Exchange, problem_error, target
+from gpu_dev.server.tls_failures import connection_failure
 from gpu_dev.server.transport import SOCKET_OPTIONS, TransportError, proxy_for_server, trusted
 
 _OPEN_S = 30.0
@@ -89,7 +90,7 @@ def _failures_named(exchange: Exchange) -> Iterator[None]:
     except TimeoutError as error:
         raise exchange.unreachable(TransportError("no answer in time")) from error
     except (OSError, EOFError, InvalidHandshake) as error:
-        raise exchange.unreachable(TransportError("no connection")) from error
+        raise exchange.unreachable(connection_failure(error)) from error
 
 
 def _refusal(response: Response) -> ClientError:
