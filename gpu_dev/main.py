@@ -19,6 +19,7 @@ from gpu_dev.display.command_examples import add_examples
 from gpu_dev.display.local_times import local_sentence, slot_words
 from gpu_dev.display.option_values import name_value
 from gpu_dev.errors import ApiError, ClientError, ExitCode
+from gpu_dev.inputs.machine_zone import settle_zone
 from gpu_dev.plain_values import change_parameters, read_plain
 from gpu_dev.terminal import Rendered, clean, say
 
@@ -199,6 +200,7 @@ def options(
 
 def main() -> None:
     """Run the command line; ends the process with a documented exit code."""
+    settle_zone(os.environ)
     try:
         app(prog_name="gpu-dev")
     except ClientError as error:

@@ -1,0 +1,28 @@
+"""The time zone that TZ names, where the machine does not know it."""
+
+import re
+import time
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from gpu_dev.terminal import say
+
+_WITH_OFFSET = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d.*", re.ASCII)
+"""POSIX's form of a zone (`CET-1CEST`), which needs no file."""
+
+
+def settle_zone(environ: MutableMapping[str, str]) -> None:
+    """Use UTC, and say so, where TZ names no zone: the C library's UTC would bear that name."""
+    typed = environ.get("TZ", "")
+    name = typed.removeprefix(":")
+    if not name or _WITH_OFFSET.fullmatch(name) or _has_file(name):
+        return
+    say(f"TZ={typed} names no time zone that this machine knows: times are in UTC.")
+    environ["TZ"] = "UTC"
+    time.tzset()
+
+
+def _has_file(name: str) -> bool:
+    import zoneinfo  # loaded here: TZ is rarely set
+
+    return any(Path(folder, name).is_file() for folder in zoneinfo.TZPATH)
