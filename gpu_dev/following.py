@@ -33,18 +33,22 @@ def waiting_line(job: Job) -> str:
                 parts = ["waiting", f"place {job.queue_position} in the queue"]
             if start := start_words(job):
                 parts.append(f"starts about {start}")
-            return f"{', '.join(parts)} ({job.reason.code.value}: {local_sentence(job.reason.detail)})"
+            return f"{', '.join(parts)}{_reason(job)}"
         case JobStatus.STARTING:
             return f"starting on {placed(job.allocations) or 'its GPUs'}"
         case JobStatus.RUNNING:
             return f"running on {placed(job.allocations)} until {local_time(job.ends_at)} at the latest"
         case JobStatus.ENDING:
-            return f"ending ({job.reason.code.value}: {local_sentence(job.reason.detail)})"
+            return f"ending{_reason(job)}"
         case JobStatus.SUCCEEDED | JobStatus.FAILED | JobStatus.CANCELLED | JobStatus.EXPIRED:
             code = "" if job.exit_code is None else f", exit code {job.exit_code}"
-            return f"{job.status.value} ({job.reason.code.value}: {local_sentence(job.reason.detail)}){code}"
+            return f"{job.status.value}{_reason(job)}{code}"
         case _:
             assert_never(job.status)
+
+
+def _reason(job: Job) -> str:
+    return f" ({job.reason.code.value}: {local_sentence(job.reason.detail)})"
 
 
 def exit_code_of(job: Job) -> int:
@@ -79,7 +83,8 @@ def wait_until(
 ) -> Job:
     """Poll a job until `done`, and `tell` changes of its state, by default on stderr; returns the job then.
 
-    A predicted start drifts all the time: a change of that alone is not told. `told` is the state that was told last.
+    A predicted start drifts all the time: a change of that alone is not told, nor a state that `describe` passes over
+    with an empty text. `told` is the state that was told last.
     Raises WaitTimeoutError after `timeout`; the job goes on.
     """
     limit = None if timeout is None else time.monotonic() + timeout.total_seconds()
@@ -88,7 +93,9 @@ def wait_until(
     while True:
         line, before = describe(job), steady
         steady = describe(replace(job, estimated_start=None))
-        if line != told and steady != before:
+        if line != told and job.status in FINAL_STATUSES and (reason := _reason(job)) in told:
+            line = line.replace(reason, "")  # `ending` told it
+        if line and line != told and steady != before:
             tell(f"{job.id}: {line}")
             told, pause = line, _FIRST_PAUSE_S
         if done(job):
@@ -104,6 +111,11 @@ def wait_until(
 def has_started(job: Job) -> bool:
     """Whether a job's pods run or ran, so that there may be output."""
     return job.status not in (JobStatus.QUEUED, JobStatus.STARTING)
+
+
+def has_output(job: Job) -> bool:
+    """Whether a job that left the queue may have printed something: else its log only repeats why it did not start."""
+    return job.started_at is not None or (job.retries is not None and job.retries.done > 0)
 
 
 def has_ended(job: Job) -> bool:

@@ -51,6 +51,9 @@ def wait_for_start(client: GpuDevClient, job: Job, interrupted: Callable[[str], 
 
 
 def _line(job: Job) -> str:
+    """The state of a job that may still start; nothing of another, which the error after it says."""
+    if job.status not in (JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING):
+        return ""
     if job.status is JobStatus.QUEUED and job.promised_start_at is not None:
         return f"promised start {minute(job.promised_start_at)}, {waiting_line(job)}"
     return waiting_line(job)

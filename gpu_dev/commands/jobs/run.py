@@ -17,7 +17,7 @@ from gpu_dev.display.output import Format, show_one
 from gpu_dev.display.verdicts import exit_code_of_verdict, show_start, show_verdict, wait_words
 from gpu_dev.display.views import JOB_DETAILS
 from gpu_dev.errors import ClientError, ExitCode, UsageError
-from gpu_dev.following import exit_code_of, has_ended, has_started, wait_until, waiting_line
+from gpu_dev.following import exit_code_of, has_ended, has_output, has_started, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import job_fields, make_request, read_submit
@@ -302,7 +302,7 @@ def run_in_foreground(
 
                 start_feeding(client, job.id)
                 feeds = False
-            for chunk in client.follow_log(job.id, log):
+            for chunk in client.follow_log(job.id, log) if has_output(job) else ():
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
             ended = wait_until(client, client.job(job.id), has_ended, told=waiting_line(job))

@@ -8,7 +8,7 @@ import pytest
 from gpu_dev.display.explaining import as_text, explain
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.errors import WaitTimeoutError
-from gpu_dev.following import exit_code_of, has_ended, wait_until, waiting_line
+from gpu_dev.following import exit_code_of, has_ended, has_output, wait_until, waiting_line
 from reservation_core.domain.model import JobStatus, ReasonCode
 from tests.unit.gpu_dev.examples import NOON, a_client, a_job, job_json
 
@@ -65,6 +65,27 @@ def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> N
     assert "place 2 in the queue" in second
     assert "cancelled" in third
     assert told.out == ""
+
+
+def test_the_reason_of_an_end_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = {"code": "start_failed", "detail": "The pod did not start: no such command."}
+    states = [
+        job_json(status=status, reason=reason, exit_code=code) for status, code in (("ending", None), ("failed", 127))
+    ]
+    answers = iter(states)
+    client = a_client(lambda request: httpx.Response(200, text=next(answers)))
+    wait_until(client, a_job(status="starting"), has_ended)
+    said = capsys.readouterr().err
+    assert said.count("no such command") == 1
+    assert said.splitlines()[-1].endswith(": failed, exit code 127")
+
+
+def test_of_a_job_that_never_ran_no_output_is_read() -> None:
+    never = {"status": "failed", "started_at": None}
+    assert not has_output(a_job(**never))
+    retries = {"max": 1, "on": ["failed"], "done": 1}
+    assert has_output(a_job(**never, retries=retries)), "attempts before may have run"
+    assert has_output(a_job(status="failed", started_at=NOON))
 
 
 def test_a_prediction_that_drifts_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
