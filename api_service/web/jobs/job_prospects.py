@@ -7,7 +7,7 @@ from typing import Any
 from api_service.web.rest_calls import RestCalls, RestProblemError
 from api_service.web.words import amount
 from reservation_core.contracts.jobs import SoonerRequest
-from reservation_core.contracts.policy import Explanation, LimitOut
+from reservation_core.contracts.policy import ExplainRequest, Explanation, LimitOut
 from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest
 from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.limits import RuleName
@@ -84,9 +84,10 @@ class JobProspects:
 
 
 async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> JobProspects:
-    """Ask REST, without submitting."""
+    """Ask REST about what decides a start, without submitting: it knows no secrets and retries, for instance."""
+    asked = {name: value for name, value in body.items() if name in ExplainRequest.model_fields}
     try:
-        explained = await rest.post(Explanation, "/v1/policy/explain", body)
+        explained = await rest.post(Explanation, "/v1/policy/explain", asked)
     except RestProblemError as problem:
         if problem.status not in _TOLD_BY_SERVER:
             raise

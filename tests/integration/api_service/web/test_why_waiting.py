@@ -99,6 +99,9 @@ async def test_a_job_takes_the_place_of_one_that_waits_and_of_no_other(
     assert "Starts now" in words(page)
     fields = {"gpus": "1", "nodes": "1", "duration": "2h", "command": "true", "instead_of": waiting}
     assert "Starts now" in words((await browser.send("/submit/verdict", **fields)).text)
+    # What no verdict depends on is no reason to refuse a job that the server accepts.
+    more = {"retries": "3", "requeue": "yes", "secrets": "HF_TOKEN", "name": "x", "priority": "-1", "env": "A=1"}
+    assert "Starts now" in words((await browser.send("/submit/verdict", **fields, **more)).text)
     refused = await browser.send("/submit", **{**fields, "duration": "never"})
     assert f'name="instead_of" value="{waiting}" checked' in refused.text
     assert (await lab.alice.get(f"/v1/jobs/{waiting}")).json()["status"] == "queued"
