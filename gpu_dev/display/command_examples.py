@@ -109,7 +109,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "gpu-dev projects create vision --member ann --member bob",
         'gpu-dev projects create speech --title "Speech recognition"',
     ),
-    "projects end": ("gpu-dev projects end vision", "gpu-dev projects end vision -o json"),
+    "projects end": ("gpu-dev projects end vision", "gpu-dev projects end vision --yes"),
     "projects add": ("gpu-dev projects add vision ann", "gpu-dev projects add vision ann bob"),
     "projects remove-member": (
         "gpu-dev projects remove-member vision ann",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from gpu_dev.errors import AmbiguousIdError, NoSuchObjectError, UsageError
+from reservation_core.domain.similar_names import did_you_mean
 
 PREFIX = "job-"
 FULL_LENGTH = 8
@@ -97,6 +98,13 @@ def named_id(
             return only
         case _:
             raise AmbiguousIdError(f"{typed!r} fits {len(fitting)}: {_listed(fitting)}. Type an id.")
+
+
+def require_known(name: str, known: Iterable[str], what: str, listed_by: str) -> None:
+    """Raise NoSuchObjectError, with the command `listed_by`, unless a name is one of those: asked before a question."""
+    names = list(known)
+    if name not in names:
+        raise NoSuchObjectError(f"There is no {what} {name!r}.{did_you_mean(name, names)}", next_command=listed_by)
 
 
 def _listed(ids: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from gpu_dev.display.local_times import local_sentence
 from gpu_dev.display.output import Format, show_list
 from gpu_dev.display.views import GPU, GPU_TYPE, NODE
 from gpu_dev.inputs.asking import confirmed
+from gpu_dev.inputs.ids import require_known
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put
@@ -63,11 +64,10 @@ def fence(
     For administrators. The server cannot check it: if these pods still run, two jobs may use the same GPUs or files.
     The node gets nothing new until `gpu-dev nodes unfence`.
     """
-    confirmed(
-        f"Is the machine {node} switched off, so that nothing runs on it? Its jobs will end.",
-        yes=yes,
-    )
     with client_for(ctx) as client:
+        if not yes:
+            require_known(node, (known.name for known in client.nodes()), "node", "gpu-dev nodes")
+        confirmed(f"Is the machine {node} switched off, so that nothing runs on it? Its jobs will end.", yes=yes)
         fenced = client.fence_node(node, reason)
     put(f"{fenced.name} is fenced. When it is back and well: gpu-dev nodes unfence {fenced.name}\n")
 

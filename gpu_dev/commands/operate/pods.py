@@ -8,6 +8,7 @@ import typer
 from gpu_dev.display.output import Format, show_list
 from gpu_dev.display.views import UNKNOWN_POD
 from gpu_dev.inputs.asking import confirmed
+from gpu_dev.inputs.ids import require_known
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
@@ -40,8 +41,11 @@ def end(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """End unknown pods (administrators); their work is lost."""
-    told = " ".join(names)
-    confirmed(f"End {told}? It may be a user's work.", yes=yes)
     with client_for(ctx) as client:
+        if not yes:
+            known = [pod.name for pod in islice(client.unknown_pods(), _MOST)]
+            for name in names:
+                require_known(name, known, "unknown pod", "gpu-dev pods")
+        confirmed(f"End {' '.join(names)}? It may be a user's work.", yes=yes)
         for name in names:
             put(f"{client.end_unknown_pod(name).name}: will be ended\n")

@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from gpu_dev.client import GpuDevClient
 from gpu_dev.display.calendar_views import POLICY_VERDICT, PROJECT, RULE
 from gpu_dev.display.meanings import RULES, as_epilog
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
+from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.ids import require_known
 from gpu_dev.inputs.requests import checked, make_request
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
@@ -21,6 +24,7 @@ from gpu_dev.wire.policy import ProjectCreate, RulesIn
 from reservation_core.domain.gpu_use.idle_rules import LEAST, LONGEST, typed_idle
 from reservation_core.domain.policy.limits import QueueOrder, RuleName
 from reservation_core.domain.policy.prices import typed_price
+from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.similar_names import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -143,11 +147,32 @@ def create(
 
 
 @projects_app.command()
-def end(ctx: typer.Context, name: ProjectName, output: OneOutput = None) -> None:
-    """End a project (administrators): nothing new is submitted or booked for it."""
+def end(
+    ctx: typer.Context,
+    name: ProjectName,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    output: OneOutput = None,
+) -> None:
+    """End a project for good (administrators): nothing new is submitted or booked for it, and its rules are deleted.
+
+    It asks first. Jobs and bookings of the project go on.
+    """
     with client_for(ctx) as client:
+        if not yes:
+            confirmed(_ending(client, name), yes=yes)
         project = client.policy.end_project(name)
     put(f"{project.name} has ended\n" if output is None else show_one(project, PROJECT, output))
+
+
+def _ending(client: GpuDevClient, name: str) -> str:
+    """The question before a project ends, with what is lost. Raises NoSuchObjectError."""
+    projects = {project.name: project for project in islice(client.policy.projects(), _MOST)}
+    require_known(name, projects, "project", "gpu-dev projects list")
+    members = len(projects[name].members)
+    lost = f"Its {counted(members, 'member')} can ask for nothing more for it; its jobs and bookings go on."
+    rules = [rule.scope for rule in islice(client.policy.rules(), _MOST) if rule.project == name]
+    deleted = f" Its rules are deleted: {', '.join(rules)}." if rules else ""
+    return f"End {name} for good? {lost}{deleted}"
 
 
 @projects_app.command()

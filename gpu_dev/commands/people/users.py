@@ -9,6 +9,7 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import LEFT, USER
 from gpu_dev.inputs.asking import confirmed
+from gpu_dev.inputs.ids import require_known
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
@@ -59,6 +60,7 @@ def disable(
     """
     with client_for(ctx) as client:
         if not yes:
+            require_known(name, (user.name for user in islice(client.users(), _MOST)), "user", "gpu-dev users list")
             ended = "running jobs and bookings end" if end else "running jobs and bookings go on"
             waiting = _waiting(client, name)
             cancelled = f"waiting jobs and requests are cancelled ({_counted(waiting)}); " if waiting else ""

@@ -130,3 +130,19 @@ def test_who_disables_somebody_is_told_how_many_of_theirs_wait(system: System) -
     at.process.communicate()
     os.close(at.master)
     assert system.cli("users", "me", GPU_DEV_TOKEN=token).returncode == 0
+
+
+def test_the_end_of_a_project_is_asked_for_with_what_is_lost(system: System) -> None:
+    system.cli("projects", "create", "vision", "--member", "alice", who="admin")
+    system.cli("policy", "set", "project:vision", "max_gpus=2", who="admin")
+    refused = system.cli("projects", "end", "vision", who="admin")
+    assert (refused.returncode, "try: gpu-dev projects end vision --yes" in refused.stderr) == (2, True)
+    assert "vision" in system.cli("projects", "list", who="admin").stdout
+    at = AtTerminal(system, "projects", "end", "vision", who="admin")
+    at.shows("End vision for good? Its 1 member can ask for nothing more for it; its jobs and bookings go on.")
+    at.shows("Its rules are deleted: project:vision.")
+    at.answer("n\n")
+    assert at.process.wait(PATIENCE_S) == 1
+    at.process.communicate()
+    os.close(at.master)
+    assert system.cli("projects", "end", "vision", "--yes", who="admin").stdout == "vision has ended\n"

@@ -182,3 +182,17 @@ def test_at_a_terminal_it_is_asked(system: System, run_sql, answer: str, done: b
     out, _ = process.communicate(timeout=PATIENCE_S)
     os.close(master)
     assert (process.returncode == 0, "is fenced" in out) == (done, done)
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (("nodes", "fence", "nowhere"), "There is no node 'nowhere'."),
+        (("pods", "end", "nothing"), "There is no unknown pod 'nothing'."),
+        (("users", "disable", "alic"), "There is no user 'alic'. Did you mean alice?"),
+        (("projects", "end", "nothing"), "There is no project 'nothing'."),
+    ],
+)
+def test_what_there_is_not_is_said_before_it_is_asked(system: System, command: tuple[str, ...], error: str) -> None:
+    done = system.cli(*command, who="admin")
+    assert (done.returncode, error in done.stderr, "confirm" in done.stderr) == (3, True, False), done.stderr
