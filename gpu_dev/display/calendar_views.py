@@ -72,6 +72,12 @@ BOOKING: "View[BookingOut]" = View(
     empty='No bookings. Book a slot: gpu-dev book create --gpus 1 --start "tomorrow 09:00" --for 4h',
 )
 
+WAITLIST: "View[BookingOut]" = View(
+    BOOKING.name,
+    BOOKING.columns,
+    empty="No request is on the waitlist. `gpu-dev book create --wait` puts one there if its time is taken.",
+)
+
 BOOKING_DETAILS: "View[BookingOut]" = View(
     name=lambda one: one.id,
     columns=(

@@ -8,10 +8,21 @@ from msgspec import Struct
 from gpu_dev.display.expected_starts import expected_start, start_words
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
-from gpu_dev.display.views import idle_words, needed_jobs, placed, wanted_gpus
+from gpu_dev.display.views import idle_words, placed, wanted_in_words
 from gpu_dev.wire.jobs import Job
 from reservation_core.domain.jobs.asked_dependencies import DependencyState
 from reservation_core.domain.model import JobStatus, ReasonCode
+
+_BECAME = {
+    JobStatus.QUEUED: "is queued",
+    JobStatus.STARTING: "is starting",
+    JobStatus.RUNNING: "is running",
+    JobStatus.ENDING: "is ending",
+    JobStatus.SUCCEEDED: "has succeeded",
+    JobStatus.FAILED: "has failed",
+    JobStatus.CANCELLED: "was cancelled",
+    JobStatus.EXPIRED: "has expired",
+}
 
 
 class JobExplanation(Struct, kw_only=True):
@@ -40,11 +51,15 @@ def _facts(job: Job) -> list[str]:
     whose = f" for project {job.project}" if job.project else ""
     where = f" of booking {job.booking_id}" if job.booking_id else ""
     facts = [
-        f"{named} is {job.status.value}: {local_sentence(job.reason.detail)} [{job.reason.code.value}]",
-        f"It asks for {wanted_gpus(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
+        f"{named} {_BECAME[job.status]}: {local_sentence(job.reason.detail)} [{job.reason.code.value}]",
+        f"It asks for {wanted_in_words(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
     ]
     if job.status is JobStatus.QUEUED and job.reason.code is ReasonCode.WAITING_FOR_JOBS:
-        facts += [f"It waits for: {needed}." for needed in needed_jobs(job, {DependencyState.OPEN})]
+        facts += [
+            f"{needed.job} is {needed.status.value} now."
+            for needed in job.after
+            if needed.state is DependencyState.OPEN
+        ]
     elif job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"

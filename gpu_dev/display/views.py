@@ -29,6 +29,12 @@ def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
     return cards if nodes == 1 else f"{nodes} x {cards}"
 
 
+def wanted_in_words(gpus: int, gpu_type: str | None, nodes: int = 1) -> str:
+    """The same in a sentence: `2 h100 GPUs`, `8 h100 GPUs on each of 4 nodes`, `1 GPU of any type`."""
+    named = f"{f'{gpu_type} ' if gpu_type else ''}GPU{'' if gpus == 1 else 's'}{'' if gpu_type else ' of any type'}"
+    return f"{gpus} {named}" + ("" if nodes == 1 else f" on each of {nodes} nodes")
+
+
 def placed(allocations: "Iterable[AllocationOut]") -> str:
     """The GPUs of a job, as `n1:0,1 n2:4`."""
     return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in allocations)

@@ -17,7 +17,8 @@ def parse_duration(text: str) -> timedelta:
     if seconds is not None:
         if 1 <= seconds <= LONGEST_DURATION.total_seconds():
             return timedelta(seconds=seconds)
-    elif wanted[:1] in ("P", "p"):
+        raise UsageError(f"{text!r} is too {'long' if seconds else 'short'}. {FORMS}")
+    if wanted[:1] in ("P", "p"):
         if (read := _read_iso8601(wanted.upper())) is not None:
             return read
     elif wanted.isascii() and wanted.isdigit() and int(wanted):

@@ -86,7 +86,7 @@ def read_submit(path: str) -> JobSubmit:
     try:
         read = contract_of(JobSubmit).model_validate_json(content)
     except ValidationError as error:
-        raise UsageError(f"{'stdin' if path == '-' else path} is no job: {_complaints(error)}") from error
+        raise UsageError(f"{'stdin' if path == '-' else path} is no job: {_complaints(error, {})}") from error
     return msgspec.convert(read.model_dump(exclude_unset=True), JobSubmit)
 
 
@@ -131,7 +131,7 @@ def read_secret_uses(texts: Sequence[str]) -> list[dict[str, str | None]]:
     for text in texts:
         name, use = text.partition("=")[0], read_use(text)
         if not is_secret_name(name):
-            raise UsageError(f"--secret {name}: this can't be a secret's name. `gpu-dev secret list` shows yours.")
+            raise UsageError(f"--secret {text}: {name!r} can't be a secret's name. `gpu-dev secret list` shows yours.")
         if use is None or (text == name and fault_of_variable(name) is not None):
             raise UsageError(f"--secret {name}: name its variable or file: {name}=VARIABLE or {name}=/path.")
         uses.append({"name": name, **({"env": use.env} if use.path is None else {"path": use.path})})
@@ -144,7 +144,9 @@ def read_dependencies(texts: Sequence[str]) -> list[dict[str, str]]:
     for text in texts:
         dependency = read_dependency(text)
         if dependency is None:
-            raise UsageError(f"--after {text}: write ok:ID, any:ID, failed:ID or started:ID.")
+            raise UsageError(
+                f"{text!r} names no job to wait for. Write --after ok:ID, any:ID, failed:ID or started:ID."
+            )
         when, job = dependency
         read.append({"job": job, "when": when.value})
     return read

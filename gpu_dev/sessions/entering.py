@@ -18,7 +18,7 @@ def enter_shell(client: GpuDevClient, job_id: str, rank: int = 0) -> int:
     if sys.stdin.isatty():
         conversation, come_back = use_terminal(client.sessions, job_id, rank=rank), _attach_command(job_id, rank)
         return _talk(client, job_id, conversation, come_back, is_shell=True)
-    return _talk(client, job_id, _pass_pipes(client, job_id, [], rank), f"gpu-dev shell {job_id}")
+    return _talk(client, job_id, _pass_pipes(client, job_id, [], rank), f"gpu-dev shell {job_id}", is_shell=True)
 
 
 def run_program(client: GpuDevClient, job_id: str, words: Sequence[str], rank: int, *, tty: bool) -> int:

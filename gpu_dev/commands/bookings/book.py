@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.calls.booking_calls import Reach
-from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, FEED, SLOT, VERDICT, booked_on, costs_in_words
+from gpu_dev.display.calendar_views import (
+    BOOKING,
+    BOOKING_DETAILS,
+    FEED,
+    SLOT,
+    VERDICT,
+    WAITLIST,
+    booked_on,
+    costs_in_words,
+)
 from gpu_dev.display.local_times import local_sentence, local_time, slot_words, wall_words
 from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
 from gpu_dev.display.views import wanted_gpus
@@ -292,7 +301,7 @@ def waitlist(
     with client_for(ctx) as client:
         statuses = (BookingStatus.WAITING, BookingStatus.OFFERED)
         found = list(islice(client.bookings.calendar(statuses=statuses, mine=not everybody), 10_000))
-    put(show_list(found, BOOKING, output))
+    put(show_list(found, WAITLIST, output))
 
 
 @app.command()

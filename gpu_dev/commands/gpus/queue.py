@@ -7,7 +7,7 @@ import typer
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, as_data, show_list
-from gpu_dev.display.views import DEAD_LETTER, QUEUE, wanted_gpus
+from gpu_dev.display.views import DEAD_LETTER, QUEUE, wanted_in_words
 from gpu_dev.errors import UsageError
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for
@@ -49,7 +49,7 @@ def queue(
             text = show_list(page.items, QUEUE, output, next_cursor=page.next_cursor, totals=totals)
             if output in (Format.TABLE, Format.WIDE) and page.totals:
                 words = ", ".join(
-                    f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_gpus(one.gpus, one.gpu_type, 1)}"
+                    f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_in_words(one.gpus, one.gpu_type)}"
                     for one in page.totals
                 )
                 text = Rendered(text + harmless(f"\nIn the queue: {words}\n"))

@@ -132,5 +132,7 @@ def cancel(
                 put(f"{job.id}: {waiting_line(job)}\n")
     if output is not None:
         put(show_list(cancelled, JOB, output))
+    if first is not None and len(job_ids) > 1:
+        raise typer.Exit(first.exit_code)  # it was said
     if first is not None:
         raise first

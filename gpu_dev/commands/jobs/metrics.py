@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from gpu_dev.display.local_times import minute
+from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.use_graphs import NO_DATA, length_of_mark, mean_and_most, sparkline
 from gpu_dev.errors import UsageError
@@ -95,10 +95,10 @@ def _show(job_id: str, found: UseOut, output: Format) -> None:
     if not found.gpus:
         return
     length = found.end - found.start
-    words = f"{job_id}, {written(length)} until {minute(found.end)}"
-    words += f"; a mark is {written(length_of_mark(found))}."
+    lasted = written(length) if length >= timedelta(seconds=1) else "less than a second"
+    words = f"{job_id}: {slot_words(found.start, found.end)} ({lasted}); one mark is {written(length_of_mark(found))}."
     if found.simulated:
-        words += " Simulated: played back from a recording, if there is one."
+        words += " Simulated GPUs: the figures are from a recording, or there are none."
     put(Rendered(f"\n{clean(words)}\n"))
 
 

@@ -167,16 +167,19 @@ def set_preferences(
 
 
 def read_preference(word: str) -> tuple[NoticeKind, list[NoticeChannel]]:
-    """`ended=email,slack`. Raises UsageError that names what there is."""
-    kind, _, text = word.partition("=")
-    try:
-        # Without an equals sign there is no channel of the name "".
-        channels = [] if text == _NOBODY else [NoticeChannel(part) for part in text.split(",")]
-        return NoticeKind(kind), channels
-    except ValueError as error:
-        kinds, ways = ", ".join(NoticeKind), ", ".join(NoticeChannel)
-        meant = "" if kind in set(NoticeKind) else did_you_mean(kind, NoticeKind)
-        raise UsageError(f"{word!r}: write KIND=CHANNELS.{meant} Kinds: {kinds}. Channels: {ways}, or none.") from error
+    """`ended=email,slack`. Raises UsageError that says which word is wrong, and names those there are."""
+    kind, equals, text = word.partition("=")
+    if kind not in set(NoticeKind):
+        meant = did_you_mean(kind, NoticeKind)
+        raise UsageError(f"{kind!r} is no kind of notification.{meant} There are: {', '.join(NoticeKind)}.")
+    ways = f"{', '.join(NoticeChannel)}, or none"
+    if not equals or not text:
+        raise UsageError(f"Write {kind}=CHANNELS. Channels: {ways}.")
+    channels = [] if text == _NOBODY else text.split(",")
+    for channel in channels:
+        if channel not in set(NoticeChannel):
+            raise UsageError(f"{channel!r} is no channel.{did_you_mean(channel, NoticeChannel)} Channels: {ways}.")
+    return NoticeKind(kind), [NoticeChannel(channel) for channel in channels]
 
 
 def _show(found: NoticePreferences, output: Format) -> None:

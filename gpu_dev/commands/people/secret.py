@@ -49,7 +49,7 @@ def set_secret(
     """
     if not is_secret_name(name):
         raise UsageError(
-            f"{name} can't be a secret's name. Use 1 to 63 letters, digits, `.`, `_` and `-`; begin with a letter or"
+            f"{name!r} can't be a secret's name. Use 1 to 63 letters, digits, `.`, `_` and `-`; begin with a letter or"
             " digit."
         )
     value = _value(name, from_file)

@@ -237,7 +237,7 @@ def _explain(bound: _Bound, gpus: int, start: int, length: int) -> str:
     most = bound.meter.most(start, start + length)
     scope = scope_text(bound.scope)
     if bound.key.at_once:
-        beside = f" while {most} are held at that time" if most else ""
+        beside = f" while {most} {'is' if most == 1 else 'are'} held at that time" if most else ""
         return f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {bound.limit} at once ({scope})."
     asked, used, limit = (
         hours_text(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)

@@ -256,7 +256,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     if most + gpus <= limit:
         return None
     at = earliest_at_once(held, gpus, limit, q.start, q.request.duration)
-    beside = f" while {most} are held at that time{_promised(q, scope)}" if most else ""
+    beside = f" while {most} {'is' if most == 1 else 'are'} held at that time{_promised(q, scope)}" if most else ""
     if at is None:
         advice = f"Ask for at most {counted(limit, 'GPU')}"
     else:

@@ -22,7 +22,7 @@ async def read_record(
     if not principal.is_admin:
         if which.subject is None:
             raise ForbiddenError(
-                "The whole audit log is for administrators. Name in `subject` a job, booking or token of yours, "
+                "The whole audit log is for administrators. Ask for one subject: a job, booking or token of yours, "
                 f"or user:{principal.user}."
             )
         oneself = which.subject == f"user:{principal.user}"

@@ -39,7 +39,7 @@ def test_jobs_run_one_after_another(system: System) -> None:
     assert (held["status"], held["reason"]["code"], held["queue_position"]) == ("queued", "waiting_for_jobs", None)
     assert f"ok:{first} (running)" in system.cli("show", second).stdout
     explained = system.cli("explain", second).stdout
-    assert f"It waits for: ok:{first} (running)." in explained
+    assert f"{first} is running now." in explained
     assert f"What {first} does: gpu-dev explain {first}" in explained
     assert "waiting_for_jobs" in system.cli("queue").stdout
     ran = system.cli("cancel", first)
@@ -74,8 +74,8 @@ def test_verdicts_say_what_a_job_would_wait_for(system: System) -> None:
 @pytest.mark.parametrize(
     ("after", "code", "said"),
     [
-        ("later:job-7f3k9q2m", 2, "write ok:ID, any:ID, failed:ID or started:ID"),
-        ("ok:", 2, "write ok:ID, any:ID, failed:ID or started:ID"),
+        ("later:job-7f3k9q2m", 2, "Write --after ok:ID, any:ID, failed:ID or started:ID"),
+        ("ok:", 2, "Write --after ok:ID, any:ID, failed:ID or started:ID"),
         ("ok:job-7f3k9q2m", 4, "You have no job job-7f3k9q2m to wait for."),
         ("no such name", 3, "nor the name of a job of yours"),
     ],
@@ -83,3 +83,4 @@ def test_verdicts_say_what_a_job_would_wait_for(system: System) -> None:
 def test_what_is_refused(system: System, after: str, code: int, said: str) -> None:
     refused = system.cli("submit", "-g", "1", "-d", "5m", "--after", after, "--", "true")
     assert (refused.returncode, said in " ".join(refused.stderr.split())) == (code, True), refused.stderr
+    assert "after.0" not in refused.stderr, "a path of REST"

@@ -55,6 +55,22 @@ def test_a_job_without_a_place_says_that_it_waits_for_one() -> None:
     assert "Place in the queue: waiting for its place." in as_text(explain(job, []))
 
 
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"gpus": 1, "gpu_type": None}, "It asks for 1 GPU of any type."),
+        ({"gpus": 2, "gpu_type": "h100"}, "It asks for 2 h100 GPUs."),
+        ({"gpus": 8, "gpu_type": "h100", "nodes": 4}, "It asks for 8 h100 GPUs on each of 4 nodes."),
+        ({"status": "succeeded"}, "job-7f3k9q2m has succeeded: "),
+        ({"status": "failed"}, "job-7f3k9q2m has failed: "),
+        ({"status": "cancelled"}, "job-7f3k9q2m was cancelled: "),
+        ({"status": "running"}, "job-7f3k9q2m is running: "),
+    ],
+)
+def test_an_explanation_is_in_whole_sentences(changed: dict[str, object], expected: str) -> None:
+    assert expected in as_text(explain(a_job(name=None, **changed), []))
+
+
 def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
     states = iter([job_json(), job_json(), job_json(queue_position=2), job_json(status="cancelled")])
     client = a_client(lambda request: httpx.Response(200, text=next(states)))

@@ -293,7 +293,7 @@ async def test_a_job_after_another_is_submitted_and_shown_with_what_it_waits_for
     page = await browser.get(done.headers["location"])
     assert f'<a href="/jobs/{first}">{first}</a> has to succeed' in page
     assert "waits for other jobs" in words(page)
-    assert "known once the jobs before it are as far" in words(page)
+    assert "not known yet" in words(page)
     assert 'id="waiting-picture"' not in page
     again = await browser.get(f"/submit?again={done.headers['location'].removeprefix('/jobs/')}")
     assert first not in again.replace(f"again={first}", "")

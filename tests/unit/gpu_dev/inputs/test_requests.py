@@ -56,7 +56,7 @@ def test_a_request_from_a_file(tmp_path: Path) -> None:
     path.write_text('{"gpus": 2, "duration": "PT4H", "workload": {"command": ["true"]}}')
     assert read_submit(str(path)).gpus == 2
     path.write_text('{"gpus": "2"}')
-    with pytest.raises(UsageError, match="--gpus"):
+    with pytest.raises(UsageError, match="gpus must be a whole number; duration is missing"):
         read_submit(str(path))
     with pytest.raises(UsageError, match="can't be read"):
         read_submit(str(tmp_path / "none"))
