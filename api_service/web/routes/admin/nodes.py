@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from api_service.web.confirmation import ask
+from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
@@ -82,7 +83,7 @@ def _state(node: NodeOut) -> NodeState:
 
 async def confirm_cordon(visit: Visit) -> Response:
     """Explain a cordon, and ask for its reason."""
-    return _confirm(
+    return await _confirm(
         visit,
         "cordon",
         "No new job starts there, and its GPUs get no new bookings.",
@@ -92,7 +93,7 @@ async def confirm_cordon(visit: Visit) -> Response:
 
 async def confirm_fence(visit: Visit) -> Response:
     """Explain a fence."""
-    return _confirm(
+    return await _confirm(
         visit,
         "fence",
         "Only do this when the node has no power, or was reinstalled: pods that still run there would share GPUs"
@@ -111,8 +112,10 @@ async def act(visit: Visit) -> Response:
     return visit.go(safe_return(visit.form.get("next") or _LIST), _DONE[deed].format(node))
 
 
-def _confirm(visit: Visit, deed: str, *sentences: str) -> Response:
+async def _confirm(visit: Visit, deed: str, *sentences: str) -> Response:
     node, back = str(visit.request.path_params["node"]), safe_return(visit.query("next") or _LIST)
+    if all(known.name != node for known in await visit.rest.all(Page[NodeOut], "/v1/nodes")):
+        raise RestProblemError.because(404, f"There is no node {node!r}. Look for it in the list of nodes.")
     return ask(
         visit,
         f"{deed.capitalize()} {node}?",

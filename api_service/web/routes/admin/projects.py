@@ -48,6 +48,8 @@ async def add_member(visit: Visit) -> Response:
 async def confirm_remove(visit: Visit) -> Response:
     """Explain what removing a member would do."""
     user = visit.request.path_params["user"]
+    if user not in (await visit.rest.get(ProjectOut, _path(visit))).members:
+        raise RestProblemError.because(404, f"{user} is not a member of {_name(visit)}.")
     return ask(
         visit,
         f"Remove {user} from {_name(visit)}?",

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from api_service.web.confirmation import ask
+from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -39,6 +40,8 @@ async def pods_page(visit: Visit) -> Response:
 async def confirm_end(visit: Visit) -> Response:
     """Explain what ending a pod does."""
     pod = str(visit.request.path_params["pod"])
+    if all(known.name != pod for known in await visit.rest.all(Page[UnknownPodOut], "/v1/pods/unknown", at_most=1000)):
+        raise RestProblemError.because(404, f"There is no unknown pod {pod!r}. Look for it in the list.")
     return ask(
         visit,
         "End this pod?",

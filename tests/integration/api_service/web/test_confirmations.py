@@ -146,6 +146,21 @@ async def test_an_address_for_notifications_is_named(browsing: SignedIn, alice: 
 
 
 @pytest.mark.usefixtures("lab")
+async def test_nothing_is_asked_about_what_is_not_there(browsing: SignedIn, root: httpx.AsyncClient) -> None:
+    browser = await browsing("root")
+    (await root.post("/v1/projects", json={"name": "vision"})).raise_for_status()
+    for path, said in (
+        ("/admin/nodes/nowhere/cordon", "There is no node 'nowhere'."),
+        ("/admin/nodes/nowhere/fence", "There is no node 'nowhere'."),
+        ("/admin/pods/nothing/end", "There is no unknown pod 'nothing'."),
+        ("/admin/projects/nothing/end", "You have no project 'nothing'."),
+        ("/admin/projects/vision/members/alice/remove", "alice is not a member of vision."),
+        ("/admin/users/nobody/disable", "There is no user 'nobody'"),
+    ):
+        assert said in words(await browser.get(path, status=404)), path
+
+
+@pytest.mark.usefixtures("lab")
 async def test_administrators_are_told_too(
     browsing: SignedIn, alice: httpx.AsyncClient, root: httpx.AsyncClient
 ) -> None:
