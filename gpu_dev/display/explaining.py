@@ -71,7 +71,7 @@ def _facts(job: Job) -> list[str]:
     if job.status is JobStatus.RUNNING:
         facts.append(f"It ends by {local_time(job.ends_at)} at the latest.")
     if job.idle is not None:
-        facts.append(f"Its GPUs: {idle_words(job)}.")
+        facts.append(f"Its GPUs have been idle {idle_words(job)}.")
     if job.exit_code is not None:
         facts.append(f"Its exit code: {job.exit_code}.")
     return facts

@@ -112,12 +112,12 @@ TERMINAL: "View[JobTerminal]" = View(
 
 
 def idle_words(job: "Job") -> str:
-    """`idle since 14:05, ends at 14:35`; empty without a warning."""
+    """`since 14:05; the job ends at 14:35 if its GPUs still are`; empty without a warning."""
     if job.idle is None:
         return ""
-    since = f"idle since {local_time(job.idle.since)}"
+    since = f"since {local_time(job.idle.since)}"
     release_at = job.idle.release_at
-    return since if release_at is None else f"{since}; the job ends at {local_time(release_at)} if they still are"
+    return since if release_at is None else f"{since}; the job ends at {local_time(release_at)} if its GPUs still are"
 
 
 JOB_DETAILS: "View[Job]" = View(

@@ -51,14 +51,14 @@ def simulate(
         typer.Option(metavar="FILE", help=f"Jobs as CSV with the columns {', '.join(REQUIRED)}; see the guide."),
     ] = None,
     history: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The jobs of so long a time up to now, such as 90d (default).")
+        str | None, typer.Option(metavar="TIME", help="The jobs of the last TIME, such as 90d (default).")
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option(min=1, help="Run a trace on so many GPUs (default: the server's nodes).")
+        int | None, typer.Option(min=1, help="Run a trace on this many GPUs (default: the server's nodes).")
     ] = None,
     node_size: Annotated[int | None, typer.Option(min=1, help="GPUs of each node, with --gpus (default: 8).")] = None,
     add_nodes: Annotated[
-        int | None, typer.Option("--add-nodes", min=1, help="Change: so many more nodes like those that there are.")
+        int | None, typer.Option("--add-nodes", min=1, help="Change: this many more nodes like the present ones.")
     ] = None,
     gpu_type: Annotated[
         str | None, typer.Option("--type", "-t", help="The GPU type of these nodes; needed if there are several.")

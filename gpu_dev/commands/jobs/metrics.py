@@ -58,7 +58,7 @@ def metrics(
     job_id: JobId,
     last: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only so long a time up to now, such as 2h (default: since its start)."),
+        typer.Option(metavar="TIME", help="Only the last TIME, such as 2h (default: since its start)."),
     ] = None,
     step: Annotated[
         str | None,

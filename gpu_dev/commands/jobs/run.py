@@ -82,7 +82,7 @@ Retries = Annotated[
         "--retries",
         min=1,
         max=MOST_RETRIES,
-        help="Run it again so often after it failed, its node was lost, or others took its GPUs.",
+        help="Run it again, at most this many times, after it failed, its node was lost, or others took its GPUs.",
     ),
 ]
 Requeue = Annotated[

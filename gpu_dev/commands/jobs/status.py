@@ -124,12 +124,15 @@ def _quota_line(limit: LimitOut) -> Rendered:
 
 def _ending_soon(seen: Overview, now: datetime) -> Iterator[str]:
     """What ends within a day, the first first, with the command that prolongs it."""
-    jobs = [(job.ends_at, job.id, "gpu-dev extend") for job in seen.jobs if job.ends_at is not None]
-    bookings = [(one.end, one.id, "gpu-dev book extend") for one in seen.bookings if one.status is BookingStatus.ACTIVE]
+    jobs = []
     for job in seen.jobs:
-        if job.idle is not None and job.idle.release_at is not None:
-            at = local_time(job.idle.release_at)
-            yield f"{job.id} ends at {at}, as its GPUs are idle. Keep it: gpu-dev keep {job.id}"
+        release_at = None if job.idle is None else job.idle.release_at
+        if release_at is not None and (job.ends_at is None or release_at < job.ends_at):
+            at = local_time(release_at)
+            yield f"{job.id} ends at {at} if its GPUs are still idle then. Keep it: gpu-dev keep {job.id}"
+        elif job.ends_at is not None:
+            jobs.append((job.ends_at, job.id, "gpu-dev extend"))
+    bookings = [(one.end, one.id, "gpu-dev book extend") for one in seen.bookings if one.status is BookingStatus.ACTIVE]
     for end, of, command in sorted(jobs + bookings):
         if end <= now + _SOON:
             minutes = max(round((end - now) / timedelta(minutes=1)), 0)

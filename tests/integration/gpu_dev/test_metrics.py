@@ -20,7 +20,7 @@ def test_simulated_gpus_have_no_data(system: System) -> None:
     shown = system.cli("metrics", "idle")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("no data") == 2
-    assert "Simulated: played back from a recording, if there is one." in shown.stdout
+    assert "Simulated GPUs: the figures are from a recording, or there are none." in shown.stdout
     found = json.loads(system.cli("metrics", job, "--last", "5m", "--step", "10s", "--json").stdout)
     assert (found["simulated"], found["step"], [gpu["points"] for gpu in found["gpus"]]) == (True, "PT10S", [[], []])
     refused = system.cli("metrics", job, "--step", "90s")

@@ -151,7 +151,7 @@ def test_an_idle_job_is_explained(release_at: datetime | None) -> None:
     idle = {"since": NOON, "warned_at": NOON, "release_at": release_at}
     job = a_job(status="running", reason={"code": "running", "detail": "It runs."}, idle=idle)
     said = as_text(explain(job, []))
-    assert "Its GPUs: idle since " in said
+    assert "Its GPUs have been idle since " in said
     assert ("the job ends at" in said) == (release_at is not None)
     assert f"gpu-dev keep {job.id}" in said
 

@@ -1,6 +1,6 @@
 """The quotas that `status` shows."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -43,6 +43,18 @@ def test_quotas_of_held_types_are_asked_for_up_to_five_and_shown_once() -> None:
     seen = overview_of(cast("GpuDevClient", server))
     assert server.asked == [None, *TYPES[:5]]
     assert [quota.scope for quota in seen.quotas] == ["default", *(f"gpu_type:{name}" for name in TYPES[:5])]
+
+
+def test_an_end_is_said_once_for_a_job_whose_gpus_are_idle() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    idle = {"since": now, "warned_at": now, "release_at": now + timedelta(minutes=30)}
+    job = a_job(status="running", ends_at=now + timedelta(hours=2), idle=idle)
+    lines = as_text(Overview(user="a", server="s", jobs=[job], bookings=[], quotas=[]), now).partition(
+        "Ends within a day"
+    )[2]
+    assert f"{job.id} ends at " in lines
+    assert lines.count(" ends at ") == 1
+    assert f"if its GPUs are still idle then. Keep it: gpu-dev keep {job.id}" in lines
 
 
 def status_of(**limit: Any) -> str:
