@@ -48,8 +48,8 @@ def as_text(explanation: JobExplanation) -> str:
 
 def _facts(job: Job) -> list[str]:
     named = f"{job.id} ({job.name})" if job.name else job.id
-    whose = f" for project {job.project}" if job.project else ""
-    where = f" of booking {job.booking_id}" if job.booking_id else ""
+    whose = f", for project {job.project}" if job.project else ""
+    where = f", in booking {job.booking_id}" if job.booking_id else ""
     facts = [
         f"{named} {_BECAME[job.status]}: {local_sentence(job.reason.detail)} [{job.reason.code.value}]",
         f"It asks for {wanted_in_words(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",

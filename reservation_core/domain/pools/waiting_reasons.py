@@ -65,7 +65,7 @@ class Capacity:
         if any(_fits(capacity.whole, gpus, nodes) for capacity in wanted.values()):
             return Reason(
                 ReasonCode.NODE_UNAVAILABLE,
-                f"{_sized(gpus, nodes, of_type)} would fit, but nodes or GPUs that it needs are unavailable now. "
+                f"{sized_words(gpus, nodes, of_type)} would fit, but nodes or GPUs that it needs are unavailable now. "
                 "It starts when they are back; `gpu-dev nodes` says why they are away."
                 + _details_of([node for capacity in wanted.values() for node in capacity.away]),
             )
@@ -107,7 +107,7 @@ def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, *, first: bool
     why = "Next in the queue" if first else "The jobs ahead of it can't start, or get other GPUs"
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"{why}: it starts when {_sized(gpus, nodes, of_type)} {_are(gpus)} free for its whole duration. "
+        f"{why}: it starts when {sized_words(gpus, nodes, of_type)} {_are(gpus)} free for its whole duration. "
         "Fewer GPUs or another type might be free sooner.",
     )
 
@@ -127,7 +127,7 @@ def taken_until_then(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
     of_type = "" if gpu_type is None else f"{gpu_type} "
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"Until then, others hold GPUs that it needs: {_sized(gpus, nodes, of_type)} for its whole duration. "
+        f"Until then, others hold GPUs that it needs: {sized_words(gpus, nodes, of_type)} for its whole duration. "
         "Fewer GPUs, another type or a shorter duration may start sooner.",
     )
 
@@ -160,7 +160,8 @@ def _are(gpus: int) -> str:
     return "is" if gpus == 1 else "are"
 
 
-def _sized(gpus: int, nodes: int, of_type: str) -> str:
+def sized_words(gpus: int, nodes: int, of_type: str) -> str:
+    """`2 h100 GPUs on one node`; `of_type` ends with a space, or is empty."""
     where = "on one node" if nodes == 1 else f"on each of {nodes} nodes"
     return f"{_gpus(gpus, of_type)} {where}"
 

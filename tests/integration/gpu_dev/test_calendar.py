@@ -133,6 +133,11 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
     assert system.cli("usage", "--step", "1d", "-o", "csv").returncode == 2
     nobody = system.cli("submit", "-g", "1", "-d", "5m", "-b", booking_id, "--", "true", who="bob")
     assert nobody.returncode == 4
+    many = system.cli("submit", "-g", "9", "-d", "5m", "-b", booking_id, "--", "true")
+    assert (many.returncode, f"{booking_id} has no room for 9 GPUs on one node. Ask for less." in many.stderr) == (
+        4,
+        True,
+    )
 
 
 def test_a_job_is_for_a_project(system: System) -> None:

@@ -20,6 +20,7 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.policy.rules import not_in_project
+from reservation_core.domain.pools.waiting_reasons import sized_words
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
 
@@ -120,10 +121,9 @@ def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal:
         return BookingNotUsableError(
             f"{wanted} was booked for {booked}, and so is what runs in it. Leave the project out, or the booking."
         )
-    return BookingNotUsableError(
-        f"{wanted} has no room for {new.reservation.gpus} GPUs on each of {new.reservation.nodes} nodes"
-        f"{'' if new.reservation.gpu_type is None else ' of type ' + new.reservation.gpu_type}. Ask for less."
-    )
+    of_type = "" if new.reservation.gpu_type is None else f"{new.reservation.gpu_type} "
+    size = sized_words(new.reservation.gpus, new.reservation.nodes, of_type)
+    return BookingNotUsableError(f"{wanted} has no room for {size}. Ask for less.")
 
 
 def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
