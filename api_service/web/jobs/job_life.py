@@ -11,7 +11,11 @@ from reservation_core.ports.history.events import EventRecord
 
 @dataclass(frozen=True, slots=True)
 class LifeStep:
-    """What happened at a moment; `lasted` is how long the job stayed in that state, None for other events."""
+    """What happened at a moment.
+
+    `why`: the reason, None where the step before had the same. `lasted`: how long the job stayed in that state, None for
+    other events.
+    """
 
     at: datetime
     words: str
@@ -25,13 +29,14 @@ def life_of(events: Sequence[EventRecord], now: datetime) -> list[LifeStep]:
     moves = [event for event in events if event.after is not None and event.after != event.before]
     ends = {event.id: later.at for event, later in pairwise(moves)}
     steps = []
+    said = None
     for event in events:
         moved = event.after is not None and event.after != event.before
         lasted = None
         if moved and event.after not in FINAL_STATUSES:
             lasted = ends.get(event.id, now) - event.at
         words = str(event.after) if moved else event.kind.replace("_", " ")
-        steps.append(
-            LifeStep(event.at, words, None if event.reason is None else event.reason.detail, event.actor, lasted)
-        )
+        why = None if event.reason is None else event.reason.detail
+        steps.append(LifeStep(event.at, words, None if why == said else why, event.actor, lasted))
+        said = why
     return steps
