@@ -13,8 +13,8 @@ from reservation_core.ports.history.events import EventRecord
 class LifeStep:
     """What happened at a moment.
 
-    `why`: the reason, None where the step before had the same. `lasted`: how long the job stayed in that state, None for
-    other events.
+    `why`: the reason, None where the step before had the same. `lasted`: how long the job was in that state,
+    None for other events.
     """
 
     at: datetime
