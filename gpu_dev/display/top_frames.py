@@ -16,9 +16,8 @@ from reservation_core.domain.policy.rule_words import counted
 _BAR = 10
 _AROUND = 4
 """Lines of a frame besides the GPUs: two above, the column titles, and the keys below."""
-KEYS = (
-    "q quit   order: u utilisation, m memory, p power, t temperature, n node, r reverse   / filter   y yours   arrows"
-)
+KEYS = "q quit  u use  m memory  p power  t temp  n node  r reverse  / filter  y yours"
+"""What the keys do, as a terminal of 80 columns shows it whole."""
 
 
 class Sort(StrEnum):

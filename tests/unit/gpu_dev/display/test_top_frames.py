@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpu_dev.display.top_frames import Choice, Sort, chosen, fitted, frame, keys_in
+from gpu_dev.display.top_frames import KEYS, Choice, Sort, chosen, fitted, frame, keys_in
 from gpu_dev.wire.nodes import GpuNowOut, Holder
 from reservation_core.domain.model import GpuState
 
@@ -113,3 +113,9 @@ def test_names_can_t_steer_the_terminal() -> None:
 
 def test_keys_of_several_characters_are_one() -> None:
     assert [*keys_in("q\x1b[A\x1b[6~/")] == ["q", "\x1b[A", "\x1b[6~", "/"]
+
+
+def test_a_usual_terminal_shows_all_keys() -> None:
+    assert len(KEYS) < 80
+    for key in "qumptnr/y":
+        assert f"{key} " in KEYS
