@@ -28,6 +28,7 @@ from reservation_core.contracts import schedulability as contracts_schedulabilit
 from reservation_core.contracts import sessions as contracts_sessions
 from reservation_core.contracts import sign_in as contracts_sign_in
 from reservation_core.contracts import simulations as contracts_simulations
+from reservation_core.contracts.job_files import synced as contracts_synced
 
 DESCRIPTION = """\
 One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem
@@ -43,6 +44,8 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_sessions.SshCertificateIssue,
     contracts_people.UserCreate,
     contracts_people.SecretSet,
+    contracts_synced.FolderSend,
+    contracts_synced.ResultsKeep,
     contracts_sessions.AppTicketMake,
     contracts_dead_letters.Redrive,
     contracts_nodes.NodeFence,

@@ -31,6 +31,8 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
         ]
     if spec.retries is not None:
         fields["retries"] = to_builtins(spec.retries)
+    if spec.sync is not None:
+        fields["sync"] = to_builtins(spec.sync)
     fields |= given
     fields["workload"] = {name: value for name, value in workload.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}

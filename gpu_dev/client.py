@@ -26,6 +26,7 @@ from reservation_core.domain.model import JobStatus
 if TYPE_CHECKING:
     from gpu_dev.calls.booking_calls import BookingCalls
     from gpu_dev.calls.event_calls import EventCalls
+    from gpu_dev.calls.file_calls import FileCalls
     from gpu_dev.calls.key_calls import KeyCalls
     from gpu_dev.calls.maintenance_calls import MaintenanceCalls
     from gpu_dev.calls.notice_calls import NoticeCalls
@@ -133,6 +134,13 @@ class GpuDevClient(Calls):
         from gpu_dev.calls.secret_calls import SecretCalls
 
         return SecretCalls(self._exchange)
+
+    @cached_property
+    def files(self) -> "FileCalls":
+        """Folders that are sent for jobs, and what jobs have kept."""
+        from gpu_dev.calls.file_calls import FileCalls
+
+        return FileCalls(self._exchange)
 
     # jobs
 

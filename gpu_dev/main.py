@@ -61,6 +61,7 @@ COMMANDS = {
     "events": Entry("jobs.logs", "events_app", "Print what happened to a job.", JOBS),
     "extend": Entry("jobs.jobs", "extend_app", "Give a job more time.", JOBS),
     "keep": Entry("jobs.jobs", "keep_app", "Keep a job whose GPUs are idle.", JOBS),
+    "fetch": Entry("jobs.fetch", "app", "Bring back the files that a job has kept.", JOBS),
     "cancel": Entry("jobs.jobs", "cancel_app", "End running jobs, or take waiting jobs out of the queue.", JOBS),
     "dev": Entry("sessions.dev", "app", "Get GPUs for a session, and open a shell on them.", SESSIONS),
     "reserve": Entry("sessions.dev", "app", "The same as `dev`.", SESSIONS),

@@ -32,6 +32,7 @@ ANSWERS = {
     "base": "Page Problem",
     "bookings": "BookingOut BookingSeries BookingVerdict SeriesVerdict FreeSlotOut Availability FeedCreated",
     "dead_letters": "DeadLetterOut Redriven",
+    "job_files.synced": "FolderSent FolderOut ChunksStored",
     "jobs": "Job JobVerdict QueuePage JobSpec",
     "maintenance": "MaintenanceOut",
     "nodes": "UnknownPodOut GpuNowOut GpuOut NodeOut UseOut",
@@ -45,6 +46,7 @@ ANSWERS = {
 REQUESTS = {
     "bookings": "BookingCreate BookingChange",
     "dead_letters": "Redrive",
+    "job_files.synced": "FolderSend",
     "jobs": "JobSubmit JobExtend",
     "maintenance": "MaintenanceCreate",
     "nodes": "NodeFence NodeCordon",
@@ -244,7 +246,7 @@ def _written(default: Any) -> str:
 def main() -> None:
     """Write every module."""
     for name, text in sources().items():
-        (FOLDER / f"{name}.py").write_text(text, encoding="utf-8")
+        (FOLDER / f"{name.replace('.', '/')}.py").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

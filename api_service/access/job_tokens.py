@@ -1,4 +1,4 @@
-"""Tokens of jobs, with which programs inside a job extend it."""
+"""Tokens of jobs, with which programs inside a job extend it and pass its files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from api_service.access.auth import unauthenticated
 from api_service.access.token_pace import TokenPace
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.errors import ForbiddenError, JobNotRunningError
-from reservation_core.domain.model import JobStatus, Role
+from reservation_core.domain.model import LIVE_STATUSES, JobStatus, Role
 from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.domain.sessions.job_tokens import is_job_token, read_job_token
 from reservation_core.ports.clock import Clock
@@ -15,6 +15,15 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.sessions.server_keys import job_token_key
 
 _BEARER = "bearer "
+
+
+def _of_files(job_id: str) -> frozenset[tuple[str, str]]:
+    """How a job gets its files, and sends what it keeps."""
+    path = f"/v1/jobs/{job_id}"
+    return frozenset({
+        ("GET", f"{path}/files"), ("GET", f"{path}/files/data"), ("PUT", f"{path}/results"),
+        ("PUT", "/v1/uploads"), ("PUT", "/v1/uploads/folders"),
+    })  # fmt: skip
 
 
 class JobTokens:
@@ -32,7 +41,7 @@ class JobTokens:
         return header is not None and header[:7].lower() == _BEARER and is_job_token(header[7:].strip())
 
     async def principal(self, scope: Mapping[str, Any], header: str) -> Principal:
-        """The job's owner, who by this token may extend the job and nothing else.
+        """The job's owner, who by this token may extend the job and pass its files, and nothing else.
 
         Raises ProblemError (401, 429), ForbiddenError for any other call, and JobNotRunningError.
         """
@@ -41,8 +50,11 @@ class JobTokens:
             if found is None:
                 raise unauthenticated("This job token does not belong to this server.")
         job_id, attempt = found
-        if (scope["method"], scope["path"]) != ("POST", f"/v1/jobs/{job_id}/extend"):
-            raise ForbiddenError(f"This is the token of {job_id}: it extends that job, and can do nothing else.")
+        extends = (scope["method"], scope["path"]) == ("POST", f"/v1/jobs/{job_id}/extend")
+        if not extends and (scope["method"], scope["path"]) not in _of_files(job_id):
+            raise ForbiddenError(
+                f"This is the token of {job_id}: it extends that job and passes its files, and can do nothing else."
+            )
         async with self._uow() as uow:
             job = (await uow.reservations.get([job_id])).get(job_id)
             owner = None if job is None else await uow.identities.user(job.user)
@@ -50,9 +62,12 @@ class JobTokens:
             raise unauthenticated(
                 "The owner of this job is disabled or the job is unknown, so its token is not accepted."
             )
-        if job.attempt != attempt or job.status is not JobStatus.RUNNING:
+        in_time = job.status is JobStatus.RUNNING or (not extends and job.status in LIVE_STATUSES)
+        if job.attempt != attempt or not in_time:
             raise JobNotRunningError(f"{job_id} no longer runs in the attempt that this token belongs to.")
-        scopes = frozenset({TokenScope.SUBMIT})
+        if not extends and job.workload.sync is None:
+            raise ForbiddenError(f"{job_id} was submitted without files, so its token passes none.")
+        scopes = frozenset({TokenScope.SUBMIT} if extends else {TokenScope.READ, TokenScope.SUBMIT})
         return Principal(owner.id, owner.name, Role.USER, f"job:{job_id}", None, scopes=scopes)
 
     async def _load_key(self) -> bytes:

@@ -14,6 +14,7 @@ _ANSWERS_ONLY = frozenset({"/v1/policy/explain", "/v1/simulations"})
 """Paths whose POST changes nothing."""
 _BY_SUBJECT = {
     "jobs": frozenset({TokenScope.SUBMIT}),
+    "uploads": frozenset({TokenScope.SUBMIT}),
     "bookings": frozenset({TokenScope.BOOK}),
     # A key or secret of a person outlives the token that it was added with.
     "keys": PERSONAL,

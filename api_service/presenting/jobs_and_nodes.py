@@ -13,11 +13,12 @@ from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut, JobEvent
 from reservation_core.contracts.base import ReasonOut
+from reservation_core.contracts.job_files.secret_uses import JobSecretOut
+from reservation_core.contracts.job_files.synced import JobSyncOut
 from reservation_core.contracts.jobs import (
     AskedDependency,
     JobDependencyOut,
     JobRetries,
-    JobSecretOut,
     JobSpec,
     WorkloadSpec,
 )
@@ -116,6 +117,7 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         secrets=[JobSecretOut(name=use.name, env=use.env, path=use.path) for use in row.workload.secrets],
         after=[AskedDependency(job=needed.job, when=needed.when) for needed in view.after],
         retries=None if row.retries is None else JobRetries(max=row.retries.max, on=sorted(row.retries.on)),
+        sync=None if (sync := row.workload.sync) is None else JobSyncOut(folder=sync.folder, fetch=list(sync.fetch)),
     )
 
 

@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from api_service.services import Services
-from reservation_core.domain.errors import DomainError, NoImagesError, NoSuchTypeError
+from reservation_core.domain.errors import DomainError, NoFilesError, NoImagesError, NoSuchTypeError
 from reservation_core.runtime.settings.components import ClusterKind
 
 
@@ -19,6 +19,24 @@ def refuse_image(cluster: ClusterKind) -> None:
             return
         case _:
             assert_never(cluster)
+
+
+def refuse_files(cluster: ClusterKind, *, has_command: bool, working_dir: str | None) -> None:
+    """Return where a job can have files. Raises NoFilesError."""
+    match cluster:
+        case ClusterKind.LOCAL:
+            pass
+        case ClusterKind.KUBERNETES:
+            raise NoFilesError(
+                "This server runs jobs on Kubernetes, where jobs can't get folders yet. Leave out `sync`, and put the "
+                "files into the image or on a volume."
+            )
+        case _:
+            assert_never(cluster)
+    if not has_command:
+        raise NoFilesError("A session gets no folder: copy files into it with `gpu-dev cp`, or give the job a command.")
+    if working_dir is not None:
+        raise NoFilesError("A job with files works in their folder. Leave out the working directory.")
 
 
 async def refusals_of(image: str | None, gpu_type: str | None, services: Services) -> list[DomainError]:

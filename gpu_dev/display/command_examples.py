@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "events": ("gpu-dev events job-7f3k9q2m", "gpu-dev events train --follow"),
     "extend": ("gpu-dev extend job-7f3k9q2m --by 2h", "gpu-dev extend train --by 90m"),
     "keep": ("gpu-dev keep job-7f3k9q2m", "gpu-dev keep notebook"),
+    "fetch": ("gpu-dev fetch job-7f3k9q2m", "gpu-dev fetch train --to results"),
     "cancel": ("gpu-dev cancel job-7f3k9q2m", "gpu-dev cancel train evaluate"),
     "dev": (
         "gpu-dev dev --gpus 2 --for 4h",

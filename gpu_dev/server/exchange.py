@@ -106,20 +106,21 @@ class Exchange:
         *,
         params: Mapping[str, Any] | None = None,
         body: Request | None = None,
+        raw: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         anonymous: bool = False,
         silence_s: float = USUAL_SILENCE_S,
     ) -> Answer:
         """Send until there is an answer, and return a 2xx. `anonymous` requests carry no token.
 
-        The answer may take `silence_s` seconds.
+        The answer may take `silence_s` seconds. `raw` is a body that is no JSON; its type is one of the headers.
 
         Raises ApiError for the server's refusals, UnreachableError when tries run out, NotLoggedInError without token,
         UsageError for a header that HTTP can't carry.
         """
-        content = None if body is None else msgspec.json.encode(body)
+        content = raw if body is None else msgspec.json.encode(body)
         sent = dict(headers or {})
-        if content is not None:
+        if body is not None:
             sent["Content-Type"] = "application/json"
         tried = 0
         renewed = anonymous

@@ -6,6 +6,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpu_dev.wire.base import Page, ReasonOut
+from gpu_dev.wire.job_files.secret_uses import JobSecret, JobSecretOut
+from gpu_dev.wire.job_files.synced import JobSyncAsked, JobSyncOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import RequestChange, RetryCause
@@ -16,12 +18,6 @@ class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
     command: UnsetType | Annotated[list[Annotated[str, Meta(max_length=32768)]], Meta(max_length=256)] = UNSET
     env: UnsetType | Annotated[dict[str, Annotated[str, Meta(max_length=32768)]], Meta(max_length=256)] = UNSET
     working_dir: UnsetType | Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^/")] | None = UNSET
-
-
-class JobSecret(Struct, kw_only=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-    env: UnsetType | Annotated[str, Meta(min_length=1, max_length=128)] | None = UNSET
-    path: UnsetType | Annotated[str, Meta(min_length=2, max_length=1024, pattern=r"^/")] | None = UNSET
 
 
 class JobDependency(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +44,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     secrets: UnsetType | Annotated[list[JobSecret], Meta(max_length=16)] = UNSET
     after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
     retries: UnsetType | RetriesAsked | None = UNSET
+    sync: UnsetType | JobSyncAsked | None = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -173,12 +170,6 @@ class WorkloadSpec(Struct, kw_only=True):
     working_dir: str | None
 
 
-class JobSecretOut(Struct, kw_only=True):
-    name: str
-    env: str | None
-    path: str | None
-
-
 class AskedDependency(Struct, kw_only=True):
     job: str
     when: DependencyWhen
@@ -197,3 +188,4 @@ class JobSpec(Struct, kw_only=True):
     secrets: list[JobSecretOut] = []
     after: list[AskedDependency] = []
     retries: JobRetries | None = None
+    sync: JobSyncOut | None = None

@@ -17,13 +17,14 @@ from reservation_core.contracts.base import (
     Place,
     ProjectName,
     ReasonOut,
-    SecretName,
     Text,
     Time,
     Wire,
     duration_reader,
     with_example,
 )
+from reservation_core.contracts.job_files.secret_uses import JobSecret, JobSecretOut
+from reservation_core.contracts.job_files.synced import JobSyncAsked, JobSyncOut
 from reservation_core.domain.jobs.asked_dependencies import (
     MOST_DEPENDENCIES,
     Dependency,
@@ -34,7 +35,7 @@ from reservation_core.domain.jobs.asked_dependencies import (
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import MOST_RETRIES, RequestChange, Retries, RetryCause
-from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, SecretUse, fault_of_path, fault_of_uses
+from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
 
@@ -64,38 +65,6 @@ class Workload(Wire):
             if (fault := fault_of_variable(name)) is not None:
                 raise ValueError(fault)
         return value
-
-
-class JobSecret(Wire):
-    """A secret that a job gets: in the variable `env`, or in a file at the absolute `path`."""
-
-    name: SecretName
-    env: Annotated[str, Field(strict=True, min_length=1, max_length=128)] | None = None
-    path: Annotated[str, Field(strict=True, min_length=2, max_length=1024, pattern=r"^/")] | None = None
-
-    @field_validator("env")
-    @classmethod
-    def _check_env(cls, value: str | None) -> str | None:
-        if value is not None and (fault := fault_of_variable(value)) is not None:
-            raise ValueError(fault)
-        return value
-
-    @field_validator("path")
-    @classmethod
-    def _check_path(cls, value: str | None) -> str | None:
-        if value is not None and (fault := fault_of_path(value)) is not None:
-            raise ValueError(fault)
-        return value
-
-    @model_validator(mode="after")
-    def _check_place(self) -> Self:
-        if (self.env is None) == (self.path is None):
-            raise ValueError("a secret needs either `env` or `path`")
-        return self
-
-    @property
-    def use(self) -> SecretUse:
-        return SecretUse(self.name, self.env, self.path)
 
 
 class JobDependency(Wire):
@@ -189,6 +158,11 @@ class JobSubmit(Wire):
     retries: Annotated[
         RetriesAsked | None,
         Field(exclude_if=_is_none, description="Run the job again after such ends; it keeps its place in the queue."),
+    ] = None
+
+    sync: Annotated[
+        JobSyncAsked | None,
+        Field(exclude_if=_is_none, description="The folder that the job works in, and what is kept of it at its end."),
     ] = None
 
     @model_validator(mode="after")
@@ -365,14 +339,6 @@ class WorkloadSpec(Wire):
     working_dir: str | None
 
 
-class JobSecretOut(Wire):
-    """A secret that a job gets: in the variable `env`, or in a file at `path`."""
-
-    name: str
-    env: str | None
-    path: str | None
-
-
 class AskedDependency(Wire):
     """A job that a job was asked to wait for, and how far that job has to be."""
 
@@ -395,3 +361,4 @@ class JobSpec(Wire):
     secrets: Annotated[list[JobSecretOut], Field(default_factory=list, exclude_if=not_)]
     after: Annotated[list[AskedDependency], Field(default_factory=list, exclude_if=not_)]
     retries: Annotated[JobRetries | None, Field(exclude_if=_is_none)] = None
+    sync: Annotated[JobSyncOut | None, Field(exclude_if=_is_none)] = None

@@ -124,6 +124,18 @@ class UnknownJobError(DomainError, code="no_such_job"):
         self.broken_rules = tuple(broken_rules)
 
 
+class UnknownFolderError(DomainError, code="no_such_folder"):
+    """The folder that a job begins with was not sent by its owner, or is removed."""
+
+
+class InvalidFolderError(DomainError, code="invalid_folder"):
+    """What was sent is no folder, or names places outside of it."""
+
+
+class NoFilesError(DomainError, code="no_files"):
+    """This server can't give files to the job."""
+
+
 class NoSecretsKeyError(DomainError, code="no_secrets_key"):
     """The server has no key to seal secrets with, so it stores none."""
 

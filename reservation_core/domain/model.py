@@ -11,6 +11,7 @@ from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.request_terms import Retries
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.sync.job_sync import JobSync
 
 
 class JobStatus(StrEnum):
@@ -185,6 +186,7 @@ class PodWorkload:
     working_dir: str | None = None
     unread: str | None = None
     secrets: tuple[SecretUse, ...] = ()
+    sync: JobSync | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,21 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
 from api_service.requests.pagination import PageQuery, decode, encode, moment_of
 from api_service.requests.preconditions import etag, expected_version, version_tag
-from api_service.requests.workloads import refusals_of
+from api_service.requests.workloads import refusals_of, refuse_files
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
+from reservation_core.contracts.job_files.synced import JobSyncAsked
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit, JobVerdict
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.errors import CalendarConflictError, DomainError, UnknownJobError, UnknownSecretError
+from reservation_core.domain.errors import (
+    CalendarConflictError,
+    DomainError,
+    NoFilesError,
+    UnknownFolderError,
+    UnknownJobError,
+    UnknownSecretError,
+)
 from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus, Reservation
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation, SharedFilter
@@ -33,6 +41,7 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
 from reservation_core.usecases.jobs.extend import extend
+from reservation_core.usecases.jobs.job_files import use_folder
 from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
@@ -283,6 +292,8 @@ async def _prepared(body: JobSubmit, caller: Principal, services: Services, now:
     found = await refusals_of(body.workload.image, body.gpu_type, services)
     if body.secrets:
         found += await _unknown_secrets(body, caller, services)
+    if body.sync is not None:
+        found += await _unknown_files(body, body.sync, caller, services, now)
     after: tuple[KnownDependency, ...] = ()
     if body.after:
         try:
@@ -305,6 +316,19 @@ async def _unknown_secrets(body: JobSubmit, caller: Principal, services: Service
             await check_secrets(uow, caller.user_id, [secret.use for secret in body.secrets])
         except UnknownSecretError as error:
             return [error]
+    return []
+
+
+async def _unknown_files(
+    body: JobSubmit, asked: JobSyncAsked, caller: Principal, services: Services, now: datetime
+) -> list[DomainError]:
+    try:
+        has_command = bool(body.workload.command)
+        refuse_files(services.settings.cluster, has_command=has_command, working_dir=body.workload.working_dir)
+        async with services.runtime.uow(one_statement=True) as uow:
+            await use_folder(uow, caller.user_id, asked.asked, now)
+    except (NoFilesError, UnknownFolderError) as error:
+        return [error]
     return []
 
 

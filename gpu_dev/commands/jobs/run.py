@@ -21,6 +21,7 @@ from gpu_dev.following import exit_code_of, has_ended, has_output, has_started, 
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import job_fields, make_request, read_submit
+from gpu_dev.inputs.synced_folders import NO_FILES, SyncedFolder, code_with_files, read_synced
 from gpu_dev.inputs.times import local_now
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import booking_id_of, client_for, complete_job_id, whole_id
@@ -88,6 +89,14 @@ Retries = Annotated[
 Requeue = Annotated[
     bool, typer.Option("--requeue", help="Run it again after its node was lost or others took its GPUs.")
 ]
+Sync = Annotated[
+    str | None,
+    typer.Option("--sync", metavar="DIR", help="Send this folder, without what .gitignore names; the job works in it."),
+]
+Fetch = Annotated[
+    list[str] | None,
+    typer.Option("--fetch", metavar="PATH", help="Bring this path of the job's folder back after the end."),
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -125,6 +134,8 @@ def submit(
     inactivity: Inactivity = None,
     retries: Retries = None,
     requeue: Requeue = False,
+    sync: Sync = None,
+    fetch: Fetch = None,
     json_file: JsonFile = None,
     again: Again = None,
     wait: Annotated[
@@ -146,13 +157,14 @@ def submit(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after,
         retries, requeue=requeue,
     )  # fmt: skip
+    files = read_synced(sync, fetch)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         if test_only:
             _test(client, request, Format.TABLE if output is Format.NAME else output)
         if dry_run:
             _rehearse(client, request, Format.TABLE if output is Format.NAME else output)
-        job = client.submit(request)
+        job = client.submit(files.sent_with(client, request))
         if not wait:
             put(show_one(job, JOB_DETAILS, output))
             say_wait(client, request, job)
@@ -163,8 +175,10 @@ def submit(
         job = wait_until(client, job, has_ended, timeout=patience)
         if output is not Format.NAME:
             put(show_one(job, JOB_DETAILS, output))
+        brought = files.brought_back(client, job)
     if job.status is not JobStatus.SUCCEEDED:
         raise typer.Exit(ExitCode.TIMEOUT if job.status is JobStatus.EXPIRED else ExitCode.JOB_FAILED)
+    raise typer.Exit(code_with_files(ExitCode.OK, brought=brought))
 
 
 @run_app.command(context_settings=_COMMAND_LAST)
@@ -186,6 +200,8 @@ def run(
     project: Project = None,
     retries: Retries = None,
     requeue: Requeue = False,
+    sync: Sync = None,
+    fetch: Fetch = None,
     json_file: JsonFile = None,
     again: Again = None,
     on_interrupt: Annotated[
@@ -213,6 +229,7 @@ def run(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project,
         secrets=secret, after=after, retries=retries, requeue=requeue,
     )  # fmt: skip
+    files = read_synced(sync, fetch)
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
@@ -224,11 +241,15 @@ def run(
             _test(client, request, Format.TABLE)
         if dry_run:
             _rehearse(client, request, Format.TABLE)
-        raise typer.Exit(_run(client, request, on_interrupt, tty=tty))
+        raise typer.Exit(_run(client, request, on_interrupt, files, tty=tty))
 
 
-def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, *, tty: bool) -> int:
+def _run(
+    client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, files: SyncedFolder, *, tty: bool
+) -> int:
     """Run a job in a terminal or with the input of this program. Returns the exit code; raises UsageError."""
+    if tty and files != NO_FILES:
+        raise UsageError("--sync and --fetch can't be used with --tty. Leave out --tty.")
     if tty:
         # Loaded here: other jobs need no WebSockets.
         from gpu_dev.sessions.terminals.terminal_runs import run_in_terminal
@@ -237,7 +258,8 @@ def _run(client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | N
     feeds = has_input()
     if feeds and request.retries is not UNSET and request.retries is not None:
         raise UsageError("A retry can't read stdin again. Let the command read a file, or add `</dev/null`.")
-    return run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, feeds=feeds)
+    request = files.sent_with(client, request)
+    return run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, files, feeds=feeds)
 
 
 def _require_one_rehearsal(*, dry_run: bool, test_only: bool) -> None:
@@ -283,9 +305,14 @@ class TerminatedError(KeyboardInterrupt):
 
 
 def run_in_foreground(
-    client: GpuDevClient, request: JobSubmit, on_interrupt: Interrupted | None, *, feeds: bool
+    client: GpuDevClient,
+    request: JobSubmit,
+    on_interrupt: Interrupted | None,
+    files: SyncedFolder = NO_FILES,
+    *,
+    feeds: bool,
 ) -> int:
-    """Submit a job, follow it to its end, and return the exit code; `feeds` passes stdin on."""
+    """Submit a job, follow it to its end, and return the exit code; `feeds` passes stdin on, `files` come back."""
     key = str(uuid.uuid4())
     job: Job | None = None
     log = ResumableLog(1 if request.nodes is UNSET else request.nodes)
@@ -306,7 +333,7 @@ def run_in_foreground(
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
             ended = wait_until(client, client.job(job.id), has_ended, told=waiting_line(job))
-            return exit_code_of(ended)
+            return code_with_files(exit_code_of(ended), brought=files.brought_back(client, ended))
         except KeyboardInterrupt as interrupt:
             terminated = isinstance(interrupt, TerminatedError)
             job = job or client.submit(request, idempotency_key=key)

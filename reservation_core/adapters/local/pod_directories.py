@@ -16,10 +16,12 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,16 @@ from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_files import OUTPUT, as_json, tidy, write_atomically
 from reservation_core.adapters.local.processes import MARKER, ProcessId, is_running, kill_orphans, send_signal
 from reservation_core.adapters.local.secret_files import folder_of_files, remove_secrets, write_secrets
-from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import (
+    PodHolding,
+    PodName,
+    PodPhase,
+    PodSpec,
+    PodStatus,
+    PodWorkload,
+    Reason,
+    ReasonCode,
+)
 from reservation_core.domain.sessions.secret_uses import FILES_VARIABLE
 from reservation_core.ports.cluster import PodRefusedError
 
@@ -37,6 +48,7 @@ _TOMBSTONE_AGE = timedelta(days=1)
 _ORPHANS_PATIENCE_S = 5.0
 _REMOVE_PATIENCE_S = 2.0
 _STAGED = timedelta(minutes=1)
+_FILES_PROGRAM = "gpu_dev.sync.inside"
 _LOST = "The pod's supervisor ended without a report, so the rest of the pod was ended. Submit the job again."
 
 
@@ -287,6 +299,17 @@ class PodDirectories:
             os.close(fd)
 
 
+def _command_of(workload: PodWorkload) -> tuple[str, ...]:
+    """The command, within the program that brings the job's files and keeps them."""
+    if workload.sync is None:
+        return workload.command
+    found = find_spec(_FILES_PROGRAM)
+    if found is None or found.origin is None:
+        detail = "This server's installation lacks the program that gives jobs their files."
+        raise PodRefusedError(Reason(ReasonCode.START_FAILED, detail))
+    return (sys.executable, "-I", "-S", found.origin, *workload.command)
+
+
 def _spec_fields(spec: PodSpec, secret_files: str) -> bytes:
     """The content of `spec`, without secrets; raises PodRefusedError for NULs, which a process can't receive."""
     base = {name: os.environ.get(name, default) for name, default in _BASE_ENV.items()}
@@ -294,7 +317,8 @@ def _spec_fields(spec: PodSpec, secret_files: str) -> bytes:
     if any(secret.use.path is not None for secret in spec.secrets):
         env[FILES_VARIABLE] = secret_files
     fields = [str(spec.name), repr(max(0.0, spec.grace.total_seconds())), spec.workload.working_dir or ""]
-    fields += [str(len(spec.workload.command)), *spec.workload.command]
+    command = _command_of(spec.workload)
+    fields += [str(len(command)), *command]
     fields += [str(len(env)), *(text for variable in env.items() for text in variable)]
     if any("\0" in field for field in fields):
         detail = "The command, its variables or its working directory contain a NUL character. Remove it."

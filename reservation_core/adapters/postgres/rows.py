@@ -18,6 +18,7 @@ from reservation_core.domain.model import (
 )
 from reservation_core.domain.request_terms import Retries, RetryCause
 from reservation_core.domain.sessions.secret_uses import SecretUse
+from reservation_core.domain.sync.job_sync import JobSync
 
 
 def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
@@ -85,6 +86,7 @@ def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWo
         working_dir=stored.get("working_dir"),
         unread=unread,
         secrets=tuple(SecretUse(**use) for use in stored.get("secrets", ())),
+        sync=_sync_of(stored.get("sync")),
     )
 
 
@@ -105,7 +107,13 @@ def workload_document(workload: PodWorkload, user_id: int, sealing: Sealing) -> 
             {"name": use.name, "env": use.env} if use.path is None else {"name": use.name, "path": use.path}
             for use in workload.secrets
         ]
+    if workload.sync is not None:
+        document["sync"] = {"folder": workload.sync.folder, "fetch": list(workload.sync.fetch)}
     return document
+
+
+def _sync_of(stored: dict[str, Any] | None) -> JobSync | None:
+    return None if stored is None else JobSync(stored["folder"], tuple(stored["fetch"]))
 
 
 def _whose(user_id: int) -> str:

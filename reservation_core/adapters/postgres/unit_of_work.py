@@ -31,6 +31,7 @@ from reservation_core.adapters.postgres.history.events import Events
 from reservation_core.adapters.postgres.history.idempotency import Idempotency
 from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
+from reservation_core.adapters.postgres.jobs.job_files import JobFiles
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.jobs.pod_logs import PodLogs
 from reservation_core.adapters.postgres.jobs.reservations import Reservations
@@ -225,6 +226,10 @@ class UnitOfWork:
     @cached_property
     def secrets(self) -> UserSecrets:
         return UserSecrets(self._connection, self._sealing)
+
+    @cached_property
+    def files(self) -> JobFiles:
+        return JobFiles(self._connection)
 
     @cached_property
     def shares(self) -> Shares:

@@ -28,7 +28,10 @@ class HistoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """How long each kind is kept after it ends; None: for ever. `jobs` includes bookings and maintenance windows."""
+    """How long each kind is kept after it ends; None: for ever. `jobs` includes bookings and maintenance windows.
+
+    `files`: what users send for their jobs, and what jobs keep, after its last use.
+    """
 
     events: timedelta | None
     jobs: timedelta | None
@@ -37,6 +40,7 @@ class RetentionRules:
     dead_letters: timedelta | None
     idempotency: timedelta | None
     log_bytes: int | None = None
+    files: timedelta = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from reservation_core.runtime.settings.placement import PlacementSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
 from reservation_core.runtime.settings.section import Seconds, Section, split
 from reservation_core.runtime.settings.ssh import SshSettings
+from reservation_core.runtime.settings.sync import SyncSettings
 from reservation_core.runtime.settings.web import WebSettings
 
 
@@ -128,6 +129,7 @@ class CommonSettings(BaseSettings):
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
+    sync: SyncSettings = Field(default_factory=SyncSettings)
     log_level: LogLevel = "INFO"
     log_json: bool = True
 

@@ -20,6 +20,9 @@ class RetentionSettings(Section):
     allocations_days: _Days = 400  # their GPUs and promised starts; sums of usage stay
     dead_letters_days: _Days = 30
     idempotency_days: _Days | None = None  # answers to repeated requests; None: GPU_DEV_IDEMPOTENCY_KEEP_S
+    files_days: Annotated[float, Field(ge=1, le=365_000)] = (
+        30  # files that were sent for jobs, and that jobs kept, unused
+    )
     logs_days: _Days | None = None  # None: GPU_DEV_LOG_KEEP_S
     # On a local cluster: the log of one attempt of a job, and all logs together.
     log_bytes_per_job: _Bytes = 64 * 2**20
@@ -38,6 +41,7 @@ class RetentionSettings(Section):
             if self.idempotency_days is None
             else _kept(self.idempotency_days),
             log_bytes=self.log_bytes or None,
+            files=timedelta(days=self.files_days),
         )
 
 

@@ -22,6 +22,7 @@ from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.history.retention import LockTimeoutError, Place
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.gpu_use.keep_use import keep_use
+from reservation_core.usecases.jobs.job_files import remove_old_files
 
 BATCH = 100
 ROWS = 50
@@ -178,6 +179,8 @@ async def remove_old_history(
         await run.in_parts(HistoryKind.IDEMPOTENCY, older_than(now, rules.idempotency), _some_keys)
     with run.kept_for_later():
         await run.in_parts(HistoryKind.DEAD_LETTERS, older_than(now, rules.dead_letters), _some_dead_letters)
+    with run.kept_for_later():
+        await remove_old_files(uow_factory, now - rules.files, now)
     with run.kept_for_later():
         await run.logs(cluster, logs, rules.log_bytes)
     if len(run.failures) > 1:

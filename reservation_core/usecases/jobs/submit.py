@@ -65,6 +65,7 @@ def prepare(
             env=tuple(request.workload.env.items()),
             working_dir=request.workload.working_dir,
             secrets=tuple(secret.use for secret in request.secrets),
+            sync=None if request.sync is None else request.sync.asked,
         ),
         created_at=now,
         version=1,

@@ -22,6 +22,7 @@ _SECRET = re.compile(r"\b(gpudev_|whsec_|feed_)[\w+/=-]{16,}|\beyJ[\w.-]{40,}")
 _KEY = re.compile(r"\bAAAA[\w+/]{16,}=*")
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _LINES = 8
+_BYTES = "application/octet-stream"
 
 
 @dataclass
@@ -46,7 +47,12 @@ class Recorder:
         """The answer, which has to be a good one, or of this status; the first of a call is its example."""
         method, template = call.split()
         path = template.format(**names) + query
-        answer = await client.request(method, path, json=body)
+        if isinstance(body, bytes):
+            headers = {"Content-Type": _BYTES}
+            answer = await client.request(method, path, content=body, headers=headers)
+            body = "…"
+        else:
+            answer = await client.request(method, path, json=body)
         assert answer.is_success if status is None else answer.status_code == status, (
             f"{call}: {answer.status_code} {answer.text}"
         )
@@ -95,6 +101,8 @@ def whole_hour(now: datetime) -> datetime:
 def _said(answer: httpx.Response) -> Any:
     if "json" in answer.headers.get("content-type", ""):
         return answer.json()
+    if answer.headers.get("content-type") == _BYTES:
+        return "…"
     lines = answer.text.replace("\r\n ", "").splitlines()  # lines of calendars are broken anywhere
     return "\n".join(lines if len(lines) <= _LINES * 3 else [*lines[:_LINES], "…"])
 

@@ -62,6 +62,13 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/keys"): Call(201, 201, 201, {"public_key": PUBLIC_KEY}),
     ("GET", "/v1/keys"): Call(200, 200, 200),
     ("DELETE", "/v1/keys/{key_id}"): Call(200, 404, 200),
+    ("PUT", "/v1/uploads"): Call(415, 415, 415),  # jobs/test_job_files.py sends bytes
+    ("PUT", "/v1/uploads/folders"): Call(200, 200, 200, {"entries": []}),
+    ("GET", "/v1/jobs/{job_id}/files"): Call(404, 404, 404),  # it has none; jobs/test_job_files.py
+    ("GET", "/v1/jobs/{job_id}/files/data"): Call(404, 404, 404),
+    ("GET", "/v1/jobs/{job_id}/results"): Call(404, 404, 404),
+    ("GET", "/v1/jobs/{job_id}/results/data"): Call(404, 404, 404),
+    ("PUT", "/v1/jobs/{job_id}/results"): Call(404, 404, 404, {"folder": "0" * 64}),
     ("PUT", "/v1/secrets/{secret}"): Call(200, 201, 201, {"value": "v"}),
     ("GET", "/v1/secrets"): Call(200, 200, 200),
     ("DELETE", "/v1/secrets/{secret}"): Call(200, 404, 404),

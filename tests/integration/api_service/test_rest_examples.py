@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import PodName
+from reservation_core.domain.sync.frames import framed
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.sessions.pod_streams import Program, Terminal
@@ -146,6 +148,22 @@ class Story:
         await self.call(self.alice, "PUT /v1/secrets/{secret}", {"value": "hf_4f1cf0"}, secret="HF_TOKEN")
         await self.call(self.alice, "GET /v1/secrets")
         await self.call(self.alice, "DELETE /v1/secrets/{secret}", secret="HF_TOKEN")
+
+    async def files(self) -> None:
+        program = b"print('hello')\n"
+        digest = sha256(program)
+        await self.call(self.alice, "PUT /v1/uploads", framed(digest.digest(), program))
+        entry = {"path": "train.py", "kind": "file", "size": len(program), "chunks": [digest.hexdigest()]}
+        folder = await self.call(self.alice, "PUT /v1/uploads/folders", {"entries": [entry]})
+        body = {"gpus": 1, "duration": 60, "workload": {"command": ["true"]}}
+        sync = {"folder": folder["id"], "fetch": ["out"]}
+        job = (await self.alice.post("/v1/jobs", json={**body, "sync": sync})).json()["id"]
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/files", job_id=job)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/files/data", job_id=job)
+        await self.call(self.alice, "PUT /v1/jobs/{job_id}/results", {"folder": folder["id"]}, job_id=job)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/results", job_id=job)
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/results/data", query="?skip=0", job_id=job)
+        await self.alice.post(f"/v1/jobs/{job}/cancel")
 
     async def policy(self) -> None:
         await self.call(self.root, "POST /v1/projects", {"name": "vision", "title": "Seeing robots"})
@@ -352,6 +370,7 @@ async def test_every_call_answers_as_its_example_says(
             story.people,
             story.ssh_keys,
             story.secrets,
+            story.files,
             story.policy,
             story.jobs,
             story.bookings,

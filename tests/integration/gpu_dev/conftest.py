@@ -149,6 +149,7 @@ class _Thread(threading.Thread):
         self.loop = asyncio.new_event_loop()
         self.up = threading.Event()
         self.stopping = asyncio.Event()
+        self.served = asyncio.Event()
         self.url = ""
         self.tokens: dict[str, str] = {}
         self.error: BaseException | None = None
@@ -172,13 +173,19 @@ class _Thread(threading.Thread):
         async with open_runtime(settings, self.database_url) as runtime:
             self.tokens = await _people(runtime)
             await update_inventory(runtime.uow, runtime.cluster, runtime.clock)
-            processing = asyncio.create_task(process(runtime, settings, self.stopping))
+            processing = asyncio.create_task(self._process(runtime, settings))
             try:
                 async with self._app(runtime, settings) as app:
                     await serve(app, "127.0.0.1:0", stop=self.stopping, ready=self._ready)
             finally:
                 self.stopping.set()
+                self.served.set()
                 await processing
+
+    async def _process(self, runtime: Runtime, settings: StandaloneSettings) -> None:
+        """Process once the address is known that jobs reach the server at."""
+        await self.served.wait()
+        await process(runtime, settings.model_copy(update={"job_server": self.url or None}), self.stopping)
 
     @asynccontextmanager
     async def _app(self, runtime: Runtime, settings: StandaloneSettings) -> AsyncIterator[FastAPI]:
@@ -195,6 +202,7 @@ class _Thread(threading.Thread):
 
     def _ready(self, url: str) -> None:
         self.url = url
+        self.served.set()
         self.up.set()
 
 

@@ -108,11 +108,14 @@ def as_contract(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", sources())
 def test_a_module_is_current(name: str) -> None:
-    assert (FOLDER / f"{name}.py").read_text(encoding="utf-8") == sources()[name], "run `make reference`"
+    assert (FOLDER / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") == sources()[name], (
+        "run `make reference`"
+    )
 
 
 def test_no_module_is_left_over() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *sources()}
+    written = {path.relative_to(FOLDER).with_suffix("").as_posix().replace("/", ".") for path in FOLDER.rglob("*.py")}
+    assert {name for name in written if name.rpartition(".")[2] != "__init__"} == set(sources())
 
 
 @given(st.data())

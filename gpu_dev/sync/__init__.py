@@ -1,0 +1,1 @@
+"""Folders on their way into jobs and back."""

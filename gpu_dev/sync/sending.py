@@ -1,0 +1,83 @@
+"""Send a folder to the server, and bring back what a job has kept."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gpu_dev.calls.file_calls import FileCalls
+from gpu_dev.errors import ClientError, UsageError
+from gpu_dev.sync.folder_files import UnusableFileError, read_chunks, write_entries
+from gpu_dev.sync.scanning import scan
+from gpu_dev.terminal import say
+from reservation_core.domain.sync.folders import FolderEntry, chunk_sizes, content_bytes, entry_of, fault_of_entries
+from reservation_core.domain.sync.frames import packs
+
+_TRIES = 3
+_MIB = 2**20
+
+
+def send_folder(calls: FileCalls, root: Path) -> str:
+    """Send what the server does not have of a folder; returns the folder's id. Raises UsageError and ClientError.
+
+    What was sent before a break is not sent again.
+    """
+    entries = scan(root, cache_folder())
+    answer = calls.put_folder(entries)
+    for _ in range(_TRIES):
+        if answer.id is not None:
+            return answer.id
+        _send_chunks(calls, root, entries, answer.missing)
+        answer = calls.put_folder(entries)
+    if answer.id is None:
+        raise UsageError(f"Files in {root} change while they are sent. Try again when nothing writes there.")
+    return answer.id
+
+
+def bring_results(calls: FileCalls, job_id: str, into: Path) -> int:
+    """Write what a job has kept into a folder; returns the number of files. Raises ClientError and UsageError."""
+    found = calls.results(job_id)
+    entries = [entry_of(one) for one in found.entries]
+    if (fault := fault_of_entries(entries)) is not None:
+        raise UsageError(f"What {job_id} has kept is not written here: {fault}.")
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        write_entries(into, entries, calls.results_data(job_id, found.chunks))
+    except OSError as error:
+        raise UsageError(f"{error.filename or into} can't be written: {error.strerror}.") from error
+    except UnusableFileError as error:
+        raise ClientError(f"{error}. Try again: gpu-dev fetch {job_id}") from error
+    return len(entries)
+
+
+def cache_folder() -> Path:
+    """Where looks at folders are kept."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "gpu-dev" / "sync"
+
+
+def _send_chunks(calls: FileCalls, root: Path, entries: Sequence[FolderEntry], missing: Sequence[str]) -> None:
+    wanted = set(missing)
+    total = sum(size for digest, size in dict(chunk_sizes(entries)).items() if digest in wanted)
+    say(f"Sending {_size(total)} of {_size(content_bytes(entries))} in {len(entries)} files and folders …")
+    try:
+        for pack in packs(_data(root, entries, wanted)):
+            calls.put_chunks(pack)
+    except OSError as error:
+        raise UsageError(f"{error.filename or root} can't be read: {error.strerror}.") from error
+    except UnusableFileError as error:
+        raise UsageError(f"{error}. Try again when nothing writes there.") from error
+
+
+def _data(root: Path, entries: Sequence[FolderEntry], wanted: set[str]) -> Iterator[tuple[bytes, bytes]]:
+    for entry in entries:
+        if wanted.isdisjoint(entry.chunks):
+            continue
+        chunks = read_chunks(root / entry.path, entry.size)
+        for digest, chunk in zip(entry.chunks, chunks, strict=True):
+            if digest in wanted:
+                wanted.discard(digest)
+                yield bytes.fromhex(digest), chunk
+
+
+def _size(count: int) -> str:
+    return f"{count / _MIB:.1f} MiB" if count >= _MIB else f"{count} bytes"

@@ -1,0 +1,1 @@
+"""Folders that people send before a job starts, and that come back after its end."""

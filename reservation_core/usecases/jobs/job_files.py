@@ -1,0 +1,183 @@
+"""Sending folders for jobs, giving jobs their files, and keeping results.
+
+Chunks belong to the user that sent them. A folder is stored only while all its chunks are there, and the retention
+removes folders before chunks.
+"""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.errors import InvalidFolderError, LimitExceededError, NotFoundError, UnknownFolderError
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.sync.folders import (
+    FolderEntry,
+    chunk_sizes,
+    content_bytes,
+    entry_of,
+    fault_of_entries,
+    fields_of,
+)
+from reservation_core.domain.sync.job_sync import JobSync
+from reservation_core.ports.jobs.job_files import FileBounds
+from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.jobs.visible_jobs import no_such_job
+
+OLD_FOLDERS = 100
+OLD_CHUNKS = 1000
+_KEPT_LONGER = timedelta(hours=2)
+"""Chunks are kept longer than folders: their use is noted once an hour."""
+
+
+def read_entries(fields: Sequence[dict[str, object]], most_bytes: int) -> list[FolderEntry]:
+    """The entries of a folder that was sent, checked. Raises InvalidFolderError and LimitExceededError."""
+    try:
+        entries = [_entry(one) for one in fields]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidFolderError(
+            "An entry of the folder is not a file, a link or a folder as the description of this call has them."
+        ) from error
+    if (fault := fault_of_entries(entries)) is not None:
+        raise InvalidFolderError(f"The folder can't be sent: {fault}.")
+    if (size := content_bytes(entries)) > most_bytes:
+        raise LimitExceededError(
+            f"The folder has {size} bytes; at most {most_bytes} are allowed. Leave files out with .gitignore."
+        )
+    return entries
+
+
+def _entry(fields: dict[str, object]) -> FolderEntry:
+    entry = entry_of(fields)
+    if fields_of(entry) != {**fields_of(entry), **fields} or entry.size < 0:
+        raise ValueError("an unknown field, or a value of another type")
+    for digest in entry.chunks:
+        if len(digest) != sha256().digest_size * 2 or digest != bytes.fromhex(digest).hex():
+            raise ValueError("no SHA-256 in lower case")
+    return entry
+
+
+async def put_folder(
+    uow: UnitOfWork, principal: Principal, entries: Sequence[FolderEntry], bounds: FileBounds, now: datetime
+) -> tuple[str | None, list[str]]:
+    """Store a folder of the caller if all its chunks are there; returns its id, or the missing chunks.
+
+    Raises InvalidFolderError where a chunk has other bytes than the size of its file says, and LimitExceededError.
+    """
+    wanted = dict(chunk_sizes(entries))
+    await uow.files.lock_user(principal.user_id)
+    held = await uow.files.sizes(principal.user_id, {bytes.fromhex(digest) for digest in wanted}, now)
+    for digest, size in chunk_sizes(entries):
+        if held.get(bytes.fromhex(digest), size) != size:
+            raise InvalidFolderError(f"The chunk {digest} has other bytes than the size of its file says.")
+    missing = [digest for digest in wanted if bytes.fromhex(digest) not in held]
+    if missing:
+        return None, missing
+    content = json.dumps([fields_of(entry) for entry in entries], ensure_ascii=False, separators=(",", ":")).encode()
+    digest_of_folder = sha256(content).digest()
+    await uow.files.put_folder(principal.user_id, digest_of_folder, content, now)
+    await _check_room(uow, principal, bounds)
+    return digest_of_folder.hex(), []
+
+
+async def store_chunks(
+    uow: UnitOfWork, principal: Principal, chunks: Sequence[tuple[bytes, bytes]], bounds: FileBounds, now: datetime
+) -> int:
+    """Store chunks of the caller; returns how many are new. Raises LimitExceededError."""
+    await uow.files.lock_user(principal.user_id)
+    stored = await uow.files.add_chunks(principal.user_id, chunks, now)
+    await _check_room(uow, principal, bounds)
+    return stored
+
+
+async def _check_room(uow: UnitOfWork, principal: Principal, bounds: FileBounds) -> None:
+    taken = await uow.files.taken(principal.user_id)
+    if taken.own > bounds.user:
+        raise LimitExceededError(
+            f"Your files on this server would take more than {bounds.user} bytes. What jobs don't use is removed after "
+            "some days; send less, or ask an administrator for more room."
+        )
+    if taken.everybody > bounds.everybody:
+        raise LimitExceededError("This server has no room for more files. Ask an administrator for more room.")
+
+
+async def use_folder(uow: UnitOfWork, user_id: int, sync: JobSync, now: datetime) -> None:
+    """Note that a job begins with a folder of its owner. Raises UnknownFolderError."""
+    if sync.folder is None:
+        return
+    content = await uow.files.use_folder(user_id, bytes.fromhex(sync.folder), now)
+    if content is None:
+        raise UnknownFolderError(
+            f"You have sent no folder {sync.folder}, or it was removed because no job used it. Send it again."
+        )
+
+
+async def own_job(uow: UnitOfWork, principal: Principal, job_id: str) -> Reservation:
+    """A job of the caller: nobody else gets its files. Raises NotFoundError."""
+    job = (await uow.reservations.get([job_id])).get(job_id)
+    if job is None or job.user_id != principal.user_id:
+        raise no_such_job(job_id)
+    return job
+
+
+async def files_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tuple[JobSync, list[FolderEntry]]:
+    """What a job begins with and keeps, and what is in its folder. Raises NotFoundError."""
+    sync = (await own_job(uow, principal, job_id)).workload.sync
+    if sync is None:
+        raise NotFoundError(f"{job_id} has no files. `gpu-dev run --sync .` sends some.")
+    if sync.folder is None:
+        return sync, []
+    content = await uow.files.folder(principal.user_id, bytes.fromhex(sync.folder))
+    if content is None:
+        raise NotFoundError(f"The folder of {job_id} was removed, because no job needed it any more.")
+    return sync, entries_in(content)
+
+
+async def results_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tuple[str, list[FolderEntry]]:
+    """The id of the folder that a job has kept, and what is in it. Raises NotFoundError."""
+    await own_job(uow, principal, job_id)
+    found = await uow.files.results(job_id)
+    if found is None:
+        raise NotFoundError(f"{job_id} has kept no files: its command has not ended, or it was not asked to.")
+    return found[0].hex(), entries_in(found[1])
+
+
+async def keep_results(uow: UnitOfWork, principal: Principal, job_id: str, folder: str, now: datetime) -> None:
+    """Keep a folder as what a job's command has made. Raises NotFoundError and UnknownFolderError."""
+    job = await own_job(uow, principal, job_id)
+    if job.workload.sync is None or not job.workload.sync.fetch:
+        raise NotFoundError(f"{job_id} was not asked to keep files. `gpu-dev run --fetch PATH` asks for that.")
+    await use_folder(uow, principal.user_id, JobSync(folder), now)
+    await uow.files.keep_results(job_id, job.attempt, principal.user_id, bytes.fromhex(folder))
+
+
+def entries_in(content: bytes) -> list[FolderEntry]:
+    """The entries of a stored folder."""
+    return [entry_of(one) for one in json.loads(content)]
+
+
+async def remove_old_files(uow_factory: UnitOfWorkFactory, before: datetime, now: datetime) -> int:
+    """Remove folders and chunks that nothing used since a time; safe to end at any time. Returns how many.
+
+    Chunks go once no older folder is left, as one that an open job begins with is used now, and its chunks are.
+    """
+    async with uow_factory() as uow:
+        folders = await uow.files.old_folders(before, OLD_FOLDERS)
+        for folder in folders:
+            if folder.is_needed:
+                await _use_again(uow, folder.user_id, folder.digest, now)
+        unneeded = [folder for folder in folders if not folder.is_needed]
+        if unneeded:
+            await uow.files.remove_folders(unneeded)
+    if len(folders) == OLD_FOLDERS:
+        return len(unneeded)
+    async with uow_factory() as uow:
+        return len(unneeded) + await uow.files.remove_chunks(before - _KEPT_LONGER, OLD_CHUNKS)
+
+
+async def _use_again(uow: UnitOfWork, user_id: int, digest: bytes, now: datetime) -> None:
+    content = await uow.files.use_folder(user_id, digest, now)
+    if content is not None:
+        wanted = {bytes.fromhex(chunk) for entry in entries_in(content) for chunk in entry.chunks}
+        await uow.files.sizes(user_id, wanted, now)
