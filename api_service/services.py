@@ -39,6 +39,8 @@ from reservation_core.usecases.policy.read_plan import JobTerms, LikelyStarts
 
 LAST_USED_EVERY_S = 30.0
 _STREAM_READERS = 4
+_FILE_BODIES = 8
+"""So many bodies with files of jobs are in memory at once."""
 _log = structlog.get_logger(__name__)
 
 
@@ -73,6 +75,7 @@ class Services:
     likely_starts: LikelyStarts
     simulator: Simulator
     dry_run_turns: DryRunTurns
+    file_bodies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_FILE_BODIES))
     stream_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STREAM_READERS))
 
     @classmethod

@@ -20,6 +20,7 @@ NAMES = (
     "ssh_first_byte",
     "session_streams",
     "command_line",
+    "sync",
     "kubernetes_binding",
     "webhook_reviews",
     "gpu_scheduler_binds",

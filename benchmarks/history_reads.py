@@ -53,6 +53,8 @@ BY_KEY = frozenset(
     make_gpu_use_partitions drop_gpu_use_partition
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
+    lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
+    sent_folder sent_chunk_data put_job_results job_results_of remove_sent_folders
     """.split()  # noqa: SIM905 - names, one after the other
 )
 
@@ -194,6 +196,8 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "user_secrets_of_former_keys": [
             {"keys": keys, "user_id": 0, "name": "", "limit": 100} for keys in ([], ["0" * 8])
         ],
+        "oldest_sent_folders": [{"before": now - timedelta(days=30), "limit": 100}],
+        "remove_sent_chunks": [{"before": now - timedelta(days=30), "limit": 1000}],
         "jobs_with_news": [{"limit": 200}],
         "due_reservations": [{"now": now, "limit": 100}],
         "next_end": [{}],

@@ -53,8 +53,7 @@ def read_chunks(file: Path, size: int) -> Iterator[bytes]:
 def write_entries(root: Path, entries: Sequence[FolderEntry], data: Iterable[tuple[bytes, bytes]]) -> None:
     """Write entries, which were checked, below a folder. `data` are their different chunks, in the order of entries.
 
-    Whatever is in the way is replaced and never followed: a link in the place of a folder is removed. Every file appears
-    whole.
+    Whatever is in the way is replaced and never followed: a link in the place of a folder is removed.
     """
     frames = iter(data)
     places: dict[str, tuple[Path, int]] = {}

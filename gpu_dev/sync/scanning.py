@@ -42,7 +42,7 @@ def scan(root: Path, cache_folder: Path | None) -> list[FolderEntry]:
                 f"{root} has more than {MOST_ENTRIES} files and folders. Leave some out with {IGNORE_FILE}."
             )
         with ThreadPoolExecutor(_READERS) as readers:
-            entries = list(readers.map(lambda one: _entry(root, *one, known), found))
+            entries = list(readers.map(lambda one: _entry(root, one[0], one[1], known), found))
     except OSError as error:
         raise UsageError(f"{error.filename or root} can't be read: {error.strerror}.") from error
     except UnusableFileError as error:

@@ -2,6 +2,7 @@
 
 from tests.mutants.app_mutants import OPEN_APPS
 from tests.mutants.dependency_mutants import DEPENDENCIES
+from tests.mutants.file_mutants import FILES_OF_JOBS
 from tests.mutants.flow_mutants import FLOWS
 from tests.mutants.ledger_mutants import LEDGER
 from tests.mutants.operation_mutants import OPERATION
@@ -14,4 +15,5 @@ from tests.mutants.use_mutants import USE_OF_GPUS
 
 MUTANTS = (
     *LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST, *SECRETS, *SESSIONS, *OPEN_APPS, *STREAMS, *USE_OF_GPUS, *DEPENDENCIES,
+    *FILES_OF_JOBS,
 )  # fmt: skip

@@ -32,8 +32,6 @@ router = APIRouter(prefix="/v1", tags=["jobs"])
 _MOST_FOLDER_BYTES = 24 * 2**20
 _MOST_PACK_BYTES = PACK_BYTES + MOST_CHUNKS * HEAD_BYTES
 _READ_BYTES = 4 * 2**20
-_AT_ONCE = asyncio.Semaphore(8)
-"""So many bodies with files are in memory at once."""
 _BYTES = "application/octet-stream"
 _PACK = {
     "requestBody": {
@@ -75,7 +73,7 @@ async def put_chunks(request: Request, services: Served, caller: Caller) -> Resp
     if request.headers.get("content-type") != _BYTES:
         raise ProblemError(415, "unsupported_media_type", f"Send chunks with the header `Content-Type: {_BYTES}`.")
     runtime, bounds = services.runtime, services.settings.sync.bounds
-    async with _AT_ONCE:
+    async with services.file_bodies:
         pack = await bodies.read_bounded(request, _MOST_PACK_BYTES)
         try:
             chunks = await asyncio.to_thread(read_pack, pack)
@@ -104,7 +102,7 @@ async def put_folder(request: Request, services: Served, caller: Caller) -> Resp
     upper and lower case only.
     """
     runtime, bounds = services.runtime, services.settings.sync.bounds
-    async with _AT_ONCE:
+    async with services.file_bodies:
         raw = await bodies.read_raw(request, limit=_MOST_FOLDER_BYTES)
         body = await asyncio.to_thread(bodies.parse, raw, FolderSend)
         entries = await asyncio.to_thread(job_files.read_entries, body.entries, bounds.folder)

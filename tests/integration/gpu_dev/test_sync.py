@@ -1,11 +1,19 @@
 """Folders that jobs get, and what they bring back, by the command line on the local cluster."""
 
+import hashlib
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from gpu_dev.calls.file_calls import FileCalls
+from gpu_dev.server.connection import Connection
+from gpu_dev.server.exchange import Exchange
+from gpu_dev.sync.scanning import scan
 from tests.integration.gpu_dev.conftest import System
+from tests.waiting import eventually_sync
 
 RUN = ("run", "-g1", "-d2m")
 
@@ -53,3 +61,78 @@ def test_what_a_job_made_comes_back(system: System, project: Path) -> None:
     fetched = system.cli("fetch", job["id"], "--to", str(other))
     assert (fetched.returncode, (other / "out" / "when").exists()) == (0, True), fetched.stderr
     assert not (other / "train.py").exists()
+
+
+def test_only_what_changed_is_sent_again(system: System, project: Path) -> None:
+    first = system.cli(*RUN, "--sync", str(project), "--", "true")
+    assert "Sending" in first.stderr
+    again = system.cli(*RUN, "--sync", str(project), "--", "true")
+    assert (again.returncode, "Sending" in again.stderr) == (0, False), again.stderr
+    (project / "train.py").write_text("print('changed')")
+    changed = system.cli(*RUN, "--sync", str(project), "--", "python3", "train.py")
+    assert (changed.stdout, "Sending 16 bytes of" in changed.stderr) == ("changed\n", True), changed.stderr
+
+
+def test_an_upload_that_was_killed_goes_on_where_it_ended(system: System, tmp_path: Path) -> None:
+    folder = tmp_path / "large"
+    folder.mkdir()
+    exchange = Exchange(Connection(system.url, system.tokens["alice"], "the test"))
+    calls = FileCalls(exchange)
+    missing = 0
+    for _ in range(5):  # a client that was too quick to be killed is no example
+        for name in "abcdefgh":
+            (folder / name).write_bytes(os.urandom(8 * 2**20))
+        entries = scan(folder, None)
+        sending = system.begin("submit", "-g1", "-d2m", "--sync", str(folder), "--", "cmp", "a", "a")
+        eventually_sync(lambda entries=entries: len(calls.put_folder(entries).missing) < 16)
+        os.kill(sending.pid, signal.SIGKILL)
+        sending.wait()
+        missing = len(calls.put_folder(entries).missing)
+        if missing:
+            break
+    exchange.close()
+    assert 0 < missing < 16
+    ran = system.cli(*RUN, "--sync", str(folder), "--", "sh", "-c", "sha256sum *")
+    assert (ran.returncode, f"Sending {missing * 4}.0 MiB of 64.0 MiB" in ran.stderr) == (0, True), ran.stderr
+    expected = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}" for name in "abcdefgh"]
+    assert ran.stdout.splitlines() == expected
+
+
+def test_the_commands_exit_code_and_signals_pass(system: System, project: Path) -> None:
+    failed = system.cli(*RUN, "--sync", str(project), "--fetch", ".", "--", "sh", "-c", "echo x > new; exit 7")
+    assert failed.returncode == 7
+    assert (project / "new").read_text() == "x\n"
+    missing = system.cli(*RUN, "--sync", str(project), "--", "no-such-program")
+    assert (missing.returncode, "was not found" in missing.stdout) == (127, True), missing.stdout
+    script = "trap 'echo asked > asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    job = system.cli("submit", "-g1", "-d2m", "--fetch", "asked", "--", "sh", "-c", script).stdout.strip()
+    eventually_sync(lambda: "ready" in system.cli("logs", job).stdout)
+    system.cli("cancel", job)
+    eventually_sync(lambda: '"cancelled"' in system.cli("show", job, "-o", "json").stdout)
+    other = project.parent / "other"
+    assert system.cli("fetch", job, "--to", str(other)).returncode == 0
+    assert (other / "asked").read_text() == "asked\n"
+
+
+def test_what_leaves_the_folder_is_not_kept(system: System, tmp_path: Path) -> None:
+    script = "mkdir out; echo x > out/x; ln -s /etc/passwd out/link; mkfifo out/pipe"
+    job = system.cli("submit", "-g1", "-d2m", "--fetch", "out", "--fetch", "no", "--wait", "--", "sh", "-c", script)
+    printed = system.cli("logs", job.stdout.split()[0]).stdout
+    assert all(said in printed for said in ("out/link", "out/pipe", "no is not there"))
+    fetched = system.cli("fetch", job.stdout.split()[0], "--to", str(tmp_path / "to"))
+    assert fetched.returncode == 0
+    assert [path.name for path in (tmp_path / "to" / "out").iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sync", "/no/such/folder"), "there is no such folder"),
+        (("--fetch", "../x"), "--fetch"),
+        (("--fetch", "/x"), "--fetch"),
+        (("--fetch", "a", "--fetch", "a/"), "stands twice"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(system: System, words: tuple[str, ...], said: str) -> None:
+    done = system.cli("submit", "-g1", "-d1m", *words, "--", "true")
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -54,7 +54,7 @@ async def test_a_program_extends_its_own_job(inside: httpx.AsyncClient, job: str
 async def test_it_can_do_nothing_else(inside: httpx.AsyncClient, job: str, method: str, path: str) -> None:
     answer = await inside.request(method, path.format(job=job), json={} if method == "POST" else None)
     assert answer.status_code == 403
-    assert "extends that job, and can do nothing else" in answer.json()["detail"]
+    assert "extends that job and passes its files, and can do nothing else" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
