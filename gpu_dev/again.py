@@ -33,6 +33,8 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
         fields["retries"] = to_builtins(spec.retries)
     if spec.sync is not None:
         fields["sync"] = to_builtins(spec.sync)
+    if spec.array is not None:
+        fields["array"] = to_builtins(spec.array)
     fields |= given
     fields["workload"] = {name: value for name, value in workload.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}

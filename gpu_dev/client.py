@@ -188,6 +188,11 @@ class GpuDevClient(Calls):
             params["shared"] = True
         return self._items(Page[Job], "/v1/jobs", params)
 
+    def elements(self, array_id: str, statuses: Iterable[JobStatus] = ()) -> Iterator[Job]:
+        """The elements of an array, in the order of their indexes."""
+        params = {"status": sorted(status.value for status in statuses)}
+        return self._items(Page[Job], f"{_job_path(array_id)}/elements", params)
+
     def cancel(self, job_id: str, *, if_match: str | None = None) -> Job:
         """End a running job, or remove a waiting one from the queue."""
         return self._post(Job, f"{_job_path(job_id)}/cancel", if_match=if_match)

@@ -24,6 +24,8 @@ _MAX_CODE = 255
 def waiting_line(job: Job) -> str:
     """The present state of a job in one line."""
     match job.status:
+        case JobStatus.QUEUED | JobStatus.RUNNING if job.array is not None:
+            return f"{job.status.value} ({job.reason.code.value}: {local_sentence(job.reason.detail)})"
         case JobStatus.QUEUED:
             if job.reason.code is ReasonCode.WAITING_FOR_JOBS:
                 parts = ["waiting for other jobs"]

@@ -15,6 +15,7 @@ from gpu_dev.inputs.ids import (
     FULL_LENGTH,
     PREFIX,
     SEARCHED,
+    element_of,
     is_whole,
     named_id,
     named_job,
@@ -77,6 +78,9 @@ def whole_id(client: GpuDevClient, text: str) -> str:
     A job of one's own goes before those of others that are shared, ended or not: anybody may share a job of any name.
     """
     typed = text.strip()
+    element = element_of(typed)
+    if element is not None and typed.lower().startswith(PREFIX):
+        return f"{whole_id(client, element[0])}.{element[1]}"
     names: set[str] = set()
     if not typed.lower().startswith(PREFIX):
         if _is_job(client, typed):
@@ -98,6 +102,8 @@ def whole_id(client: GpuDevClient, text: str) -> str:
     try:
         return resolve_id(text, known, among_known=not typed.lower().startswith(PREFIX))
     except NoSuchObjectError as error:
+        if element is not None:
+            return f"{whole_id(client, element[0])}.{element[1]}"
         return _shared_id(client, typed, names, error)
 
 

@@ -115,6 +115,11 @@ def lock_tables(connection: sqlalchemy.Connection, tables: str) -> None:
     execute_script(connection, _LOCK.format(tables=tables))
 
 
+def locked_script(tables: str, sql: str) -> str:
+    """A script in a transaction of its own, for `execute_outside`, that has locked tables as `lock_tables` does."""
+    return f"BEGIN;\n{_LOCK.format(tables=tables)}\n{sql}\nCOMMIT;"
+
+
 _LOCK = """
 DO $$
 BEGIN

@@ -26,6 +26,7 @@ from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from reservation_core.usecases.planning.start_predictions import StartPredictions
 from reservation_core.usecases.policy.usage import share_ranks
 from reservation_core.usecases.running.resync import Resync, ResyncReport, ResyncRules
+from reservation_processor.arrays import keep_arrays
 from reservation_processor.audit_chaining import keep_chaining
 from reservation_processor.belts import BELT
 from reservation_processor.calendar_keeping import CALENDAR_EVERY_S, SUM_UP_EVERY_S, keep_once, sum_up, waitlist_of
@@ -99,6 +100,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
                 loops["secret_keys"].repeat(lambda: _reseal(runtime), rest_s=RESEAL_EVERY_S), name="secret keys"
             ),
             group.create_task(keep_settling(runtime, settings), name="dependencies"),
+            group.create_task(keep_arrays(runtime, settings), name="arrays"),
             group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(keep_sampling(runtime, settings), name="gpu use"),
             group.create_task(watch_idle(runtime, settings), name="idle"),

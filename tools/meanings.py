@@ -34,6 +34,8 @@ JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.MAINTENANCE: "A maintenance window needs the job's GPUs.",
     ReasonCode.BOOKING_OVER: "The booking that the job ran within is over.",
     ReasonCode.INACTIVE: "Nobody was connected to the session for as long as it may stay so.",
+    ReasonCode.ELEMENTS_FAILED: "Elements of the array failed or reached their end.",
+    ReasonCode.ELEMENTS_CANCELLED: "Elements of the array were cancelled, and none failed.",
     ReasonCode.DEPENDENCY_FAILED: "A job that the job waited for can no longer do what it waited for.",
     ReasonCode.IDLE: "The job's GPUs were idle for as long as the policy allows, and its owner was warned.",
 }

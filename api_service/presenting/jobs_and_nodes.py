@@ -1,6 +1,7 @@
 """Jobs, nodes, events, tokens and users as bodies of REST: the only place that decides who sees which fields."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -12,13 +13,12 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut, JobEvent
-from reservation_core.contracts.base import ReasonOut
+from reservation_core.contracts.base import ArrayAsked, JobArray, JobElement, JobRetries, ReasonOut, RetriesOut
 from reservation_core.contracts.job_files.secret_uses import JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncOut
 from reservation_core.contracts.jobs import (
     AskedDependency,
     JobDependencyOut,
-    JobRetries,
     JobSpec,
     WorkloadSpec,
 )
@@ -29,7 +29,7 @@ from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus, PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
-from reservation_core.domain.request_terms import Retries
+from reservation_core.domain.request_terms import ArrayCounts, ArrayTerms, Retries
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.history.audit import RecordedEvent
@@ -88,11 +88,20 @@ def job(view: JobView) -> contracts_jobs.Job:
         ],
         attempt=row.attempt,
         retries=None if row.retries is None else _retries(row.retries, row.retried),
+        array=None if row.array is None else _array(row.array, view.counts),
+        element=None
+        if row.element is None
+        else JobElement(array=row.element.array_id, index=row.element.index, size=row.element.size),
     )
 
 
-def _retries(terms: Retries, done: int) -> contracts_jobs.RetriesOut:
-    return contracts_jobs.RetriesOut(max=terms.max, on=sorted(terms.on), done=done)
+def _array(terms: ArrayTerms, counts: ArrayCounts | None) -> JobArray:
+    """An array; without counts all of its elements wait."""
+    return JobArray(size=terms.size, parallel=terms.parallel, **asdict(counts or ArrayCounts(queued=terms.size)))
+
+
+def _retries(terms: Retries, done: int) -> RetriesOut:
+    return RetriesOut(max=terms.max, on=sorted(terms.on), done=done)
 
 
 def job_spec(view: JobView, caller: Principal) -> JobSpec:
@@ -118,6 +127,7 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         after=[AskedDependency(job=needed.job, when=needed.when) for needed in view.after],
         retries=None if row.retries is None else JobRetries(max=row.retries.max, on=sorted(row.retries.on)),
         sync=None if (sync := row.workload.sync) is None else JobSyncOut(folder=sync.folder, fetch=list(sync.fetch)),
+        array=None if row.array is None else ArrayAsked(size=row.array.size, parallel=row.array.parallel),
     )
 
 
@@ -147,6 +157,8 @@ def encode_accepted(row: Reservation, after: Sequence[KnownDependency] = ()) -> 
         "attempt": row.attempt,
         "retries": None if row.retries is None else _retries(row.retries, row.retried).model_dump(mode="json"),
     }
+    if row.array is not None:
+        shown["array"] = _array(row.array, None).model_dump(mode="json")
     if after:
         shown["after"] = [
             {"job": needed.job, "when": needed.when.value, "status": needed.status.value, "state": needed.state.value}

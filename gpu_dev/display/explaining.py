@@ -122,11 +122,13 @@ def _after_end(job: Job) -> list[str]:
     """Advice for a job that is ending or has ended; none for one that waits or runs."""
     code = job.reason.code
     match code:
-        case ReasonCode.COMPLETED | ReasonCode.COMMAND_FAILED | ReasonCode.KILLED_BY_SIGNAL:
+        case (
+            ReasonCode.COMPLETED | ReasonCode.COMMAND_FAILED | ReasonCode.KILLED_BY_SIGNAL | ReasonCode.ELEMENTS_FAILED
+        ):
             return [f"Its output: gpu-dev logs {job.id}"]
         case ReasonCode.OUT_OF_MEMORY:
             return [f"Its last output: gpu-dev logs {job.id}", "Submit it again with a smaller batch or more GPUs."]
-        case ReasonCode.CANCELLED_BY_USER | ReasonCode.CANCELLED_BY_ADMIN:
+        case ReasonCode.CANCELLED_BY_USER | ReasonCode.CANCELLED_BY_ADMIN | ReasonCode.ELEMENTS_CANCELLED:
             return [f"The user and the time: gpu-dev events {job.id}"]
         case ReasonCode.DURATION_REACHED:
             return ["Submit it again with a longer --for, or extend it in time: gpu-dev extend ID --by 1h"]

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
     from gpu_dev.display.gpu_types import TypeSummary
     from gpu_dev.wire.audit_log import JobEvent
+    from gpu_dev.wire.base import JobArray, RetriesOut
     from gpu_dev.wire.dead_letters import DeadLetterOut
-    from gpu_dev.wire.jobs import AllocationOut, Job, QueueEntry, RetriesOut
+    from gpu_dev.wire.jobs import AllocationOut, Job, QueueEntry
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
     from gpu_dev.wire.people import BelongingOut, TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
@@ -74,13 +75,30 @@ def _retries(retries: "RetriesOut | None") -> str:
     return "" if retries is None else f"{retries.done} of {retries.max} (on {', '.join(retries.on)})"
 
 
+def status_words(job: "Job") -> str:
+    """A job's status; of an array with how many of its elements are over."""
+    if job.array is None:
+        return job.status.value
+    ended = job.array.succeeded + job.array.failed + job.array.cancelled + job.array.expired
+    return f"{job.status.value} {ended}/{job.array.size}"
+
+
+def _array(array: "JobArray | None") -> str:
+    if array is None:
+        return ""
+    counts = ("queued", "running", "succeeded", "failed", "cancelled", "expired")
+    found = [f"{number} {word}" for word in counts if (number := getattr(array, word))]
+    most = "" if array.parallel is None else f"; at most {array.parallel} at once"
+    return f"{', '.join(found)} of {array.size}{most}"
+
+
 JOB: "View[Job]" = View(
     name=lambda job: job.id,
     columns=(
         Column("ID", lambda job: job.id),
         Column("NAME", lambda job: job.name or ""),
         Column("USER", lambda job: job.user),
-        Column("STATUS", lambda job: job.status.value),
+        Column("STATUS", status_words),
         Column("GPUS", lambda job: wanted_gpus(job.gpus, job.gpu_type, job.nodes)),
         Column("FOR", lambda job: format_duration(job.duration)),
         Column("PLACE", lambda job: _number(job.queue_position), right=True),
@@ -129,6 +147,7 @@ JOB_DETAILS: "View[Job]" = View(
         Column("PROJECT", lambda job: job.project or ""),
         Column("STATUS", lambda job: job.status.value),
         Column("REASON", lambda job: f"{job.reason.code.value}: {local_sentence(job.reason.detail)}"),
+        Column("ELEMENTS", lambda job: _array(job.array)),
         Column("GPUS", lambda job: wanted_gpus(job.gpus, job.gpu_type, job.nodes)),
         Column("FOR", lambda job: format_duration(job.duration)),
         Column("PRIORITY", lambda job: str(job.priority)),

@@ -11,6 +11,7 @@ from reservation_core.domain.similar_names import did_you_mean
 
 PREFIX = "job-"
 FULL_LENGTH = 8
+MOST_DIGITS = 4
 SEARCHED = 5_000
 _SPOKEN = str.maketrans({"o": "0", "i": "1", "l": "1"})
 _SHOWN = 10
@@ -25,6 +26,13 @@ def normal_id(text: str) -> str:
             next_command="gpu-dev list",
         )
     return PREFIX + rest
+
+
+def element_of(text: str) -> tuple[str, int] | None:
+    """The array and the index that `ARRAY.INDEX` names; None for what has another form."""
+    array, dot, index = text.strip().rpartition(".")
+    is_index = index.isascii() and index.isdecimal() and len(index) <= MOST_DIGITS
+    return (array, int(index)) if dot and array and is_index else None
 
 
 def read_otherwise(text: str) -> bool:

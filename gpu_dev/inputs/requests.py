@@ -17,7 +17,7 @@ from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.request_terms import REQUEUES, RetryCause
+from reservation_core.domain.request_terms import REQUEUES, RetryCause, read_array
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
@@ -42,6 +42,7 @@ _OPTIONS = {
     "secrets": "--secret",
     "after": "--after",
     "retries": "--retries",
+    "array": "--array",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",
@@ -216,6 +217,7 @@ def job_fields(
     retries: int | None = None,
     *,
     requeue: bool = False,
+    array: str | None = None,
 ) -> dict[str, Any]:
     """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
@@ -235,6 +237,7 @@ def job_fields(
         "secrets": read_secret_uses(secrets) if secrets else None,
         "after": read_dependencies(after) if after else None,
         "retries": _retries(retries, requeue=requeue),
+        "array": None if array is None else array_fields(array),
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}
@@ -245,3 +248,12 @@ def _retries(most: int | None, *, requeue: bool) -> dict[str, Any] | None:
     if requeue:
         return {"max": most or REQUEUES, "on": [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]}
     return None if most is None else {"max": most}
+
+
+def array_fields(text: str) -> dict[str, int]:
+    """The field `array` for `--array 0-99%8`. Raises UsageError."""
+    try:
+        terms = read_array(text)
+    except ValueError as error:
+        raise UsageError(f"--array: {error}") from error
+    return {"size": terms.size} | ({} if terms.parallel is None else {"parallel": terms.parallel})

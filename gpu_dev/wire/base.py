@@ -2,11 +2,12 @@
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from reservation_core.domain.model import ReasonCode
+from reservation_core.domain.request_terms import RetryCause
 
 T = TypeVar("T")
 
@@ -44,3 +45,39 @@ class Problem(Struct, kw_only=True):
 class ReasonOut(Struct, kw_only=True):
     code: ReasonCode
     detail: str
+
+
+class RetriesAsked(Struct, kw_only=True, forbid_unknown_fields=True):
+    max: Annotated[int, Meta(ge=1, le=100)]
+    on: UnsetType | Annotated[list[RetryCause], Meta(min_length=1, max_length=3)] = UNSET
+
+
+class JobRetries(Struct, kw_only=True):
+    max: int
+    on: list[RetryCause]
+
+
+class RetriesOut(JobRetries, kw_only=True):
+    done: int
+
+
+class ArrayAsked(Struct, kw_only=True):
+    size: Annotated[int, Meta(ge=1, le=10000)]
+    parallel: UnsetType | Annotated[int, Meta(ge=1, le=10000)] | None = UNSET
+
+
+class JobArray(Struct, kw_only=True):
+    size: int
+    parallel: int | None
+    queued: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    expired: int
+
+
+class JobElement(Struct, kw_only=True):
+    array: str
+    index: int
+    size: int

@@ -5,12 +5,12 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gpu_dev.wire.base import Page, ReasonOut
+from gpu_dev.wire.base import ArrayAsked, JobArray, JobElement, JobRetries, Page, ReasonOut, RetriesAsked, RetriesOut
 from gpu_dev.wire.job_files.secret_uses import JobSecret, JobSecretOut
 from gpu_dev.wire.job_files.synced import JobSyncAsked, JobSyncOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, RequestVerdict
-from reservation_core.domain.request_terms import RequestChange, RetryCause
+from reservation_core.domain.request_terms import RequestChange
 
 
 class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -23,11 +23,6 @@ class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
 class JobDependency(Struct, kw_only=True, forbid_unknown_fields=True):
     job: Annotated[str, Meta(pattern=r"^job-[0-9a-z]{1,32}$")]
     when: UnsetType | DependencyWhen = UNSET
-
-
-class RetriesAsked(Struct, kw_only=True, forbid_unknown_fields=True):
-    max: Annotated[int, Meta(ge=1, le=100)]
-    on: UnsetType | Annotated[list[RetryCause], Meta(min_length=1, max_length=3)] = UNSET
 
 
 class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +40,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
     retries: UnsetType | RetriesAsked | None = UNSET
     sync: UnsetType | JobSyncAsked | None = UNSET
+    array: UnsetType | ArrayAsked | None = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -68,15 +64,6 @@ class JobDependencyOut(Struct, kw_only=True):
 class EstimatedStart(Struct, kw_only=True):
     p50: datetime
     p90: datetime
-
-
-class JobRetries(Struct, kw_only=True):
-    max: int
-    on: list[RetryCause]
-
-
-class RetriesOut(JobRetries, kw_only=True):
-    done: int
 
 
 class IdleOut(Struct, kw_only=True):
@@ -114,6 +101,8 @@ class Job(Struct, kw_only=True):
     after: list[JobDependencyOut] = []
     attempt: int = 0
     retries: RetriesOut | None = None
+    array: JobArray | None = None
+    element: JobElement | None = None
 
 
 class SoonerRequest(Struct, kw_only=True):
@@ -189,3 +178,4 @@ class JobSpec(Struct, kw_only=True):
     after: list[AskedDependency] = []
     retries: JobRetries | None = None
     sync: JobSyncOut | None = None
+    array: ArrayAsked | None = None

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from reservation_core.domain.model import FoundKind, ReasonCode
+from reservation_core.domain.request_terms import LARGEST_ARRAY, MOST_RETRIES, ArrayTerms, Retries, RetryCause
 from reservation_core.domain.short_durations import LONGEST_DURATION
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.user_names import USER_NAME, folded
@@ -186,3 +187,70 @@ class ReasonOut(Wire):
 
     code: ReasonCode
     detail: str
+
+
+class RetriesAsked(Wire):
+    """After which ends a job is queued again, and how often at most."""
+
+    max: Annotated[int, Field(strict=True, ge=1, le=MOST_RETRIES)]
+    on: Annotated[
+        list[RetryCause],
+        Field(
+            min_length=1,
+            max_length=len(RetryCause),
+            default_factory=lambda: list(RetryCause),
+            description="The command failed, a node or pod was lost, or others took the GPUs. All, if left out.",
+        ),
+    ]
+
+    @property
+    def terms(self) -> Retries:
+        return Retries(self.max, frozenset(self.on))
+
+
+class JobRetries(Wire):
+    """After which ends a job is queued again, and how often at most."""
+
+    max: int
+    on: list[RetryCause]
+
+
+class RetriesOut(JobRetries):
+    """The retries of a job, and how many of them were needed so far."""
+
+    done: int
+
+
+class ArrayAsked(Wire):
+    """Run the job once for each of `size` elements, which are numbered from 0."""
+
+    size: Annotated[int, Field(strict=True, ge=1, le=LARGEST_ARRAY)]
+    parallel: Annotated[
+        Annotated[int, Field(strict=True, ge=1, le=LARGEST_ARRAY)] | None,
+        Field(description="How many elements hold GPUs at once at most."),
+    ] = None
+
+    @property
+    def terms(self) -> ArrayTerms:
+        return ArrayTerms(self.size, self.parallel)
+
+
+class JobArray(Wire):
+    """The elements of an array, counted by status; `running` are those that hold GPUs."""
+
+    size: int
+    parallel: int | None
+    queued: int
+    running: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    expired: int
+
+
+class JobElement(Wire):
+    """Which element of which array a job is; `index` counts from 0 to `size` - 1."""
+
+    array: str
+    index: int
+    size: int

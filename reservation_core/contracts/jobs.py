@@ -10,13 +10,19 @@ from pydantic.functional_validators import field_validator
 from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
+    ArrayAsked,
     Duration,
     GpuTypeName,
+    JobArray,
+    JobElement,
+    JobRetries,
     Line,
     Page,
     Place,
     ProjectName,
     ReasonOut,
+    RetriesAsked,
+    RetriesOut,
     Text,
     Time,
     Wire,
@@ -34,7 +40,7 @@ from reservation_core.domain.jobs.asked_dependencies import (
 )
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, RequestVerdict
-from reservation_core.domain.request_terms import MOST_RETRIES, RequestChange, Retries, RetryCause
+from reservation_core.domain.request_terms import RequestChange
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
@@ -81,25 +87,6 @@ class JobDependency(Wire):
     @property
     def asked(self) -> Dependency:
         return Dependency(self.job, self.when)
-
-
-class RetriesAsked(Wire):
-    """After which ends a job is queued again, and how often at most."""
-
-    max: Annotated[int, Field(strict=True, ge=1, le=MOST_RETRIES)]
-    on: Annotated[
-        list[RetryCause],
-        Field(
-            min_length=1,
-            max_length=len(RetryCause),
-            default_factory=lambda: list(RetryCause),
-            description="The command failed, a node or pod was lost, or others took the GPUs. All, if left out.",
-        ),
-    ]
-
-    @property
-    def terms(self) -> Retries:
-        return Retries(self.max, frozenset(self.on))
 
 
 Inactivity = Annotated[
@@ -159,11 +146,21 @@ class JobSubmit(Wire):
         RetriesAsked | None,
         Field(exclude_if=_is_none, description="Run the job again after such ends; it keeps its place in the queue."),
     ] = None
-
+    array: Annotated[
+        ArrayAsked | None, Field(exclude_if=_is_none, description="Run the command once for each element.")
+    ] = None
     sync: Annotated[
         JobSyncAsked | None,
         Field(exclude_if=_is_none, description="The folder that the job works in, and what is kept of it at its end."),
     ] = None
+
+    @model_validator(mode="after")
+    def _check_array(self) -> Self:
+        if self.array is not None and not self.workload.command:
+            raise ValueError("an array needs a command to run for its elements: a session has none")
+        if self.array is not None and self.booking_id is not None:
+            raise ValueError("an array can't run in a booking; leave out `array` or `booking_id`")
+        return self
 
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
@@ -202,19 +199,6 @@ class EstimatedStart(Wire):
 
     p50: Annotated[Time, Field(description="It starts by then in half of all cases.")]
     p90: Annotated[Time, Field(description="It starts by then in nine of ten cases.")]
-
-
-class JobRetries(Wire):
-    """After which ends a job is queued again, and how often at most."""
-
-    max: int
-    on: list[RetryCause]
-
-
-class RetriesOut(JobRetries):
-    """The retries of a job, and how many of them were needed so far."""
-
-    done: int
 
 
 class IdleOut(Wire):
@@ -263,6 +247,8 @@ class Job(Wire):
     ]
     attempt: Annotated[int, Field(description="How often it was given GPUs. Each attempt has pods and a log.")] = 0
     retries: RetriesOut | None = None
+    array: Annotated[JobArray | None, Field(exclude_if=_is_none, description="Only of an array.")] = None
+    element: Annotated[JobElement | None, Field(exclude_if=_is_none, description="Only of an array's element.")] = None
 
 
 class SoonerRequest(Wire):
@@ -362,3 +348,4 @@ class JobSpec(Wire):
     after: Annotated[list[AskedDependency], Field(default_factory=list, exclude_if=not_)]
     retries: Annotated[JobRetries | None, Field(exclude_if=_is_none)] = None
     sync: Annotated[JobSyncOut | None, Field(exclude_if=_is_none)] = None
+    array: Annotated[ArrayAsked | None, Field(exclude_if=_is_none)] = None

@@ -10,6 +10,7 @@ from typing import Any
 from reservation_core.domain.event_kinds import EventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.request_terms import ArrayCounts
 
 SYSTEM = "system"
 
@@ -204,6 +205,18 @@ class DependencyFailed:
     reason: Reason
 
 
+@dataclass(frozen=True, slots=True)
+class ElementsChanged:
+    """Elements of an array have started or ended. `whole`: there will be no others, and all of them are over.
+
+    `worst_exit` is the largest exit code of elements that did not succeed.
+    """
+
+    counts: ArrayCounts
+    whole: bool
+    worst_exit: int | None
+
+
 Event = (
     PodsRunning
     | PodsFinished
@@ -228,6 +241,7 @@ Event = (
     | DrainBefore
     | DependenciesMet
     | DependencyFailed
+    | ElementsChanged
 )
 
 

@@ -23,6 +23,7 @@ class JobEventKind(StrEnum):
     REQUEUED = "requeued"
     DEPENDENCIES_MET = "dependencies_met"
     RETRIED = "retried"
+    ELEMENTS_CHANGED = "elements_changed"
     EXTENDED = "extended"
     CANCEL_REQUESTED = "cancel_requested"
     END_WARNING = "end_warning"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
-from reservation_core.domain.request_terms import Retries
+from reservation_core.domain.request_terms import ArrayElement, ArrayTerms, Retries
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 from reservation_core.domain.sync.job_sync import JobSync
 
@@ -101,7 +101,6 @@ class GpuState(StrEnum):
 class ReasonCode(StrEnum):
     """Why a reservation has its status. Stable: clients and tests match on it."""
 
-    # waiting
     SUBMITTED = "submitted"
     WAITING_FOR_GPUS = "waiting_for_gpus"
     BEHIND_IN_LINE = "behind_in_line"
@@ -136,6 +135,8 @@ class ReasonCode(StrEnum):
     INACTIVE = "inactive"
     DEPENDENCY_FAILED = "dependency_failed"
     IDLE = "idle"
+    ELEMENTS_FAILED = "elements_failed"
+    ELEMENTS_CANCELLED = "elements_cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ class Reservation:
     pod may still appear whose creation got no answer. With `booking_id` a job runs in that booking, for its `project`.
     A session ends when nobody was connected to it for `inactivity`. A `held` job waits for others; None: it names none.
     `retried` counts its retries so far. `idle` is set while it runs and is warned that its GPUs are idle, which counts
-    from `idle_from` or its start.
+    from `idle_from` or its start. An `array` runs nothing itself, but its elements do, which have `element`.
     """
 
     id: str
@@ -255,6 +256,8 @@ class Reservation:
     retried: int = 0
     idle: IdleWarning | None = None
     idle_from: datetime | None = None
+    array: ArrayTerms | None = None
+    element: ArrayElement | None = None
 
 
 class PodPhase(StrEnum):

@@ -14,8 +14,12 @@ _SUMMED_AT_ONCE = 20_000
 
 
 def ask_of(job: Reservation, before: timedelta = timedelta(0)) -> Ask:
-    """What a job asks for beyond the duration `before`: all its tries. In a booking it is nothing, which has paid."""
-    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes * tries(job)
+    """What a job asks for beyond the duration `before`: all its tries, an array those of all its elements.
+
+    In a booking it is nothing, which has paid.
+    """
+    elements = 1 if job.array is None else job.array.size
+    gpus = 0 if job.booking_id is not None else job.gpus * job.nodes * tries(job) * elements
     return ask_for(job.id, gpus, job.duration, before)
 
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from api_service.array_log import follow_array_log, read_array_log
 from api_service.documents import problems, stream
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, of_attempt, read_log
@@ -37,7 +38,11 @@ class LogQuery(BaseModel):
     "/{job_id}/logs",
     summary="Read a job's log",
     response_class=Response,
-    responses=stream("text/plain", "The job's output; a gang's lines begin with the rank: `[0] `.", "step 1\n")
+    responses=stream(
+        "text/plain",
+        "The job's output; a gang's lines begin with the rank, an array's with the index: `[0] `.",
+        "step 1\n",
+    )
     | problems(404, 429),
 )
 async def read_job_log(
@@ -48,7 +53,10 @@ async def read_job_log(
         view = await view_visible(uow, caller, job_id)
     job = of_attempt(view.reservation, query.attempt)
     place = services.streams.place(caller.user_id)
-    if query.follow and job.attempt == view.reservation.attempt:
+    if job.array is not None:
+        read = follow_array_log if query.follow else read_array_log
+        chunks = read(services, caller, view, timed=query.timestamps)
+    elif query.follow and job.attempt == view.reservation.attempt:
         chunks = follow_log(services, job, timed=query.timestamps, attempt=query.attempt or 0)
     else:
         chunks = await read_log(services, job, timed=query.timestamps)

@@ -50,7 +50,14 @@ from reservation_core.usecases.policy.outlook import decided, dry_run
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
-JobId = Annotated[str, Path(pattern="^job-[0-9a-z]{1,32}$", description="A job's id.", examples=["job-7f3k9q2m"])]
+JobId = Annotated[
+    str,
+    Path(
+        pattern=r"^job-[0-9a-z]{1,32}(\.(0|[1-9][0-9]{0,3}))?$",
+        description="A job's id. Of an array's elements it ends with the index.",
+        examples=["job-7f3k9q2m"],
+    ),
+]
 _LIST = "jobs"
 _SHARED_LIST = "shared jobs"
 _YES_OR_NO = pydantic.TypeAdapter(bool)

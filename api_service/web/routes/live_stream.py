@@ -12,7 +12,7 @@ from api_service.web.visit import Visit
 
 _MOST = 10
 _COMMON = frozenset({"now", "queue", "jobs", "calendar"})
-_JOB = re.compile(r"job:(job-[0-9a-z]{1,32})")
+_JOB = re.compile(r"job:(job-[0-9a-z]{1,32}(?:\.[0-9]{1,4})?)")
 _BOOKING = re.compile(r"booking:(bkg-[0-9a-z]{1,32})")
 
 

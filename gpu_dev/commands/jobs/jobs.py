@@ -37,18 +37,29 @@ def list_jobs(
     user: Annotated[
         str | None, typer.Option(help="Only this user's jobs (for administrators, or with --shared).")
     ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option("--elements", metavar="ID", help="The elements of this array, in their order, instead."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the newest.")] = 200,
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
     """List the jobs that wait or run, newest first; administrators see all users'."""
-    wanted = frozenset(status) if status else (frozenset() if all_ else _OPEN)
+    if array is not None and (shared or user is not None):
+        raise UsageError("--elements lists one array. Leave --shared and --user out.")
+    wanted = frozenset(status) if status else (frozenset() if all_ or array is not None else _OPEN)
     with client_for(ctx) as client:
+        array_id = None if array is None else whole_id(client, array)
 
         def render() -> tuple[str, bool]:
-            jobs = list(islice(client.jobs(wanted, user=user, shared=shared), limit + 1))
+            found = client.jobs(wanted, user=user, shared=shared)
+            if array_id is not None:
+                found = client.elements(array_id, wanted)
+            jobs = list(islice(found, limit + 1))
             if len(jobs) > limit:
-                say(f"Only the {'last shared' if shared else 'newest'} {limit} are shown; more with --limit.")
+                which = "first" if array_id is not None else "last shared" if shared else "newest"
+                say(f"Only the {which} {limit} are shown; more with --limit.")
             return show_list(jobs[:limit], SHARED_JOB if shared else JOB, output), False
 
         watch(client, render, again=again)

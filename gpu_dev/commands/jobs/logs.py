@@ -34,7 +34,8 @@ def logs(
         int | None, typer.Option(min=1, help="The output of this attempt (default: the newest one).")
     ] = None,
 ) -> None:
-    """Print a job's output. Lines of a job on several nodes begin with their rank in brackets."""
+    """Print a job's output. Lines of a job on several nodes begin with their rank in brackets, those of an array with
+    the index of their element."""
     if follow and attempt is not None:
         raise UsageError("--follow goes from one attempt to the next. Leave --attempt out, or --follow.")
     with client_for(ctx) as client:
@@ -42,10 +43,11 @@ def logs(
         if job.status is JobStatus.QUEUED:
             say(f"{job.id}: {waiting_line(job)}")
         if follow:
-            if job.retries is not None and job.attempt == 0:
+            if job.retries is not None and job.attempt == 0 and job.array is None:
                 job = wait_until(client, job, has_started)
                 job.attempt = min(job.attempt, 1)  # it may have been retried meanwhile
-            chunks = client.follow_log(job.id, ResumableLog(job.nodes, job.attempt), timestamps=timestamps)
+            pods = job.nodes if job.array is None else max(2, job.array.size)
+            chunks = client.follow_log(job.id, ResumableLog(pods, job.attempt), timestamps=timestamps)
         else:
             chunks = client.log(job.id, timestamps=timestamps, attempt=attempt)
         # To a file or a pipe it goes as it is; a terminal obeys what is in it, whoever's job it was.

@@ -97,6 +97,10 @@ Fetch = Annotated[
     list[str] | None,
     typer.Option("--fetch", metavar="PATH", help="Bring this path of the job's folder back after the end."),
 ]
+Array = Annotated[
+    str | None,
+    typer.Option("--array", metavar="0-N%M", help="Run it for each index from 0 to N, at most M of them at once."),
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -136,6 +140,7 @@ def submit(
     requeue: Requeue = False,
     sync: Sync = None,
     fetch: Fetch = None,
+    array: Array = None,
     json_file: JsonFile = None,
     again: Again = None,
     wait: Annotated[
@@ -155,7 +160,7 @@ def submit(
     patience = None if timeout is None else parse_duration(timeout)
     fields = job_fields(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after,
-        retries, requeue=requeue,
+        retries, requeue=requeue, array=array,
     )  # fmt: skip
     files = read_synced(sync, fetch)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)

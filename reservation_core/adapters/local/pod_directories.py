@@ -42,7 +42,7 @@ from reservation_core.domain.model import (
 from reservation_core.domain.sessions.secret_uses import FILES_VARIABLE
 from reservation_core.ports.cluster import PodRefusedError
 
-_POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}-[0-9]{1,9}-[0-9]{1,9}")
+_POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}(\.[0-9]{1,4})?-[0-9]{1,9}-[0-9]{1,9}")
 _BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8", "USER": "nobody"}
 _TOMBSTONE_AGE = timedelta(days=1)
 _ORPHANS_PATIENCE_S = 5.0

@@ -16,7 +16,7 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
-from reservation_core.domain.request_terms import Retries, RetryCause
+from reservation_core.domain.request_terms import ArrayElement, ArrayTerms, Retries, RetryCause
 from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.sync.job_sync import JobSync
 
@@ -57,7 +57,17 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         idle=_warning_of(row),
         idle_from=row["idle_from"],
         unsettled_until=row["unsettled_until"],
+        array=_array_of(row),
+        element=None
+        if row["array_id"] is None
+        else ArrayElement(row["array_id"], row["array_index"], row["array_size"]),
     )
+
+
+def _array_of(row: Mapping[Any, Any]) -> ArrayTerms | None:
+    if row["array_size"] is None or row["array_id"] is not None:
+        return None
+    return ArrayTerms(row["array_size"], row["array_parallel"])
 
 
 def _retries_of(most: int | None, causes: list[str] | None) -> Retries | None:

@@ -30,6 +30,7 @@ from reservation_core.adapters.postgres.history.audit_chain import AuditChain
 from reservation_core.adapters.postgres.history.events import Events
 from reservation_core.adapters.postgres.history.idempotency import Idempotency
 from reservation_core.adapters.postgres.history.retention import Retention
+from reservation_core.adapters.postgres.jobs.arrays import Arrays
 from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.adapters.postgres.jobs.job_files import JobFiles
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
@@ -87,6 +88,10 @@ class UnitOfWork:
     @cached_property
     def reservations(self) -> Reservations:
         return Reservations(self._connection, self.queue, self._clock, self._sealing)
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        return Arrays(self._connection)
 
     @cached_property
     def dependencies(self) -> Dependencies:

@@ -68,7 +68,8 @@ def released(reservation: Reservation) -> Decision:
     """Let the planner plan a held job."""
     if not _is_held(reservation):
         return reservation, ()
-    return replace(reservation, held=False, reason=RELEASED), (WakePlanner(), Record(JobEventKind.DEPENDENCIES_MET))
+    held = reservation.array is not None  # the planner never plans an array; its elements are made from now on
+    return replace(reservation, held=held, reason=RELEASED), (WakePlanner(), Record(JobEventKind.DEPENDENCIES_MET))
 
 
 def given_up(reservation: Reservation, event: DependencyFailed, now: datetime) -> Decision:
@@ -80,7 +81,8 @@ def given_up(reservation: Reservation, event: DependencyFailed, now: datetime) -
 
 
 def _is_held(reservation: Reservation) -> bool:
-    return reservation.status is JobStatus.QUEUED and reservation.held is True
+    is_held = reservation.status is JobStatus.QUEUED and reservation.held is True
+    return is_held and (reservation.array is None or reservation.reason.code is ReasonCode.WAITING_FOR_JOBS)
 
 
 def _never(dependency: KnownDependency) -> Reason:

@@ -23,6 +23,7 @@ from reservation_core.domain.changes import (
     DependenciesMet,
     DependencyFailed,
     DrainBefore,
+    ElementsChanged,
     EndReached,
     Event,
     ExtendRequested,
@@ -51,6 +52,7 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
+from reservation_core.domain.jobs.arrays import cancel_array, follow_elements
 from reservation_core.domain.jobs.clock_ends import end_left_alone, expire, reason_at_end, warn_of_end
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.dependencies import given_up, released
@@ -122,6 +124,8 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> Decisio
             return released(reservation)
         case DependencyFailed():
             return given_up(reservation, event, now)
+        case ElementsChanged():
+            return follow_elements(reservation, event, now)
         case _:
             assert_never(event)
 
@@ -324,6 +328,8 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
         )
     code = ReasonCode.CANCELLED_BY_ADMIN if event.by_admin else ReasonCode.CANCELLED_BY_USER
     reason = Reason(code, " ".join(filter(None, (f"Cancelled by {event.actor}.", event.why))))
+    if reservation.array is not None:
+        return cancel_array(reservation, event, reason)
     match reservation.status:
         case JobStatus.QUEUED:
             after = replace(reservation, status=JobStatus.CANCELLED, reason=reason, finished_at=now)
@@ -341,6 +347,10 @@ def _cancel(reservation: Reservation, event: CancelRequested, now: datetime) -> 
 def _extend(reservation: Reservation, event: ExtendRequested, now: datetime) -> Decision:
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
+    if reservation.array is not None:
+        raise NotExtendableError(
+            f"{reservation.id} is an array. Extend its elements instead, such as {reservation.id}.0."
+        )
     is_given_up = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
     will_requeue = is_given_up or is_retried(reservation)
     if reservation.status is JobStatus.ENDING and not will_requeue:

@@ -50,6 +50,11 @@ def pod_environment(
         "GPU_DEV_ATTEMPT": str(reservation.attempt),
         "GPU_DEV_NODE": node,
     }
+    if reservation.element is not None:
+        ours |= {
+            "GPU_DEV_ARRAY_INDEX": str(reservation.element.index),
+            "GPU_DEV_ARRAY_SIZE": str(reservation.element.size),
+        }
     if len(node_names) > 1:
         ours |= {
             "NNODES": str(len(node_names)),

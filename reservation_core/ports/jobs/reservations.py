@@ -11,6 +11,7 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
+from reservation_core.domain.request_terms import ArrayCounts
 
 Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError | UnknownCallerError
 """Why a submission was refused: its booking can't be used, or its owner is not in its project or is disabled."""
@@ -65,7 +66,7 @@ class JobView:
     `promised_start_at` is the first estimate that the ledger guaranteed; it stays after the job has started.
     `predicted_start` is known only of waiting jobs, and not of all.
     `shared_with`: names of users; None where it is not read, and for those users themselves.
-    `after`: the jobs that it waits for, or has waited for.
+    `after`: the jobs that it waits for, or has waited for. `counts`: the elements of an array.
     """
 
     reservation: Reservation
@@ -76,6 +77,7 @@ class JobView:
     predicted_start: PredictedStart | None = None
     shared_with: tuple[str, ...] | None = None
     after: tuple[KnownDependency, ...] = ()
+    counts: ArrayCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

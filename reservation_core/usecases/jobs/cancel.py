@@ -8,6 +8,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.carry_out import carry_out
+from reservation_core.usecases.jobs.arrays import end_elements
 from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_visible
 
 
@@ -23,4 +24,6 @@ async def cancel(
     change = decide(reservation, CancelRequested(principal.user, by_admin), now)
     if change is not None:
         await carry_out(uow, [change])
+        if reservation.array is not None:
+            await end_elements(uow, job_id, now)
     return await view_visible(uow, principal, job_id)

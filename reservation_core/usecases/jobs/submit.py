@@ -72,7 +72,8 @@ def prepare(
         booking_id=request.booking_id,
         project=request.project,
         inactivity=_inactivity_of(request, limits),
-        held=True if after else None,
+        held=True if after or request.array is not None else None,
+        array=None if request.array is None else request.array.terms,
         retries=None if request.retries is None else request.retries.terms,
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)

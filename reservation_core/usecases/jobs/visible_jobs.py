@@ -1,8 +1,12 @@
 """Finding a job on behalf of a user: those that are neither the user's own nor shared do not exist for the user."""
 
+from dataclasses import replace
+
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
+from reservation_core.domain.jobs.arrays import unmade_element
 from reservation_core.domain.model import Reservation
+from reservation_core.domain.request_terms import array_of
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 
@@ -24,6 +28,8 @@ async def lock_owned(uow: UnitOfWork, principal: Principal, job_id: str, expecte
     StaleVersionError when it has changed since it was read.
     """
     reservation = (await uow.reservations.lock([job_id])).get(job_id)
+    if reservation is None and await _unmade(uow, principal, job_id) is not None:
+        raise NotFoundError(f"{job_id} can't be changed before it enters the queue. Cancel its array, or wait.")
     if reservation is None:
         raise no_such_job(job_id)
     if not (principal.is_admin or reservation.user_id == principal.user_id):
@@ -45,5 +51,18 @@ async def view_visible(uow: UnitOfWork, principal: Principal, job_id: str) -> Jo
     """Read a job. Raises NotFoundError when it is neither the caller's nor shared with the caller."""
     view = await uow.reservations.view(job_id, visible_user(principal))
     if view is None:
+        view = await _unmade(uow, principal, job_id)
+    if view is None:
         raise no_such_job(job_id)
     return view
+
+
+async def _unmade(uow: UnitOfWork, principal: Principal, job_id: str) -> JobView | None:
+    """An element that has not entered the queue, from its array; None: there is no such element."""
+    named = array_of(job_id)
+    array = None if named is None else await uow.reservations.view(named[0], visible_user(principal))
+    if array is None or named is None or array.reservation.array is None:
+        return None
+    if named[1] >= array.reservation.array.size:
+        return None
+    return replace(array, reservation=unmade_element(array.reservation, named[1]), counts=None)

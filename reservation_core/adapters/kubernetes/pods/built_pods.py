@@ -84,7 +84,7 @@ def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
         },
         "spec": {
             **_placement(spec.node, rules),
-            **({"hostname": str(spec.name), "subdomain": service_name(spec.name)} if spec.pods > 1 else {}),
+            **({"hostname": _label(str(spec.name)), "subdomain": service_name(spec.name)} if spec.pods > 1 else {}),
             "restartPolicy": "Never",
             "activeDeadlineSeconds": _seconds(spec.deadline - now + rules.extension_room),
             "terminationGracePeriodSeconds": _seconds(spec.grace),
@@ -121,13 +121,18 @@ def build_service(spec: PodSpec, rules: PodRules, owner_uid: str) -> dict[str, A
 
 def service_name(name: PodName) -> str:
     """The name of the service of an attempt, the same for all its ranks."""
-    return f"{name.reservation_id}-{name.attempt}"
+    return f"{_label(name.reservation_id)}-{name.attempt}"
 
 
 def master_address(reservation_id: str, attempt: int) -> str:
     """The DNS name of rank 0 within the namespace of a gang's pods."""
     first = PodName(reservation_id, attempt, 0)
-    return f"{first}.{service_name(first)}"
+    return f"{_label(str(first))}.{service_name(first)}"
+
+
+def _label(name: str) -> str:
+    """A name for DNS: ids of an array's elements have a dot."""
+    return name.replace(".", "-")
 
 
 def _placement(node: str, rules: PodRules) -> dict[str, Any]:

@@ -38,7 +38,7 @@ NODE_LINKS = "gpu-dev/gpu-links"
 
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
-_NAME = re.compile(rf"([a-z](?:[a-z0-9-]{{0,46}}[a-z0-9])?)-({_NUMBER.pattern})-({_NUMBER.pattern})")
+_NAME = re.compile(rf"([a-z](?:[a-z0-9-]{{0,46}}[a-z0-9])?(?:\.[0-9]{{1,4}})?)-({_NUMBER.pattern})-({_NUMBER.pattern})")
 
 
 def labels(spec: PodSpec) -> dict[str, str]:

@@ -9,7 +9,8 @@ SELECT (SELECT max(cooldown) FROM policies) AS cooldown, s.half_life_s,
 FROM fair_share_state s;
 
 -- name: removable_reservations
--- The removable ones of the next reservations that ended before a time, bookings after their jobs: ended, freed,
+-- The removable ones of the next reservations that ended before a time, bookings after their jobs and arrays after their
+-- elements: ended, freed,
 -- summed, and without foreign pods that still use them. Also returns where the next scan continues. OFFSET 0 keeps the
 -- subqueries lookups by key: for an unknown number of heads, the planner would read whole tables.
 WITH heads AS MATERIALIZED (
@@ -23,6 +24,7 @@ WITH heads AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM admissions m WHERE m.booking_id = h.id AND m.ended_at IS NULL OFFSET 0)
       AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = h.id
                       AND (j.finished_at IS NULL OR j.finished_at >= CAST(:before AS timestamptz)) OFFSET 0)
+      AND NOT EXISTS (SELECT FROM reservations e WHERE e.array_id = h.id OFFSET 0)
       AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = h.id
                       AND (a.released_at IS NULL OR EXISTS (SELECT FROM given_back b WHERE b.allocation_id = a.id))
                       OFFSET 0)

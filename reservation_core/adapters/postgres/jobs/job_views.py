@@ -4,7 +4,7 @@ The planner alone estimates: a start is its slot in the ledger, or what `domain.
 one. A job that the planner has not looked at has no estimate and no place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -14,11 +14,13 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.jobs.arrays import Arrays
 from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
+from reservation_core.domain.jobs.arrays import ArrayState, counts_of, shown_reason, shown_status
 from reservation_core.domain.jobs.dependencies import KnownDependency, still_open, waiting_reason
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, PredictedStart, SharedFilter
 
 _FIRST_PRIORITY = -(2**31)
@@ -92,6 +94,22 @@ class JobViews:
         user_id: int | None = named.scalar_one_or_none()
         return user_id
 
+    async def element_views(
+        self, array_id: str, statuses: Collection[JobStatus] | None, *, after: int, before: int, limit: int
+    ) -> list[JobView]:
+        """Elements of an array that were made, with indexes between these, in their order."""
+        found = await self._connection.execute(
+            statement("view_elements"),
+            {
+                "array_id": array_id,
+                "statuses": None if statuses is None else [status.value for status in statuses],
+                "after": after,
+                "before": before,
+                "limit": limit,
+            },
+        )
+        return await self._views(found.all())
+
     async def waiting_views(self, user_id: int | None, *, limit: int, after: tuple[int, int] | None) -> list[JobView]:
         """Waiting jobs, by priority and arrival; `after` is the last seen (-priority, seq)."""
         after_priority, after_seq = (_FIRST_PRIORITY, 0) if after is None else after
@@ -126,7 +144,14 @@ class JobViews:
         )
         dependent = [row.id for row in rows if row.held is not None]
         after = await Dependencies(self._connection).of(dependent) if dependent else {}
-        return [self._view(row, places.get(row.id), allocations.get(row.id, ()), after.get(row.id, ())) for row in rows]
+        arrays = [row.id for row in rows if row.array_size is not None and row.array_id is None]
+        states = await Arrays(self._connection).states(arrays) if arrays else {}
+        views = [
+            self._view(row, places.get(row.id), allocations.get(row.id, ()), after.get(row.id, ())) for row in rows
+        ]
+        return [
+            view if (state := states.get(view.reservation.id)) is None else _array_view(view, state) for view in views
+        ]
 
     async def _places_behind_the_told(self, rows: Sequence[Row[Any]]) -> dict[str, int]:
         """Places of jobs too far behind to be told one: those told come first, then the order of the line."""
@@ -186,6 +211,13 @@ class JobViews:
             None if row.shared_with is None else tuple(row.shared_with),
             after,
         )
+
+
+def _array_view(view: JobView, state: ArrayState) -> JobView:
+    """An array as its elements make it look: its row waits until all of them are over."""
+    counts = counts_of(view.reservation, state)
+    status, reason = shown_status(view.reservation, counts), shown_reason(view.reservation, counts)
+    return replace(view, reservation=replace(view.reservation, status=status, reason=reason), counts=counts)
 
 
 def _predicted_start(row: Row[Any]) -> PredictedStart | None:

@@ -157,6 +157,9 @@ def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
     if row.retries is not None:
         document["retry_max"] = row.retries.max
         document["retry_on"] = sorted(row.retries.on)
+    if row.array is not None:
+        document["array_size"] = row.array.size
+        document["array_parallel"] = row.array.parallel
     if new.idempotency_key is not None:
         document["key"] = new.idempotency_key
         document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()

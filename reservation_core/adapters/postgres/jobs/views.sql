@@ -14,40 +14,43 @@ LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
 LEFT JOIN start_promises p ON p.reservation_id = r.id
 WHERE r.id = :id AND r.kind = 'job' AND (
     CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id
-    OR EXISTS (SELECT FROM job_shares s WHERE s.reservation_id = :id AND s.user_id = CAST(:user_id AS bigint))
+    OR EXISTS (SELECT FROM job_shares s
+               WHERE s.reservation_id IN (:id, r.array_id) AND s.user_id = CAST(:user_id AS bigint))
 );
 
 -- name: view_reservations
--- Jobs, newest first: everybody's or (with `user_id`) one user's, of all statuses or of some. Of the four parts one or
+-- Jobs and arrays, without the elements of these, newest first: everybody's or (with `user_id`) one user's, of all statuses or of some. Of the four parts one or
 -- two are executed, each by an index in the order of the page: jobs that are not over are few, however many there were.
 -- Of the others, an equation of the status would let the planner take the index of all jobs, and walk the whole history
 -- for a status that few had.
 WITH page AS MATERIALIZED (
     (SELECT id, seq FROM reservations
      WHERE CAST(:user_id AS bigint) IS NULL AND CAST(:statuses AS text[]) IS NULL
-       AND kind = 'job' AND seq < :before_seq
+       AND kind = 'job' AND array_id IS NULL AND seq < :before_seq
      ORDER BY seq DESC LIMIT :limit)
     UNION ALL
     (SELECT id, seq FROM reservations
      WHERE user_id = CAST(:user_id AS bigint) AND CAST(:statuses AS text[]) IS NULL
-       AND kind = 'job' AND seq < :before_seq
+       AND kind = 'job' AND array_id IS NULL AND seq < :before_seq
      ORDER BY seq DESC LIMIT :limit)
     UNION ALL
     (SELECT id, seq FROM reservations
      WHERE CAST(:statuses AS text[]) && ARRAY['queued', 'starting', 'running', 'ending']
        AND (CAST(:user_id AS bigint) IS NULL OR user_id = CAST(:user_id AS bigint))
-       AND kind = 'job' AND finished_at IS NULL AND status = ANY(CAST(:statuses AS text[])) AND seq < :before_seq
+       AND kind = 'job' AND array_id IS NULL AND finished_at IS NULL AND seq < :before_seq
+       AND (CASE WHEN array_size IS NULL THEN status WHEN reason_code IN ('cancelled_by_user', 'cancelled_by_admin') THEN 'ending'
+                 WHEN started_at IS NULL THEN status ELSE 'running' END) = ANY(CAST(:statuses AS text[]))
      ORDER BY seq DESC LIMIT :limit)
     UNION ALL
     (SELECT r.id, r.seq FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
          SELECT id, seq FROM reservations
-         WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND finished_at IS NOT NULL
+         WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND array_id IS NULL AND finished_at IS NOT NULL
            AND status >= s.status AND (status, seq) < (s.status, :before_seq)
          ORDER BY status DESC, seq DESC LIMIT :limit) r)
     UNION ALL
     (SELECT r.id, r.seq FROM unnest(CAST(:statuses AS text[])) AS s (status) CROSS JOIN LATERAL (
          SELECT id, seq FROM reservations
-         WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job' AND finished_at IS NOT NULL
+         WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job' AND array_id IS NULL AND finished_at IS NOT NULL
            AND status >= s.status AND (status, seq) < (s.status, :before_seq)
          ORDER BY status DESC, seq DESC LIMIT :limit) r)
 )
@@ -65,6 +68,20 @@ JOIN users u ON u.id = r.user_id
 LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
 LEFT JOIN start_promises p ON p.reservation_id = r.id
 ORDER BY r.seq DESC;
+
+-- name: view_elements
+-- Elements of an array, of all statuses or of some, in order.
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.estimated_start_p50, e.estimated_start_p90,
+       e.reason_code AS wait_code, e.reason AS wait_reason, p.promised_start_at, (
+           SELECT lower(a.during) FROM allocations a
+           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
+       ) AS slot_start, CAST(NULL AS text[]) AS shared_with
+FROM reservations r JOIN users u ON u.id = r.user_id
+LEFT JOIN wait_estimates e ON e.reservation_id = r.id AND r.status = 'queued'
+LEFT JOIN start_promises p ON p.reservation_id = r.id
+WHERE r.array_id = :array_id AND r.array_index > :after AND r.array_index < :before
+  AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
+ORDER BY r.array_index LIMIT :limit;
 
 -- name: view_shared
 -- Jobs of others that are shared with a user, of all owners or of one, of all statuses or of some: the last shared first.
@@ -104,7 +121,7 @@ WITH RECURSIVE types AS (
     SELECT w.* FROM types t CROSS JOIN LATERAL (
         SELECT * FROM reservations r
         WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job' AND r.line_type = t.line_type
-          AND (r.line_priority, r.seq) > (:after_priority, :after_seq)
+          AND (r.array_size IS NULL OR r.array_id IS NOT NULL) AND (r.line_priority, r.seq) > (:after_priority, :after_seq)
           AND (CAST(:user_id AS bigint) IS NULL OR r.user_id = :user_id)
         ORDER BY r.line_type, r.line_priority, r.seq LIMIT :limit
     ) w
@@ -149,9 +166,15 @@ CROSS JOIN LATERAL (
 ) part;
 
 -- name: waiting_totals
--- How many wait for each requested type.
-SELECT nullif(line_type, '') AS gpu_type, count(*) AS jobs, sum(gpus * nodes) AS gpus
-FROM reservations WHERE status = 'queued' AND booking_id IS NULL GROUP BY line_type ORDER BY line_type;
+-- How many wait for each requested type. The row of an array is no job that waits, but its elements are.
+SELECT nullif(line_type, '') AS gpu_type, sum(jobs) AS jobs, sum(gpus) AS gpus FROM (
+    SELECT line_type, count(*) AS jobs, sum(gpus * nodes) AS gpus
+    FROM reservations WHERE status = 'queued' AND booking_id IS NULL GROUP BY line_type
+    UNION ALL
+    SELECT line_type, -count(*), -sum(gpus * nodes)
+    FROM reservations WHERE array_size IS NOT NULL AND array_id IS NULL AND finished_at IS NULL GROUP BY line_type
+) AS parts
+GROUP BY line_type HAVING sum(jobs) > 0 ORDER BY line_type;
 
 -- name: user_id_of_name
 -- A user's key.

@@ -1,15 +1,19 @@
 -- Counts for metrics. Every statement uses an index, however many jobs there were.
 
 -- name: unended_job_counts
--- Jobs that wait or hold GPUs, by status; a partial index answers every part of the sum. Only jobs have these statuses.
+-- Jobs that wait or hold GPUs, by status; a partial index answers every part of the sum. Only jobs have these statuses. Of
+-- arrays the elements count, and not their own rows.
 SELECT status, sum(jobs) AS jobs FROM (
     SELECT status, count(*) AS jobs FROM reservations WHERE status = 'queued' AND booking_id IS NULL GROUP BY status
+    UNION ALL
+    SELECT 'queued', -count(*) FROM reservations WHERE array_size IS NOT NULL AND array_id IS NULL AND finished_at IS NULL
+    HAVING count(*) > 0
     UNION ALL
     SELECT status, count(*) FROM reservations
     WHERE status = 'queued' AND booking_id IS NOT NULL AND status IN ('queued', 'starting', 'running') GROUP BY status
     UNION ALL
     SELECT status, count(*) FROM reservations WHERE status IN ('starting', 'running', 'ending') GROUP BY status
-) AS counted GROUP BY status;
+) AS counted GROUP BY status HAVING sum(jobs) > 0;
 
 -- name: newest_settled_event
 -- The newest event before a time, scanning the audit log backwards.
@@ -21,6 +25,7 @@ SELECT e.id AS event_id, r.status, r.created_at, r.started_at, r.finished_at
 FROM events e JOIN reservations r ON r.id = e.reservation_id
 WHERE e.id > :after_event AND e.id <= :up_to_event AND e.before IS DISTINCT FROM e.after
   AND e.after IN ('succeeded', 'failed', 'cancelled', 'expired') AND r.finished_at IS NOT NULL AND r.kind = 'job'
+  AND (r.array_size IS NULL OR r.array_id IS NOT NULL)
 ORDER BY e.id LIMIT :limit;
 
 -- name: calendar_events

@@ -369,11 +369,11 @@ WHERE p.reservation_id = t.reservation_id AND p.first_p50 IS NULL AND t.estimate
 SELECT owner, gpus, nodes, gpu_type, asked, ran, ended_at FROM (
     SELECT user_id AS owner, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS asked,
            CAST(extract(epoch FROM finished_at - started_at) AS float8) AS ran, finished_at AS ended_at, id,
-           kind, reason_code
+           kind, reason_code, array_size IS NOT NULL AND array_id IS NULL AS is_array
     FROM reservations
     WHERE finished_at IS NOT NULL AND booking_id IS NULL
       AND finished_at > coalesce(CAST(:since AS timestamptz), '-infinity')
     ORDER BY finished_at DESC, id DESC LIMIT :limit
 ) AS newest
-WHERE kind = 'job' AND ran > 0 AND reason_code = ANY(CAST(:reason_codes AS text[]))
+WHERE kind = 'job' AND NOT is_array AND ran > 0 AND reason_code = ANY(CAST(:reason_codes AS text[]))
 ORDER BY ended_at, id;

@@ -4,22 +4,22 @@
 -- with the user, which follow the user's own, and at the one with just this id.
 WITH seen AS (
     (SELECT id, seq, name, status, user_id, finished_at FROM reservations
-     WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND finished_at IS NULL
+     WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND array_id IS NULL AND finished_at IS NULL
      ORDER BY seq DESC LIMIT :open)
     UNION ALL
     (SELECT id, seq, name, status, user_id, finished_at FROM reservations
-     WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job' AND finished_at IS NULL
+     WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job' AND array_id IS NULL AND finished_at IS NULL
      ORDER BY seq DESC LIMIT :open)
     UNION ALL
     (SELECT r.* FROM unnest(ARRAY['succeeded', 'failed', 'cancelled', 'expired']) AS s (status) CROSS JOIN LATERAL (
          SELECT id, seq, name, status, user_id, finished_at FROM reservations
-         WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND finished_at IS NOT NULL
+         WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job' AND array_id IS NULL AND finished_at IS NOT NULL
            AND status >= s.status AND (status, seq) < (s.status, CAST(:last_seq AS bigint))
          ORDER BY status DESC, seq DESC LIMIT :scanned) r)
     UNION ALL
     (SELECT r.* FROM unnest(ARRAY['succeeded', 'failed', 'cancelled', 'expired']) AS s (status) CROSS JOIN LATERAL (
          SELECT id, seq, name, status, user_id, finished_at FROM reservations
-         WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job' AND finished_at IS NOT NULL
+         WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job' AND array_id IS NULL AND finished_at IS NOT NULL
            AND status >= s.status AND (status, seq) < (s.status, CAST(:last_seq AS bigint))
          ORDER BY status DESC, seq DESC LIMIT :scanned) r)
     UNION ALL
