@@ -76,7 +76,7 @@ async def add_waiting(url: str, jobs: int, *, prefix: str) -> None:
                 "FROM users u, generate_series(1, :jobs) n WHERE u.name = 'bench' RETURNING id, seq) "
                 "SELECT count(*) FROM (SELECT pgmq.send_batch('gpu_jobs', array_agg("
                 "jsonb_build_object('v', 1, 'kind', 'submitted', 'id', id) ORDER BY seq)) "
-                "FROM stored GROUP BY seq / 1000) AS sent"
+                "FROM stored GROUP BY seq / 10000000) AS sent"
             ),
             {"prefix": prefix, "jobs": jobs},
         )

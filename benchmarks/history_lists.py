@@ -52,7 +52,7 @@ def _lists_of_bookings(now: datetime) -> list[Values]:
 def _jobs() -> dict[str, list[Values]]:
     last = 2**63 - 1
     each: list[list[str] | None] = [None, *([status] for status in _LIVE + _FINAL), _LIVE, ["queued", "failed"]]
-    every = [{"before_seq": seq, "statuses": statuses, "limit": 101} for statuses in each for seq in (last, 5000)]
+    every = [{"before_seq": seq, "statuses": statuses, "limit": 101} for statuses in each for seq in (last, 50_000_000)]
     return {
         "view_reservation": [{"id": "job-h000000004", "user_id": user} for user in (None, 1, 2)],
         "view_shared": [
@@ -61,6 +61,11 @@ def _jobs() -> dict[str, list[Values]]:
             for owner in (None, 2) for statuses in (None, ["running"], ["queued", "failed"])
         ],
         "view_reservations": [values | {"user_id": user} for user in (None, 2) for values in every],
+        "view_elements": [
+            {"array_id": "job-h000000004", "statuses": statuses, "after": -1, "before": 10_000, "limit": 101}
+            for statuses in (None, ["failed"])
+        ],
+        "array_states": [{"ids": ["job-h000000004"]}],
         "view_waiting": [
             {"user_id": user, "after_priority": -9, "after_seq": 0, "limit": 50} for user in (None, 2)
         ],

@@ -55,6 +55,7 @@ BY_KEY = frozenset(
     store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
     lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
     sent_folder sent_chunk_data put_job_results job_results_of remove_sent_folders
+    take_array_news forget_array_news note_array open_elements make_elements
     """.split()  # noqa: SIM905 - names, one after the other
 )
 
@@ -184,7 +185,7 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
         "taken_by_others": [{"gpu_ids": [1, 2, 3, 4], "start": now, "end": now + day}],
         "joined_cards": [{"now": now}],
         "due_windows": [{"now": now}],
-        "window_views": [window, {**window, "open_only": True}, {**window, "before_seq": 5}],
+        "window_views": [window, {**window, "open_only": True}, {**window, "before_seq": 50_000}],
         "nodes_now": [{"within_s": 3600.0}],
         "needed_cards": [{"nodes": ["node-00001", "node-00002"], "lead": timedelta(minutes=10)}],
         "remembered_pods": [{}],
@@ -199,6 +200,7 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "oldest_sent_folders": [{"before": now - timedelta(days=30), "limit": 100}],
         "remove_sent_chunks": [{"before": now - timedelta(days=30), "limit": 1000}],
         "jobs_with_news": [{"limit": 200}],
+        "arrays_with_news": [{"scanned": 2000, "limit": 100}],
         "due_reservations": [{"now": now, "limit": 100}],
         "next_end": [{}],
         "warnable_reservations": [{"now": now, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100}],

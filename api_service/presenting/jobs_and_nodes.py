@@ -13,7 +13,7 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut, JobEvent
-from reservation_core.contracts.base import ArrayAsked, JobArray, JobElement, JobRetries, ReasonOut, RetriesOut
+from reservation_core.contracts.base import ArrayTermsOut, JobArray, JobElement, JobRetries, ReasonOut, RetriesOut
 from reservation_core.contracts.job_files.secret_uses import JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncOut
 from reservation_core.contracts.jobs import (
@@ -127,7 +127,7 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         after=[AskedDependency(job=needed.job, when=needed.when) for needed in view.after],
         retries=None if row.retries is None else JobRetries(max=row.retries.max, on=sorted(row.retries.on)),
         sync=None if (sync := row.workload.sync) is None else JobSyncOut(folder=sync.folder, fetch=list(sync.fetch)),
-        array=None if row.array is None else ArrayAsked(size=row.array.size, parallel=row.array.parallel),
+        array=None if row.array is None else ArrayTermsOut(size=row.array.size, parallel=row.array.parallel),
     )
 
 

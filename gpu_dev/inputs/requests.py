@@ -255,5 +255,5 @@ def array_fields(text: str) -> dict[str, int]:
     try:
         terms = read_array(text)
     except ValueError as error:
-        raise UsageError(f"--array: {error}") from error
+        raise UsageError(f"--array={text}: {error}") from error
     return {"size": terms.size} | ({} if terms.parallel is None else {"parallel": terms.parallel})

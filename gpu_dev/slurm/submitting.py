@@ -22,6 +22,7 @@ _OPTIONS = {
     "project": "--account",
     "after": "--dependency",
     "retries": "--requeue",
+    "array": "--array",
     "workload.env": "--export",
     "workload.working_dir": "--chdir",
     "workload.command": "the script",
@@ -43,6 +44,7 @@ def make_submit(client: GpuDevClient, asked: Asked, command: Sequence[str]) -> J
         asked.project,
         after=list(asked.after),
         requeue=asked.requeue,
+        array=asked.array,
     )
     if asked.after:
         fields["after"] = [one | {"job": whole_id(client, one["job"])} for one in fields["after"]]

@@ -61,14 +61,17 @@ class RetriesOut(JobRetries, kw_only=True):
     done: int
 
 
-class ArrayAsked(Struct, kw_only=True):
+class ArrayAsked(Struct, kw_only=True, forbid_unknown_fields=True):
     size: Annotated[int, Meta(ge=1, le=10000)]
     parallel: UnsetType | Annotated[int, Meta(ge=1, le=10000)] | None = UNSET
 
 
-class JobArray(Struct, kw_only=True):
+class ArrayTermsOut(Struct, kw_only=True):
     size: int
     parallel: int | None
+
+
+class JobArray(ArrayTermsOut, kw_only=True):
     queued: int
     running: int
     succeeded: int

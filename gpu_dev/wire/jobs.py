@@ -5,7 +5,17 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gpu_dev.wire.base import ArrayAsked, JobArray, JobElement, JobRetries, Page, ReasonOut, RetriesAsked, RetriesOut
+from gpu_dev.wire.base import (
+    ArrayAsked,
+    ArrayTermsOut,
+    JobArray,
+    JobElement,
+    JobRetries,
+    Page,
+    ReasonOut,
+    RetriesAsked,
+    RetriesOut,
+)
 from gpu_dev.wire.job_files.secret_uses import JobSecret, JobSecretOut
 from gpu_dev.wire.job_files.synced import JobSyncAsked, JobSyncOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
@@ -178,4 +188,4 @@ class JobSpec(Struct, kw_only=True):
     after: list[AskedDependency] = []
     retries: JobRetries | None = None
     sync: JobSyncOut | None = None
-    array: ArrayAsked | None = None
+    array: ArrayTermsOut | None = None

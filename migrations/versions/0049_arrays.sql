@@ -25,7 +25,7 @@ ALTER TABLE reservations
     ADD CONSTRAINT reservations_array_is_not_planned CHECK (array_size IS NULL OR array_id IS NOT NULL
         OR finished_at IS NOT NULL OR (held IS TRUE AND status = 'queued')) NOT VALID;
 -- An array takes the numbers after its own for its elements, which so have its place in the queue whenever they are made.
-ALTER TABLE reservations ALTER COLUMN seq SET INCREMENT BY 16384;
+ALTER TABLE reservations ALTER COLUMN seq SET INCREMENT BY 10007;
 
 -- How many elements were made, and how those that are over ended. An element is open from when it is made until it is over.
 CREATE TABLE IF NOT EXISTS job_arrays (

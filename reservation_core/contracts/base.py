@@ -235,11 +235,16 @@ class ArrayAsked(Wire):
         return ArrayTerms(self.size, self.parallel)
 
 
-class JobArray(Wire):
-    """The elements of an array, counted by status; `running` are those that hold GPUs."""
+class ArrayTermsOut(Wire):
+    """How many elements an array has, and how many of them hold GPUs at once at most."""
 
     size: int
     parallel: int | None
+
+
+class JobArray(ArrayTermsOut):
+    """The elements of an array, counted by status; `running` are those that hold GPUs."""
+
     queued: int
     running: int
     succeeded: int

@@ -11,6 +11,7 @@ from reservation_core.contracts.base import (
     MAX_GPUS_PER_NODE,
     MAX_NODES,
     ArrayAsked,
+    ArrayTermsOut,
     Duration,
     GpuTypeName,
     JobArray,
@@ -348,4 +349,4 @@ class JobSpec(Wire):
     after: Annotated[list[AskedDependency], Field(default_factory=list, exclude_if=not_)]
     retries: Annotated[JobRetries | None, Field(exclude_if=_is_none)] = None
     sync: Annotated[JobSyncOut | None, Field(exclude_if=_is_none)] = None
-    array: Annotated[ArrayAsked | None, Field(exclude_if=_is_none)] = None
+    array: Annotated[ArrayTermsOut | None, Field(exclude_if=_is_none)] = None

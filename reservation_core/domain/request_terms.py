@@ -75,12 +75,12 @@ def read_array(text: str) -> ArrayTerms:
     """Read `0-N` or `0-N%M`. Raises ValueError with words for people."""
     found = _WRITTEN.fullmatch(text)
     if found is None or int(found[1]) != 0:
-        raise ValueError(f"{text!r} is not an array that can be made: elements are numbered from 0 on. {_FORMS}")
+        raise ValueError(f"Elements are numbered from 0 on, without gaps. {_FORMS}")
     size, parallel = int(found[2]) + 1, None if found[3] is None else int(found[3])
     if size > LARGEST_ARRAY:
-        raise ValueError(f"{text!r} has {size} elements; at most {LARGEST_ARRAY} are allowed, as in 0-9999.")
+        raise ValueError(f"It has {size} elements; at most {LARGEST_ARRAY} are allowed, as in 0-9999.")
     if parallel is not None and not 1 <= parallel <= LARGEST_ARRAY:
-        raise ValueError(f"{text!r} runs {parallel} elements at once; allowed are 1 to {LARGEST_ARRAY}.")
+        raise ValueError(f"It runs {parallel} elements at once; allowed are 1 to {LARGEST_ARRAY}.")
     return ArrayTerms(size, parallel)
 
 

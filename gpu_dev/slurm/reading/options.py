@@ -119,8 +119,6 @@ _PASSED_OVER = (
 _BY_TYPE = "Choose GPUs by their type, as in --gpus=h100:2, and remove this option."
 
 _REFUSED = (
-    *refused("Arrays are not there yet. Submit the elements in a loop, with --export=INDEX=3 and so on.", "array",
-              array="a"),
     *refused(f"There are no partitions here. {_BY_TYPE}", "partition", partition="p"),
     *refused(f"Nodes have no features here. {_BY_TYPE}", "constraint", "cluster-constraint", "prefer",
               constraint="C"),
@@ -150,6 +148,7 @@ _REFUSED = (
 )  # fmt: skip
 
 _OF_SBATCH = (
+    Option("array", "`--array`: `0-N` and `0-N%M`; other forms are refused. SLURM_ARRAY_TASK_ID is set", letter="a"),
     Option("wrap", "the command, run by sh, instead of a script"),
     Option("parsable", "prints only the id", takes=Takes.NOTHING),
     Option("test-only", "`--test-only`: shows when the job would start, and submits nothing", takes=Takes.NOTHING),
@@ -173,6 +172,7 @@ _OF_SRUN = (
               takes=Takes.OPTIONAL, immediate="I"),
     *refused("One process starts on each node. Start others in a script.", "multi-prog", "no-allocate",
               takes=Takes.NOTHING, no_allocate="Z"),
+    *refused("A command in the foreground has no elements. Submit a script with sbatch.", "array", array="a"),
     *refused("Nothing runs before or after the command. Write it into a script.", "prolog", "epilog", "task-prolog",
               "task-epilog"),
 )  # fmt: skip

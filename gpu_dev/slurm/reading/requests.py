@@ -9,6 +9,7 @@ from typing import Any
 from gpu_dev.slurm.reading.options import Treatment
 from gpu_dev.slurm.reading.time_limits import FORMS, read_time_limit
 from gpu_dev.slurm.reading.words import Given, Remark
+from reservation_core.domain.request_terms import read_array
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
 PRIORITIES = range(-100, 101)
@@ -41,6 +42,7 @@ class Asked:
     priority: int | None = None
     after: tuple[str, ...] = ()
     requeue: bool = False
+    array: str | None = None
     wrap: str | None = None
     parsable: bool = False
     test_only: bool = False
@@ -147,6 +149,14 @@ def _read_dependency(given: Given, reading: Reading) -> dict[str, Any]:
     return {"after": tuple(after)}
 
 
+def _read_array(given: Given, reading: Reading) -> dict[str, Any]:
+    try:
+        read_array(given.value or "")
+    except ValueError as error:
+        reading.refuse(given, str(error))
+    return {"array": given.value}
+
+
 def _text(name: str) -> Callable[[Given, Reading], dict[str, Any]]:
     def read(given: Given, reading: Reading) -> dict[str, Any]:
         if not given.value:
@@ -162,6 +172,7 @@ _READERS: Mapping[str, Callable[[Given, Reading], dict[str, Any]]] = {
     "nice": _read_nice,
     "begin": _read_begin,
     "dependency": _read_dependency,
+    "array": _read_array,
     "job-name": _text("name"),
     "chdir": _text("working_dir"),
     "account": _text("project"),

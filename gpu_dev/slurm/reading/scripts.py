@@ -20,6 +20,10 @@ _STEP = re.compile(r"(?:^|[;&|({]|\b(do|then|else|exec|time))\s*(?:\w+=\S*\s+)*s
 VARIABLES = {
     "SLURM_JOB_ID": "$GPU_DEV_JOB_ID",
     "SLURM_JOBID": "$GPU_DEV_JOB_ID",
+    "SLURM_ARRAY_JOB_ID": "${GPU_DEV_JOB_ID%.*}",
+    "SLURM_ARRAY_TASK_ID": "${GPU_DEV_ARRAY_INDEX-}",
+    "SLURM_ARRAY_TASK_COUNT": "${GPU_DEV_ARRAY_SIZE-}",
+    "SLURM_ARRAY_TASK_MIN": "0",
     "SLURM_JOB_NUM_NODES": "${NNODES:-1}",
     "SLURM_NNODES": "${NNODES:-1}",
     "SLURM_NTASKS": "${NNODES:-1}",

@@ -37,12 +37,12 @@ def test_a_script_is_run_by_its_lines(system: System, slurm: Slurm, tmp_path: Pa
 
 
 def test_a_line_that_cannot_be_honoured_is_named_and_nothing_is_submitted(system: System, slurm: Slurm) -> None:
-    script = "#!/bin/sh\n#SBATCH --gpus=1 --time=1\n\n#SBATCH --array=0-9\n#SBATCH --no-such\ntrue\n"
+    script = "#!/bin/sh\n#SBATCH --gpus=1 --time=1\n\n#SBATCH --array=1-9\n#SBATCH --no-such\ntrue\n"
     refused = slurm("sbatch", "--time=100-0", stdin=script)
     assert (refused.returncode, refused.stdout) == (2, "")
     beginnings = [
         "error: --time=100-0: A time limit is at least a minute and at most 90 days.",
-        "error: line 4: --array=0-9: Arrays are not there yet.",
+        "error: line 4: --array=1-9: Elements are numbered from 0 on, without gaps.",
         "error: line 5: --no-such: This option is not known. Remove it from the script",
         "Nothing was submitted.",
     ]
@@ -90,3 +90,13 @@ def test_srun_is_in_the_foreground(system: System, slurm: Slurm) -> None:
     inside = slurm("srun", "-G", "1", "-t", "1", "true", GPU_DEV_JOB_ID="job-1")
     assert (inside.returncode, "A job has no steps." in inside.stderr) == (2, True)
     assert system.cli("list", "--all", "-o", "name").stdout.count("job-") == 1
+
+
+def test_an_array_runs_the_script_for_each_index(system: System, slurm: Slurm) -> None:
+    words = "echo $SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT in $SLURM_ARRAY_JOB_ID"
+    script = f"#!/bin/sh\n#SBATCH -G 1 -t 5 --array=0-2%2\n{words}\n"
+    made = slurm("sbatch", "--parsable", "--wait", stdin=script)
+    assert made.returncode == 0, made.stderr
+    array_id = made.stdout.strip()
+    assert job(system, array_id)["array"]["succeeded"] == 3
+    assert system.cli("logs", array_id).stdout == "".join(f"[{n}] {n} of 3 in {array_id}\n" for n in range(3))

@@ -1,16 +1,25 @@
 """Arrays in the ledger: their elements are made as others start, each runs once, and they are counted exactly."""
 
+import random
+from collections import Counter
+from dataclasses import astuple
+
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.jobs.arrays import MADE_AHEAD
+from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.request_terms import ArrayCounts
 from reservation_core.usecases.jobs.arrays import elements, settle_arrays
 from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.dependencies import known_dependencies, settle_dependants, submit_dependent
+from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.jobs.visible_jobs import view_visible
-from tests.integration.reservation_core.usecases.world import World, pod
+from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
 from tests.sql import sql
 
 
@@ -105,9 +114,9 @@ async def test_no_more_elements_are_open_than_may_run_at_once(world: World) -> N
             open_now = await uow.arrays.open_elements(array_id, 10)
         assert 1 <= len(open_now) <= 2
         seen += [job_id for job_id in open_now if job_id not in seen]
-        await run(world, open_now[0]) if (await world.row(open_now[0])).status is JobStatus.STARTING else None
-        for job_id in open_now[1:]:
-            await run(world, job_id) if (await world.row(job_id)).status is JobStatus.STARTING else None
+        for job_id in open_now:
+            if (await world.row(job_id)).status is JobStatus.STARTING:
+                await run(world, job_id)
         await end(world, open_now[0])
     await settle_all(world)
     assert seen == [f"{array_id}.{index}" for index in range(5)]
@@ -164,3 +173,122 @@ async def test_an_array_that_waits_is_cancelled_at_once(world: World) -> None:
     await cancelled(world, array_id)
     assert (await world.row(array_id)).status is JobStatus.CANCELLED
     assert await counts(world, array_id) == ArrayCounts(cancelled=200)
+
+
+async def found_counts(world: World, array_id: str, size: int) -> ArrayCounts:
+    """The oracle: the rows of all elements, and those that have none."""
+    async with world.uow() as uow:
+        rows = list(
+            await sql(
+                uow, "SELECT id, status, finished_at, array_index FROM reservations WHERE array_id = :id", id=array_id
+            )
+        )
+    array = await world.row(array_id)
+    assert sorted(row.array_index for row in rows) == list(range(len(rows)))
+    found = Counter("running" if row.status in ("starting", "ending") else row.status for row in rows)
+    ended_early = array.status is JobStatus.CANCELLED or array.reason.code is ReasonCode.CANCELLED_BY_USER
+    found["cancelled" if ended_early else "queued"] += size - len(rows)
+    return ArrayCounts(**found)
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_counts_are_those_of_the_rows_whatever_happens_in_whatever_order(world: World, seed: int) -> None:
+    chance = random.Random(seed)
+    size, parallel = chance.randint(1, 12), chance.choice([None, 1, 3, 5])
+    array_id = await world.submitted(array={"size": size, **({} if parallel is None else {"parallel": parallel})})
+    for _ in range(40):
+        async with world.uow() as uow:
+            live = [row for row in await uow.reservations.live() if row.id.startswith(f"{array_id}.")]
+            waiting = [job_id for job_id in await uow.arrays.open_elements(array_id, 100)
+                       if job_id not in {row.id for row in live}]  # fmt: skip
+        starting = [row.id for row in live if row.status is JobStatus.STARTING]
+        running = [row.id for row in live if row.status is JobStatus.RUNNING]
+        match chance.choice(["settle", "settle", "plan", "run", "end", "end", "cancel one", "cancel all"]):
+            case "settle":
+                await settle_arrays(world.uow, world.clock)
+            case "plan":
+                await world.plan()
+                await world.operate()
+            case "run" if starting:
+                await world.operate()
+                await run(world, chance.choice(starting))
+            case "end" if running:
+                await end(world, chance.choice(running), exit_code=chance.choice([0, 0, 1, 137]))
+            case "cancel one" if waiting:
+                await cancelled(world, chance.choice(waiting))
+            case "cancel all" if chance.random() < 0.1 and (await world.row(array_id)).finished_at is None:
+                await cancelled(world, array_id)
+        counts_now = await counts(world, array_id)
+        assert counts_now == await found_counts(world, array_id, size)
+        assert counts_now.running <= (parallel or size)
+        assert sum(astuple(counts_now)) == size
+    await settle_all(world)
+    array = await world.row(array_id)
+    is_over = counts_now.queued + counts_now.running == 0
+    assert (array.finished_at is not None) == is_over
+
+
+async def test_a_job_waits_for_all_elements_of_an_array(world: World) -> None:
+    array_id = await world.submitted(array={"size": 2})
+    async with world.uow() as uow:
+        known = await known_dependencies(uow, world.who, [Dependency(array_id, DependencyWhen.SUCCEEDED)])
+    body = JobSubmit.model_validate(
+        {"gpus": 1, "duration": 3600, "workload": {"command": ["true"]}, "array": {"size": 2}}
+    )
+    new = prepare(body, world.who, ids=RandomIds(), longest=LONGEST, now=world.clock.now(), after=known)
+    second = (await submit_dependent(world.uow, world.who, new, world.clock.now())).reservation_id
+    await round_of(world)
+    await settle_dependants(world.uow, world.clock)
+    assert await counts(world, second) == ArrayCounts(queued=2)
+    assert (await world.view(second)).reservation.reason.code is ReasonCode.WAITING_FOR_JOBS
+    for index in range(2):
+        async with world.uow() as uow:
+            assert await uow.arrays.open_elements(second, 10) == []
+        await run(world, f"{array_id}.{index}")
+        await end(world, f"{array_id}.{index}")
+        await settle_all(world)
+        await settle_dependants(world.uow, world.clock)
+    await settle_all(world)
+    assert (await world.row(array_id)).status is JobStatus.SUCCEEDED
+    async with world.uow() as uow:
+        assert len(await uow.arrays.open_elements(second, 10)) == 2
+    # News of what it waited for changes nothing any more.
+    await cancelled(world, second)
+    await settle_dependants(world.uow, world.clock)
+    assert (await world.row(second)).status is JobStatus.CANCELLED
+
+
+async def test_an_element_is_asked_for_as_its_array_was(world: World) -> None:
+    """A column of the request that is not copied to elements would be forgotten."""
+    array_id = await world.submitted(array={"size": 2}, name="sweep", retries={"max": 2}, priority=-3, gpu_type="h100")
+    await settle_all(world)
+    async with world.uow() as uow:
+        rows = await sql(uow, "SELECT to_jsonb(r) AS row FROM reservations r WHERE id = ANY(:ids) ORDER BY id",
+                         ids=[array_id, f"{array_id}.1"])  # fmt: skip
+        array, element = (row.row for row in rows)
+    assert {name for name in array if array[name] != element[name]} == {
+        "id", "seq", "held", "array_id", "array_index"
+    }, "see make_elements"  # fmt: skip
+
+
+async def test_the_same_request_twice_is_one_array(world: World) -> None:
+    first = world.new(key="k", array={"size": 100})
+    second = world.new(key="k", array={"size": 100})
+    answers = await submit(world.uow, [first], world.clock.now()) + await submit(world.uow, [second], world.clock.now())
+    assert answers[1].replayed_answer == first.answer
+    await settle_all(world)
+    async with world.uow() as uow:
+        assert len((await sql(uow, "SELECT id FROM job_arrays")).all()) == 1
+
+
+async def test_elements_are_retried_by_themselves(world: World) -> None:
+    array_id = await world.submitted(array={"size": 1}, retries={"max": 1})
+    await round_of(world)
+    await run(world, f"{array_id}.0")
+    now = world.clock.now()
+    await world.see(world.cluster.show(pod(f"{array_id}.0"), PodPhase.FINISHED, started_at=now, exit_code=1))
+    await world.operate()
+    await world.see(world.cluster.show(pod(f"{array_id}.0"), PodPhase.GONE))
+    await settle_all(world)
+    assert (await world.row(f"{array_id}.0")).retried == 1
+    assert await counts(world, array_id) == ArrayCounts(queued=1)

@@ -130,7 +130,11 @@ def test_a_request_without_gpus_or_end_is_refused(words: str, said: str) -> None
         ("--export=A=1'x,B=2", "It lists variables"),
         ("--export=A=1,,B=2", "It lists variables"),
         ("--job-name=", "--job-name=: It is empty."),
-        ("--array=0-9", "Arrays are not there yet."),
+        ("--array=1-9", "--array=1-9: Elements are numbered from 0 on, without gaps. Write 0-N"),
+        ("--array=0-9:2", "Elements are numbered from 0 on"),
+        ("--array=1,3", "Elements are numbered from 0 on"),
+        ("--array=0-10000", "It has 10001 elements"),
+        ("--array=0-9%0", "It runs 0 elements at once"),
         ("-d afterok", "--dependency=afterok: Write it as afterok:job-7f3k9q2m"),
         ("-d afterok:123", "Write it as afterok:job-7f3k9q2m"),
         ("-d afterok:job-1?afterany:job-2", "Write it as afterok:job-7f3k9q2m"),
@@ -159,6 +163,7 @@ def test_every_option_is_honoured_named_in_a_warning_or_refused(table: Mapping[s
         "begin": "now",
         "export": "A=1",
         "priority": "5",
+        "array": "0-9",
     }
     for option in table.values():
         value = samples.get(option.name, "1")
