@@ -12,6 +12,7 @@ from typing import Any
 
 from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import DecidedChange
+from reservation_core.domain.jobs.arrays import ArrayState
 from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus, Reason
 from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster
@@ -88,6 +89,7 @@ class _WatchedUnitOfWork(_Delegating):
         self.queue = _WatchedQueue(inner.queue, self.done)
         self.planning = _WatchedPlanning(inner.planning, self.done)
         self.reservations = _WatchedReservations(inner.reservations, self.done)
+        self.arrays = _WatchedArrays(inner.arrays, self.done)
 
 
 class _Noting(_Delegating):
@@ -102,6 +104,17 @@ class _WatchedQueue(_Noting):
         if found:
             self._done.append(f"read of {queue.value}")
         return found
+
+
+class _WatchedArrays(_Noting):
+    async def take_news(self, array_id: str) -> tuple[ArrayState, int] | None:
+        taken: tuple[ArrayState, int] | None = await self._inner.take_news(array_id)
+        self._done.append("news of arrays")
+        return taken
+
+    async def make(self, array_id: str, count: int, reason: Reason, now: datetime) -> None:
+        await self._inner.make(array_id, count, reason, now)
+        self._done.append("elements made")
 
 
 class _WatchedPlanning(_Noting):
