@@ -8,6 +8,7 @@ import time
 
 NAMES = (
     "submit_throughput",
+    "array_submit",
     "allocation_throughput",
     "allocation_latency",
     "backlog_drain",
