@@ -35,6 +35,10 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
         fields["sync"] = to_builtins(spec.sync)
     if spec.array is not None:
         fields["array"] = to_builtins(spec.array)
+    if spec.preemptible:
+        fields |= {"preemptible": True, "min_runtime": spec.min_runtime}
+    if spec.end_signal is not None:
+        fields["end_signal"] = asdict(spec.end_signal)
     fields |= given
     fields["workload"] = {name: value for name, value in workload.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}

@@ -34,6 +34,7 @@ from reservation_processor.dependants import keep_settling
 from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
 from reservation_processor.idling import watch_idle
+from reservation_processor.preempting import keep_preempting
 from reservation_processor.sampling import keep_sampling
 
 RESEAL_EVERY_S = 60.0
@@ -101,6 +102,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
             ),
             group.create_task(keep_settling(runtime, settings), name="dependencies"),
             group.create_task(keep_arrays(runtime, settings), name="arrays"),
+            group.create_task(keep_preempting(runtime, settings), name="preemption"),
             group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(keep_sampling(runtime, settings), name="gpu use"),
             group.create_task(watch_idle(runtime, settings), name="idle"),

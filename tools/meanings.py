@@ -37,6 +37,7 @@ JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.ELEMENTS_FAILED: "Elements of the array failed or reached their end.",
     ReasonCode.ELEMENTS_CANCELLED: "Elements of the array were cancelled, and none failed.",
     ReasonCode.DEPENDENCY_FAILED: "A job that the job waited for can no longer do what it waited for.",
+    ReasonCode.PREEMPTED: "The job gives its GPUs back to others, or gave them back and waits again.",
     ReasonCode.IDLE: "The job's GPUs were idle for as long as the policy allows, and its owner was warned.",
 }
 

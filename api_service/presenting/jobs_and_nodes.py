@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from api_service.access.sight import Sight
+from api_service.presenting.preemption import accepted_preemption, end_signal, preemption
 from reservation_core.contracts import dead_letters as contracts_dead_letters
 from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
@@ -29,7 +30,7 @@ from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus, PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
-from reservation_core.domain.request_terms import ArrayCounts, ArrayTerms, Retries
+from reservation_core.domain.request_terms import NO_PREEMPTION, ArrayCounts, ArrayTerms, Retries
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.history.audit import RecordedEvent
@@ -92,6 +93,8 @@ def job(view: JobView) -> contracts_jobs.Job:
         element=None
         if row.element is None
         else JobElement(array=row.element.array_id, index=row.element.index, size=row.element.size),
+        preemption=preemption(row.preemption),
+        end_signal=end_signal(row.preemption),
     )
 
 
@@ -128,6 +131,9 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         retries=None if row.retries is None else JobRetries(max=row.retries.max, on=sorted(row.retries.on)),
         sync=None if (sync := row.workload.sync) is None else JobSyncOut(folder=sync.folder, fetch=list(sync.fetch)),
         array=None if row.array is None else ArrayTermsOut(size=row.array.size, parallel=row.array.parallel),
+        preemptible=row.preemption.preemptible,
+        min_runtime=row.preemption.min_runtime or None,
+        end_signal=end_signal(row.preemption),
     )
 
 
@@ -159,6 +165,8 @@ def encode_accepted(row: Reservation, after: Sequence[KnownDependency] = ()) -> 
     }
     if row.array is not None:
         shown["array"] = _array(row.array, None).model_dump(mode="json")
+    if row.preemption is not NO_PREEMPTION:
+        shown |= accepted_preemption(row.preemption)
     if after:
         shown["after"] = [
             {"job": needed.job, "when": needed.when.value, "status": needed.status.value, "state": needed.state.value}

@@ -99,7 +99,7 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:
             return ["See which node is away and why: gpu-dev nodes. It starts when the node is back."]
         case ReasonCode.ALLOCATED | ReasonCode.RUNNING:
             return _while_running(job)
-        case ReasonCode.REQUEUED:
+        case ReasonCode.REQUEUED | ReasonCode.PREEMPTED:
             return [f"It is tried again; what happened: gpu-dev events {job.id}"]
         case ReasonCode.QUOTA_REACHED:
             return _over_quota(job)
@@ -163,6 +163,7 @@ def _after_end(job: Job) -> list[str]:
             ReasonCode.SUBMITTED
             | ReasonCode.WAITING_FOR_GPUS
             | ReasonCode.BEHIND_IN_LINE
+            | ReasonCode.PREEMPTED
             | ReasonCode.NO_SUCH_TYPE
             | ReasonCode.LARGER_THAN_ANY_NODE
             | ReasonCode.NOT_ENOUGH_NODES

@@ -138,6 +138,21 @@ def idle_words(job: "Job") -> str:
     return since if release_at is None else f"{since}; the job ends at {local_time(release_at)} if its GPUs still are"
 
 
+def preemption_words(job: "Job") -> str:
+    """`keeps its GPUs for 30m; gave them back 2 times`; empty unless the job is preemptible."""
+    terms = job.preemption
+    if terms is None:
+        return ""
+    kept = f"keeps its GPUs for {format_duration(terms.min_runtime)}" if terms.min_runtime else "yes"
+    times = "" if not terms.done else f"; gave them back {'once' if terms.done == 1 else f'{terms.done} times'}"
+    return kept + times + ("" if terms.asked_at is None else f"; asked for them at {local_time(terms.asked_at)}")
+
+
+def _signal(job: "Job") -> str:
+    signal = job.end_signal
+    return "" if signal is None else f"{signal.signal.value} {format_duration(signal.before)} before its end"
+
+
 JOB_DETAILS: "View[Job]" = View(
     name=lambda job: job.id,
     columns=(
@@ -163,6 +178,8 @@ JOB_DETAILS: "View[Job]" = View(
         Column("EXIT CODE", lambda job: _number(job.exit_code)),
         Column("ATTEMPT", lambda job: _number(job.attempt or None)),
         Column("RETRIES", lambda job: _retries(job.retries)),
+        Column("PREEMPTIBLE", preemption_words),
+        Column("SIGNAL", _signal),
         Column("WHERE", lambda job: placed(job.allocations)),
         Column("PODS", lambda job: " ".join(one.pod for one in job.allocations)),
         Column("SHARED WITH", lambda job: ", ".join(job.shared_with or ())),

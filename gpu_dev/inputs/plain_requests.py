@@ -71,7 +71,15 @@ def _always(_said: Said) -> bool:
 
 def _is_job(said: Said) -> bool:
     idle: timedelta = said.get("inactivity", _MINUTE)
-    return idle >= _MINUTE and not said.keys() & {"secrets", "after", "retries", "array"}
+    return idle >= _MINUTE and not said.keys() & {
+        "secrets",
+        "after",
+        "retries",
+        "array",
+        "preemptible",
+        "min_runtime",
+        "end_signal",
+    }
 
 
 def _is_explained(said: Said) -> bool:

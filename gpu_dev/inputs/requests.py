@@ -17,7 +17,7 @@ from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.request_terms import REQUEUES, RetryCause, read_array
+from reservation_core.domain.request_terms import REQUEUES, RetryCause, read_array, read_end_signal
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
@@ -43,6 +43,9 @@ _OPTIONS = {
     "after": "--after",
     "retries": "--retries",
     "array": "--array",
+    "preemptible": "--preemptible",
+    "min_runtime": "--min-runtime",
+    "end_signal": "--signal",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",
@@ -241,6 +244,19 @@ def job_fields(
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def end_fields(*, preemptible: bool, min_runtime: str | None, end_signal: str | None) -> dict[str, Any]:
+    """The fields of a request that say how the job gives its GPUs back. Raises UsageError."""
+    fields: dict[str, Any] = {"preemptible": True} if preemptible else {}
+    if min_runtime is not None:
+        fields["min_runtime"] = parse_duration(min_runtime)
+    if end_signal is not None:
+        read = read_end_signal(end_signal)
+        if read is None:
+            raise UsageError(f"--signal {end_signal}: write a signal and seconds, such as USR1@300.")
+        fields["end_signal"] = {"signal": read[0].value, "before": timedelta(seconds=read[1])}
+    return fields
 
 
 def _retries(most: int | None, *, requeue: bool) -> dict[str, Any] | None:

@@ -8,10 +8,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from gpu_dev.wire.base import (
     ArrayAsked,
     ArrayTermsOut,
+    EndSignalAsked,
+    EndSignalOut,
     JobArray,
     JobElement,
     JobRetries,
     Page,
+    PreemptionOut,
     ReasonOut,
     RetriesAsked,
     RetriesOut,
@@ -51,6 +54,9 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     retries: UnsetType | RetriesAsked | None = UNSET
     sync: UnsetType | JobSyncAsked | None = UNSET
     array: UnsetType | ArrayAsked | None = UNSET
+    preemptible: UnsetType | bool = UNSET
+    min_runtime: UnsetType | timedelta | None = UNSET
+    end_signal: UnsetType | EndSignalAsked | None = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -113,6 +119,8 @@ class Job(Struct, kw_only=True):
     retries: RetriesOut | None = None
     array: JobArray | None = None
     element: JobElement | None = None
+    preemption: PreemptionOut | None = None
+    end_signal: EndSignalOut | None = None
 
 
 class SoonerRequest(Struct, kw_only=True):
@@ -189,3 +197,6 @@ class JobSpec(Struct, kw_only=True):
     retries: JobRetries | None = None
     sync: JobSyncOut | None = None
     array: ArrayTermsOut | None = None
+    preemptible: bool = False
+    min_runtime: timedelta | None = None
+    end_signal: EndSignalOut | None = None

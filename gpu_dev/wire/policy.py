@@ -105,6 +105,7 @@ class ExplainRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     auto_accept: UnsetType | bool = UNSET
     instead_of: UnsetType | Annotated[str, Meta(min_length=1, max_length=64)] | None = UNSET
     after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
+    preemptible: UnsetType | bool = UNSET
 
 
 class RuleBroken(BrokenRule, kw_only=True):

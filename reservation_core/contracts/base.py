@@ -20,7 +20,16 @@ from pydantic import (
 )
 
 from reservation_core.domain.model import FoundKind, ReasonCode
-from reservation_core.domain.request_terms import LARGEST_ARRAY, MOST_RETRIES, ArrayTerms, Retries, RetryCause
+from reservation_core.domain.request_terms import (
+    LARGEST_ARRAY,
+    LONGEST_SIGNAL_LEAD,
+    MOST_RETRIES,
+    ArrayTerms,
+    EndSignal,
+    Retries,
+    RetryCause,
+    SignalName,
+)
 from reservation_core.domain.short_durations import LONGEST_DURATION
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.user_names import USER_NAME, folded
@@ -259,3 +268,39 @@ class JobElement(Wire):
     array: str
     index: int
     size: int
+
+
+SignalLead = Annotated[
+    timedelta,
+    duration_reader("PT5M", "must be at most 1 hour"),
+    Field(ge=timedelta(0), le=LONGEST_SIGNAL_LEAD, description="So long before its end; 0 is at its end."),
+    AfterValidator(require_whole_seconds),
+]
+
+
+class EndSignalAsked(Wire):
+    """A signal that the command, which is the first process, gets so long before it is ended."""
+
+    signal: SignalName
+    before: SignalLead = timedelta(minutes=1)
+
+    @property
+    def terms(self) -> EndSignal:
+        return EndSignal(self.signal, self.before)
+
+
+class EndSignalOut(Wire):
+    """The signal that a job gets so long before it is ended."""
+
+    signal: SignalName
+    before: timedelta
+
+
+class PreemptionOut(Wire):
+    """How a preemptible job keeps its GPUs, and how often it gave them back."""
+
+    min_runtime: Annotated[timedelta, Field(description="How long it keeps its GPUs after a start for sure.")]
+    done: Annotated[int, Field(description="How often it gave its GPUs back to others and waited again.")]
+    asked_at: Annotated[
+        Time | None, Field(description="Since when it is asked to end, as others need its GPUs. Null: it is not.")
+    ]

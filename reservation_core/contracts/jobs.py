@@ -13,6 +13,8 @@ from reservation_core.contracts.base import (
     ArrayAsked,
     ArrayTermsOut,
     Duration,
+    EndSignalAsked,
+    EndSignalOut,
     GpuTypeName,
     JobArray,
     JobElement,
@@ -20,6 +22,7 @@ from reservation_core.contracts.base import (
     Line,
     Page,
     Place,
+    PreemptionOut,
     ProjectName,
     ReasonOut,
     RetriesAsked,
@@ -41,7 +44,7 @@ from reservation_core.domain.jobs.asked_dependencies import (
 )
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, RequestVerdict
-from reservation_core.domain.request_terms import RequestChange
+from reservation_core.domain.request_terms import RequestChange, fault_of_preemption
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
@@ -163,6 +166,26 @@ class JobSubmit(Wire):
             raise ValueError("an array can't run in a booking; leave out `array` or `booking_id`")
         return self
 
+    preemptible: Annotated[
+        bool,
+        Field(
+            strict=True,
+            exclude_if=not_,
+            description="It counts for no quota, is promised no start, and gives its GPUs back when others need them.",
+        ),
+    ] = False
+    min_runtime: Annotated[
+        Duration | None,
+        Field(exclude_if=_is_none, description="How long a preemptible job keeps its GPUs after a start for sure."),
+    ] = None
+    end_signal: Annotated[EndSignalAsked | None, Field(exclude_if=_is_none)] = None
+
+    @model_validator(mode="after")
+    def _check_preemption(self) -> Self:
+        if fault := fault_of_preemption(self.preemptible, self.min_runtime, self.duration, self.booking_id):
+            raise ValueError(fault)
+        return self
+
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
         if self.secrets and (fault := fault_of_uses([secret.use for secret in self.secrets], self.workload.env)):
@@ -250,6 +273,10 @@ class Job(Wire):
     retries: RetriesOut | None = None
     array: Annotated[JobArray | None, Field(exclude_if=_is_none, description="Only of an array.")] = None
     element: Annotated[JobElement | None, Field(exclude_if=_is_none, description="Only of an array's element.")] = None
+    preemption: Annotated[
+        PreemptionOut | None, Field(exclude_if=_is_none, description="Null unless the job is preemptible.")
+    ] = None
+    end_signal: Annotated[EndSignalOut | None, Field(exclude_if=_is_none)] = None
 
 
 class SoonerRequest(Wire):
@@ -350,3 +377,6 @@ class JobSpec(Wire):
     retries: Annotated[JobRetries | None, Field(exclude_if=_is_none)] = None
     sync: Annotated[JobSyncOut | None, Field(exclude_if=_is_none)] = None
     array: Annotated[ArrayTermsOut | None, Field(exclude_if=_is_none)] = None
+    preemptible: Annotated[bool, Field(exclude_if=not_)] = False
+    min_runtime: Annotated[timedelta | None, Field(exclude_if=_is_none)] = None
+    end_signal: Annotated[EndSignalOut | None, Field(exclude_if=_is_none)] = None

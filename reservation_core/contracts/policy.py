@@ -225,6 +225,7 @@ class ExplainRequest(Wire):
     auto_accept: Annotated[bool, Field(strict=True)] = False
     instead_of: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
     after: Annotated[list[JobDependency], Field(max_length=MOST_DEPENDENCIES, default_factory=list, exclude_if=not_)]
+    preemptible: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "ExplainRequest":
@@ -243,7 +244,7 @@ class ExplainRequest(Wire):
     @property
     def job(self) -> JobSubmit:
         """The job that it asks about."""
-        names = ("name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project", "after")
+        names = ("name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project", "after", "preemptible")
         workload = self.workload or Workload(command=[], env={})
         return JobSubmit(**{name: getattr(self, name) for name in names}, duration=self.length, workload=workload)
 

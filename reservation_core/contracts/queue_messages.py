@@ -21,6 +21,6 @@ class PodOperation(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     v: Literal[1] = 1
-    op: Literal["create", "delete", "deadline"]
+    op: Literal["create", "delete", "deadline", "signal"]
     id: Annotated[str, Field(min_length=1, max_length=64)]
     attempt: Annotated[int, Field(ge=1)]

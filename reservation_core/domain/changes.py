@@ -124,6 +124,16 @@ class KeepRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalDue:
+    """The job's end is so near that it gets the signal that it asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpusNeeded:
+    """Others need the GPUs of a preemptible job, or its time since it was asked for them is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """The owner or an administrator cancels the reservation, with an optional reason `why`."""
 
@@ -233,6 +243,8 @@ Event = (
     | IdleOver
     | IdleReleaseDue
     | KeepRequested
+    | SignalDue
+    | GpusNeeded
     | CancelRequested
     | ExtendRequested
     | NodeFenced
@@ -253,6 +265,11 @@ class DeletePods:
 @dataclass(frozen=True, slots=True)
 class MoveDeadline:
     """Tell the cluster the new deadline of the pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalPods:
+    """Send the reservation's `end_signal` to its pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +321,18 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = DeletePods | MoveDeadline | SetRangeEnd | ReleaseGpus | TakeGpus | AvoidNodes | Replan | WakePlanner | Record
+Effect = (
+    DeletePods
+    | MoveDeadline
+    | SignalPods
+    | SetRangeEnd
+    | ReleaseGpus
+    | TakeGpus
+    | AvoidNodes
+    | Replan
+    | WakePlanner
+    | Record
+)
 Decision = tuple[Reservation, tuple[Effect, ...]]
 """The reservation after a transition, and the effects to carry out."""
 

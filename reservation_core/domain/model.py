@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
-from reservation_core.domain.request_terms import ArrayElement, ArrayTerms, Retries
+from reservation_core.domain.request_terms import NO_PREEMPTION, ArrayElement, ArrayTerms, Preemption, Retries
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 from reservation_core.domain.sync.job_sync import JobSync
 
@@ -137,6 +137,7 @@ class ReasonCode(StrEnum):
     IDLE = "idle"
     ELEMENTS_FAILED = "elements_failed"
     ELEMENTS_CANCELLED = "elements_cancelled"
+    PREEMPTED = "preempted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +259,7 @@ class Reservation:
     idle_from: datetime | None = None
     array: ArrayTerms | None = None
     element: ArrayElement | None = None
+    preemption: Preemption = NO_PREEMPTION
 
 
 class PodPhase(StrEnum):

@@ -49,6 +49,7 @@ class NoticeKind(StrEnum):
     PROMISE_MISSED = "promise_missed"
     MAINTENANCE = "maintenance"
     IDLE = "idle"
+    PREEMPTED = "preempted"
 
 
 KIND_MEANINGS: Mapping[NoticeKind, str] = {
@@ -68,6 +69,7 @@ KIND_MEANINGS: Mapping[NoticeKind, str] = {
     NoticeKind.PROMISE_MISSED: "A job did not start at its promised start.",
     NoticeKind.MAINTENANCE: "A maintenance window affects a job or booking.",
     NoticeKind.IDLE: "The GPUs of a job are idle.",
+    NoticeKind.PREEMPTED: "A job gave its GPUs back and waits again.",
 }
 """What each kind says, for people who choose."""
 
@@ -189,6 +191,7 @@ _HEADLINES = {
     NoticeKind.PROMISE_MISSED: "starts later than promised",
     NoticeKind.MAINTENANCE: "affected by maintenance",
     NoticeKind.IDLE: "GPUs idle",
+    NoticeKind.PREEMPTED: "waits again",
 }
 
 
@@ -234,8 +237,8 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.MAINTENANCE:
             happened = f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}."
             return happened, _maintenance_advice(occurrence, about)
-        case NoticeKind.IDLE:
-            return _describe_idle(occurrence, about)
+        case NoticeKind.IDLE | NoticeKind.PREEMPTED:
+            return (_describe_idle if kind is NoticeKind.IDLE else _describe_preempted)(occurrence, about)
         case _:
             assert_never(kind)
 
@@ -244,6 +247,11 @@ def _describe_failure(about: NotifiedReservation) -> tuple[str, str | None]:
     if not about.is_job:
         return f"The workload of {_named(about, begins=False)} could not start.", None
     return f"{_named(about)} has failed.", f"Its output may say more: `gpu-dev logs {about.id}`."
+
+
+def _describe_preempted(_: NoticedEvent, about: NotifiedReservation) -> tuple[str, str]:
+    happened = f"{_named(about)} gives its GPUs back and waits at its place in the queue again."
+    return happened, f"It will run its command from the start. Where it stands: `gpu-dev explain {about.id}`."
 
 
 def _describe_idle(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str, str]:

@@ -31,7 +31,8 @@ class Asker(NamedTuple):
 class Waiting:
     """A job in the queue: `gpus` GPUs on each of `nodes` distinct nodes, all of one type (`gpu_type` None: of any).
 
-    `length` is the range to allocate (start allowance + duration). Higher priority goes first; see `waiting_queue` for
+    `length` is the range to allocate: start allowance + duration; for a preemptible job what it keeps for sure instead.
+    Higher priority goes first; see `waiting_queue` for
     the order of equal ones, in which `submitted_at` counts. `promised_at` is its promised start, if it has one; both
     are microseconds since 1970, UTC. `version` is the row's when it was read; a plan is void once that changes.
     `avoid_nodes` are those where its pods could not start: they are used only if no others could ever run it.
@@ -51,6 +52,7 @@ class Waiting:
     project: str | None = None
     submitted_at: int = 0
     promised_at: int | None = None
+    preemptible: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -81,7 +83,8 @@ class Commitment:
     """An open row of the ledger: a GPU promised for [start, end).
 
     `held`: its pod may exist. A held GPU is not free even when `end` is past: the pod overruns. `planned` rows are the
-    slot of a waiting job. With `booking_id` the row lies within that booking's own rows.
+    slot of a waiting job. With `booking_id` the row lies within that booking's own rows. The job of a `preemptible` row
+    goes on after `end` only while nobody else needs the GPU.
     """
 
     reservation_id: str
@@ -91,6 +94,7 @@ class Commitment:
     held: bool
     planned: bool = False
     booking_id: str | None = None
+    preemptible: bool = False
 
 
 def by_reservation(commitments: Iterable[Commitment]) -> dict[str, list[Commitment]]:

@@ -1,8 +1,11 @@
-"""Terms of requests for GPUs: arrays of jobs, the retries that a job asks for, and in what another request differs."""
+"""Terms of requests for GPUs: arrays, retries, preemption and signals, and in what another request differs."""
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
+
+from reservation_core.domain.short_durations import written
 
 MOST_RETRIES = 100
 """So often a job may ask to be retried."""
@@ -28,6 +31,86 @@ class Retries:
 
     max: int
     on: frozenset[RetryCause]
+
+
+LONGEST_SIGNAL_LEAD = timedelta(hours=1)
+"""So long before its end a job gets its signal at most."""
+
+
+class SignalName(StrEnum):
+    """The signals that a job may get before its end. The end itself is SIGTERM, then SIGKILL."""
+
+    USR1 = "USR1"
+    USR2 = "USR2"
+    INT = "INT"
+    HUP = "HUP"
+    QUIT = "QUIT"
+    ALRM = "ALRM"
+    CONT = "CONT"
+    TERM = "TERM"
+
+
+@dataclass(frozen=True, slots=True)
+class EndSignal:
+    """The signal that a job gets so long before it is ended."""
+
+    signal: SignalName
+    before: timedelta
+
+
+def read_end_signal(text: str) -> tuple[SignalName, int] | None:
+    """A signal and seconds from `USR1@300`, `SIGUSR1@300` or `USR1` (a minute before); None for other text."""
+    name, at, seconds = text.strip().upper().removeprefix("SIG").partition("@")
+    if name not in SignalName.__members__ or (at and not (seconds.isascii() and seconds.isdecimal())):
+        return None
+    return SignalName[name], int(seconds) if at else 60
+
+
+def written_end_signal(signal: SignalName, before: timedelta) -> str:
+    """A signal as `read_end_signal` reads it."""
+    return f"{signal.value}@{int(before.total_seconds())}"
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Whether a job gives its GPUs back when others need them, how it is told of its end, and what it was told.
+
+    After a start it keeps them for `min_runtime`. `signalled_at` and `asked_at` are of this attempt: when it got its
+    signal, and when it was asked to end and wait again. `times` counts how often it gave its GPUs back.
+    """
+
+    preemptible: bool = False
+    min_runtime: timedelta = timedelta(0)
+    end_signal: EndSignal | None = None
+    signalled_at: datetime | None = None
+    asked_at: datetime | None = None
+    times: int = 0
+
+    @property
+    def lead(self) -> timedelta:
+        """How long before its end it gets its signal; nothing without one."""
+        return timedelta(0) if self.end_signal is None else self.end_signal.before
+
+    @property
+    def kept(self) -> timedelta:
+        """How long it keeps its GPUs after a start for sure, with its signal's lead."""
+        return self.min_runtime + self.lead
+
+
+NO_PREEMPTION = Preemption()
+
+
+def fault_of_preemption(
+    preemptible: bool, min_runtime: timedelta | None, duration: timedelta, booking_id: str | None
+) -> str | None:
+    """Why a job can't be asked for like this; None where it can."""
+    if min_runtime is not None and not preemptible:
+        return "min_runtime: only a preemptible job has one; set preemptible, or leave it out"
+    if min_runtime is not None and min_runtime > duration:
+        return f"min_runtime: must be at most the duration, {written(duration)}"
+    if preemptible and booking_id is not None:
+        return "preemptible: a job in a booking has the booking's GPUs; leave out preemptible, or the booking"
+    return None
 
 
 class RequestChange(StrEnum):

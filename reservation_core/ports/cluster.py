@@ -121,6 +121,9 @@ class Cluster(Protocol):
     async def forget_pod(self, name: str) -> None:
         """Remove a pod whose node is fenced (without power, say), without waiting for the node."""
 
+    async def signal_pod(self, name: str, signal: str) -> None:
+        """Send a running pod's command a signal, such as USR1. Nothing for other pods, and where it can't be sent."""
+
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         """Move the deadline (see PodSpec)."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.changes import DecidedChange, DeletePods, MoveDeadline, WakePlanner
+from reservation_core.domain.changes import DecidedChange, DeletePods, MoveDeadline, SignalPods, WakePlanner
 from reservation_core.ports.wakeups import Channel
 
 
@@ -16,5 +16,5 @@ async def carry_out(uow: UnitOfWork, changes: Sequence[DecidedChange]) -> None:
     effects = [effect for change in changes for effect in change.effects]
     if any(isinstance(effect, WakePlanner) for effect in effects):
         uow.wake(Channel.GPU_JOBS)
-    if any(isinstance(effect, DeletePods | MoveDeadline) for effect in effects):
+    if any(isinstance(effect, DeletePods | MoveDeadline | SignalPods) for effect in effects):
         uow.wake(Channel.POD_OPERATIONS)

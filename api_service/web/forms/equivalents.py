@@ -33,6 +33,12 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
     ):
         if value is not None:
             words += [option, str(value)]
+    if body.get("preemptible"):
+        words.append("--preemptible")
+    if (kept := _duration(body.get("min_runtime"))) is not None:
+        words += ["--min-runtime", kept]
+    if (signal := body.get("end_signal")) is not None:
+        words += ["--signal", f"{signal['signal']}@{signal['before']}"]
     if "failed" not in (body.get("retries") or {}).get("on", ["failed"]):
         words.append("--requeue")
     for name, value in (workload.get("env") or {}).items():

@@ -9,12 +9,13 @@ from typing import Any
 from api_service.web.forms.form import Form
 from reservation_core.contracts.jobs import JobSpec
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
-from reservation_core.domain.request_terms import RetryCause
+from reservation_core.domain.request_terms import RetryCause, read_end_signal, written_end_signal
 from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "retries", "requeue", "secrets", "after", "booking", "project")  # fmt: skip
+          "retries", "requeue", "preemptible", "min_runtime", "signal", "secrets", "after", "booking",
+          "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
 _NOT_FAILED = [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]
@@ -46,6 +47,7 @@ def typed_job(form: Form) -> TypedJob:
         wrong["gpus"] = "Say how many GPUs, such as 1."
     _duration(form.get("duration"), body, wrong)
     body["workload"] = _workload(form, wrong)
+    _preemption(form, body, wrong)
     _secrets(form, body, wrong)
     _after(form, body, wrong)
     return TypedJob(body, wrong)
@@ -85,6 +87,11 @@ def fields_of(spec: JobSpec) -> dict[str, str]:
         "priority": spec.priority or None,
         "retries": None if spec.retries is None else spec.retries.max,
         "requeue": None if spec.retries is None or RetryCause.FAILED in spec.retries.on else "yes",
+        "preemptible": "yes" if spec.preemptible else None,
+        "min_runtime": None if spec.min_runtime is None else written(spec.min_runtime),
+        "signal": None
+        if spec.end_signal is None
+        else written_end_signal(spec.end_signal.signal, spec.end_signal.before),
         "project": spec.project,
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
@@ -109,6 +116,26 @@ def _duration(value: str | None, body: dict[str, Any], wrong: dict[str, str]) ->
         body["duration"] = seconds
     else:
         wrong["duration"] = "Say for how long at most, such as 4h, 90m, 1h30m or 2d."
+
+
+def _preemption(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    """Whether others may have its GPUs, and the signal before its end."""
+    if form.get("preemptible"):
+        body["preemptible"] = True
+    kept = form.get("min_runtime")
+    if kept is not None:
+        seconds = seconds_in(kept)
+        if seconds:
+            body["min_runtime"] = seconds
+        else:
+            wrong["min_runtime"] = "Write for how long it keeps its GPUs, such as 30m."
+    text = form.get("signal")
+    if text is not None:
+        signal = read_end_signal(text)
+        if signal is None:
+            wrong["signal"] = "Write a signal and seconds, such as USR1@300."
+        else:
+            body["end_signal"] = {"signal": signal[0].value, "before": signal[1]}
 
 
 def _secrets(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:

@@ -43,7 +43,7 @@ def logs(
         if job.status is JobStatus.QUEUED:
             say(f"{job.id}: {waiting_line(job)}")
         if follow:
-            if job.retries is not None and job.attempt == 0 and job.array is None:
+            if (job.retries or job.preemption) is not None and job.attempt == 0 and job.array is None:
                 job = wait_until(client, job, has_started)
                 job.attempt = min(job.attempt, 1)  # it may have been retried meanwhile
             pods = job.nodes if job.array is None else max(2, job.array.size)

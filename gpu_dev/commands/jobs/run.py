@@ -20,7 +20,7 @@ from gpu_dev.errors import ClientError, ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_output, has_started, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.requests import job_fields, make_request, read_submit
+from gpu_dev.inputs.requests import end_fields, job_fields, make_request, read_submit
 from gpu_dev.inputs.synced_folders import NO_FILES, SyncedFolder, code_with_files, read_synced
 from gpu_dev.inputs.times import local_now
 from gpu_dev.server.streams import ResumableLog
@@ -101,6 +101,17 @@ Array = Annotated[
     str | None,
     typer.Option("--array", metavar="0-N%M", help="Run it for each index from 0 to N, at most M of them at once."),
 ]
+Preemptible = Annotated[
+    bool,
+    typer.Option("--preemptible", help="Use free GPUs beside all quotas, and give them back when others need them."),
+]
+MinRuntime = Annotated[
+    str | None, typer.Option("--min-runtime", metavar="TIME", help="Keep the GPUs for at least this long, such as 30m.")
+]
+EndSignal = Annotated[
+    str | None,
+    typer.Option("--signal", metavar="USR1@300", help="Send the command this signal so many seconds before its end."),
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -141,6 +152,9 @@ def submit(
     sync: Sync = None,
     fetch: Fetch = None,
     array: Array = None,
+    preemptible: Preemptible = False,
+    min_runtime: MinRuntime = None,
+    end_signal: EndSignal = None,
     json_file: JsonFile = None,
     again: Again = None,
     wait: Annotated[
@@ -163,6 +177,7 @@ def submit(
         retries, requeue=requeue, array=array,
     )  # fmt: skip
     files = read_synced(sync, fetch)
+    fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
         if test_only:
@@ -207,6 +222,9 @@ def run(
     requeue: Requeue = False,
     sync: Sync = None,
     fetch: Fetch = None,
+    preemptible: Preemptible = False,
+    min_runtime: MinRuntime = None,
+    end_signal: EndSignal = None,
     json_file: JsonFile = None,
     again: Again = None,
     on_interrupt: Annotated[
@@ -235,6 +253,7 @@ def run(
         secrets=secret, after=after, retries=retries, requeue=requeue,
     )  # fmt: skip
     files = read_synced(sync, fetch)
+    fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
     if not request.workload.command:
         raise UsageError(
@@ -261,7 +280,8 @@ def _run(
 
         return run_in_terminal(client, request)
     feeds = has_input()
-    if feeds and request.retries is not UNSET and request.retries is not None:
+    runs_again = request.retries not in (UNSET, None) or request.preemptible is True
+    if feeds and runs_again:
         raise UsageError("A retry can't read stdin again. Let the command read a file, or add `</dev/null`.")
     request = files.sent_with(client, request)
     return run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, files, feeds=feeds)
@@ -326,7 +346,7 @@ def run_in_foreground(
             # After an interrupt in the middle of the submit, the same key finds out what became of it.
             job = job or client.submit(request, idempotency_key=key)
             job = wait_until(client, job, has_started)
-            if job.retries is not None and log.attempt == 0:
+            if (job.retries or job.preemption) is not None and log.attempt == 0:
                 log.attempt = min(job.attempt, 1)  # it may have been retried since it was submitted
             if feeds:
                 # Loaded here: other jobs need no WebSockets.

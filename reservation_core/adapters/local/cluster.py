@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from os import environ
 from pathlib import Path
+from signal import Signals
 from typing import ParamSpec, TypeVar
 
 from reservation_core.adapters.local import log_reading, supervisor
@@ -162,6 +163,11 @@ class LocalCluster:
         """Change the supervisor's deadline; it notices an earlier one within 30 s."""
         if is_pod_name(name):
             await self._call(self._pods.move_deadline, name, deadline)
+
+    async def signal_pod(self, name: str, signal: str) -> None:
+        """Signal the command, which is the first process."""
+        if is_pod_name(name):
+            await self._call(self._pods.signal_workload, name, Signals[f"SIG{signal}"])
 
     async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """Stream a pod's output in chunks of at most 64 KiB; with `follow` until the pod has ended."""

@@ -168,6 +168,12 @@ class PodDirectories:
                     return
             time.sleep(0.005)
 
+    def signal_workload(self, name: str, number: int) -> None:
+        """Signal a running pod's command, which is its first process; unknown names are ignored."""
+        workload = _process(_read_json(self.pods / name / "state.json"), "workload")
+        if workload is not None:
+            send_signal(workload, number)
+
     def move_deadline(self, name: str, deadline: datetime) -> None:
         """Change when the supervisor ends the pod by itself; unknown names are ignored."""
         with contextlib.suppress(FileNotFoundError):

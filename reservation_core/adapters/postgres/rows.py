@@ -16,7 +16,16 @@ from reservation_core.domain.model import (
     Reservation,
     ReservationKind,
 )
-from reservation_core.domain.request_terms import ArrayElement, ArrayTerms, Retries, RetryCause
+from reservation_core.domain.request_terms import (
+    NO_PREEMPTION,
+    ArrayElement,
+    ArrayTerms,
+    EndSignal,
+    Preemption,
+    Retries,
+    RetryCause,
+    SignalName,
+)
 from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.sync.job_sync import JobSync
 
@@ -56,6 +65,7 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         retried=row["retried"],
         idle=_warning_of(row),
         idle_from=row["idle_from"],
+        preemption=_preemption_of(row),
         unsettled_until=row["unsettled_until"],
         array=_array_of(row),
         element=None
@@ -72,6 +82,22 @@ def _array_of(row: Mapping[Any, Any]) -> ArrayTerms | None:
 
 def _retries_of(most: int | None, causes: list[str] | None) -> Retries | None:
     return None if most is None else Retries(most, frozenset(map(RetryCause, causes or ())))
+
+
+def _preemption_of(row: Mapping[Any, Any]) -> Preemption:
+    if not row["preemptible"] and row["end_signal"] is None and row["preempted_at"] is None and not row["preemptions"]:
+        return NO_PREEMPTION
+    signal = None
+    if row["end_signal"] is not None:
+        signal = EndSignal(SignalName(row["end_signal"]), row["end_signal_before"])
+    return Preemption(
+        preemptible=bool(row["preemptible"]),
+        min_runtime=row["min_runtime"] or timedelta(0),
+        end_signal=signal,
+        signalled_at=row["signalled_at"],
+        asked_at=row["preempted_at"],
+        times=row["preemptions"],
+    )
 
 
 def _warning_of(row: Mapping[Any, Any]) -> IdleWarning | None:

@@ -33,6 +33,7 @@ from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.adapters.postgres.jobs.arrays import Arrays
 from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.adapters.postgres.jobs.job_files import JobFiles
+from reservation_core.adapters.postgres.jobs.leases import Leases
 from reservation_core.adapters.postgres.jobs.pod_locks import check_still_held, held
 from reservation_core.adapters.postgres.jobs.pod_logs import PodLogs
 from reservation_core.adapters.postgres.jobs.reservations import Reservations
@@ -92,6 +93,10 @@ class UnitOfWork:
     @cached_property
     def arrays(self) -> Arrays:
         return Arrays(self._connection)
+
+    @cached_property
+    def leases(self) -> Leases:
+        return Leases(self._connection)
 
     @cached_property
     def dependencies(self) -> Dependencies:

@@ -48,7 +48,7 @@ def _may_be_adopted(reservation: Reservation) -> bool:
         case JobStatus.QUEUED | JobStatus.STARTING:
             return True
         case JobStatus.RUNNING:
-            return has_retry_left(reservation)
+            return has_retry_left(reservation) or reservation.preemption.preemptible
         case _:
             return reservation.outcome is JobStatus.QUEUED or is_retried(reservation)
 
@@ -101,6 +101,7 @@ def adopted(reservation: Reservation, event: Adopted) -> Decision:
         # A restored ledger may be older than the end of what it waited for.
         held=None if reservation.held is None else False,
         idle=None,
+        preemption=replace(reservation.preemption, signalled_at=None, asked_at=None),
         retried=reservation.retried + (reservation.started_at is not None and has_retry_left(reservation)),
     )
     former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(reservation.started_at),)

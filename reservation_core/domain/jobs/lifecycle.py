@@ -28,6 +28,7 @@ from reservation_core.domain.changes import (
     Event,
     ExtendRequested,
     GpusIdle,
+    GpusNeeded,
     IdleOver,
     IdleReleaseDue,
     KeepRequested,
@@ -42,6 +43,7 @@ from reservation_core.domain.changes import (
     ReleaseGpus,
     Replan,
     SetRangeEnd,
+    SignalDue,
     StartDelayed,
     StartFailed,
     StartRefused,
@@ -57,6 +59,17 @@ from reservation_core.domain.jobs.clock_ends import end_left_alone, expire, reas
 from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.dependencies import given_up, released
 from reservation_core.domain.jobs.idle_jobs import clear_idle, keep, release_idle, warn_idle
+from reservation_core.domain.jobs.observation import ended_in_time, outcome_of
+from reservation_core.domain.jobs.preemption import (
+    counted,
+    end_signal_due,
+    end_to_wait_again,
+    ended_before_asking,
+    explained_run,
+    gpus_needed,
+    is_preempted,
+    lease_end,
+)
 from reservation_core.domain.jobs.retries import is_retried, retried
 from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
@@ -108,6 +121,10 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> Decisio
             return release_idle(reservation, now)
         case KeepRequested():
             return keep(reservation, event, now)
+        case SignalDue():
+            return end_signal_due(reservation, now)
+        case GpusNeeded():
+            return gpus_needed(reservation, now)
         case CancelRequested():
             return _cancel(reservation, event, now)
         case ExtendRequested():
@@ -166,15 +183,19 @@ def _run(reservation: Reservation, event: PodsRunning, now: datetime) -> Decisio
         return reservation, ()
     ends_at = started_at + reservation.duration
     range_end = ends_at + event.turnaround
-    if reservation.range_end is not None:
+    if reservation.preemption.preemptible:
+        # Its range may end before it does: it grows while nobody else needs the GPUs.
+        range_end = lease_end(reservation, started_at, event.turnaround)
+    elif reservation.range_end is not None:
         # The next reservation begins at the end of the range: by then the pods have to be gone.
         in_time = reservation.range_end - event.turnaround
         ends_at = min(ends_at, in_time if in_time > started_at else reservation.range_end)
+    if reservation.range_end is not None:
         range_end = min(range_end, reservation.range_end)
     after = replace(
         reservation,
         status=JobStatus.RUNNING,
-        reason=Reason(ReasonCode.RUNNING, f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest."),
+        reason=Reason(ReasonCode.RUNNING, explained_run(reservation, ends_at)),
         started_at=started_at,
         ends_at=ends_at,
         range_end=range_end,
@@ -188,7 +209,7 @@ def _finish(reservation: Reservation, event: PodsFinished, now: datetime) -> Dec
         return _finish_while_ending(reservation, event, now)
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
-    outcome, reason = _outcome(event)
+    outcome, reason = outcome_of(event)
     if reason.code is ReasonCode.DURATION_REACHED and reservation.reason.code is ReasonCode.MAINTENANCE:
         reason = reason_at_end(reservation)  # the cluster knows the end, and not why it is that
     # Without a run there is no start: a run of no length would count.
@@ -201,14 +222,21 @@ def _finish(reservation: Reservation, event: PodsFinished, now: datetime) -> Dec
         exit_code=event.exit_code,
         started_at=reservation.started_at or started_at,
     )
+    if not ended_before_asking(reservation, event):
+        # It ends because it was asked to, so that its exit code says nothing about its work.
+        asked = replace(reservation, exit_code=event.exit_code)
+        return end_to_wait_again(asked, now, reservation.reason.detail)
     return after, (DeletePods(), Record(JobEventKind.FINISHED, data={"exit_code": event.exit_code}))
 
 
 def _finish_while_ending(reservation: Reservation, event: PodsFinished, now: datetime) -> Decision:
     if reservation.exit_code is not None or event.exit_code is None:
         return reservation, ()
-    outcome, reason = _outcome(event)
-    if reservation.outcome is JobStatus.QUEUED:
+    outcome, reason = outcome_of(event)
+    if is_preempted(reservation):
+        before = ended_before_asking(reservation, event)
+        after = replace(reservation, outcome=outcome, reason=reason) if before else reservation
+    elif reservation.outcome is JobStatus.QUEUED:
         # Its start was given up, and it ran after all. A gang's work needs all its pods.
         if reservation.nodes > 1 or (outcome is not JobStatus.SUCCEEDED and event.started_at is None):
             return reservation, ()
@@ -220,7 +248,7 @@ def _finish_while_ending(reservation: Reservation, event: PodsFinished, now: dat
         reservation.outcome is JobStatus.EXPIRED
         and reservation.reason.code
         not in (ReasonCode.INACTIVE, ReasonCode.IDLE)  # a session's own command says nothing
-        and _ended_in_time(reservation, event)
+        and ended_in_time(reservation, event)
         # An eviction while ending is our own doing.
         and reason.code not in TAKEN_AWAY
     ):
@@ -230,39 +258,6 @@ def _finish_while_ending(reservation: Reservation, event: PodsFinished, now: dat
         after = reservation
     after = replace(after, exit_code=event.exit_code)
     return after, (Record(JobEventKind.EXITED, data={"exit_code": event.exit_code}),)
-
-
-def _ended_in_time(reservation: Reservation, event: PodsFinished) -> bool:
-    """Whether pods ended before their time. Some clusters report whole seconds: then an end within the same one is not.
-
-    The run time is more reliable than the end, since the node's clock may differ from ours and ours may have been set
-    meanwhile. But a pod that a signal ended after its time was ended by us, however short it ran.
-    """
-    if reservation.ends_at is None:
-        return False
-    end = reservation.ends_at if event.at.microsecond else reservation.ends_at.replace(microsecond=0)
-    if event.ran is None or reservation.started_at is None:
-        return event.at < end
-    cut = timedelta(0) if event.ran.microseconds else timedelta(microseconds=999_999)
-    by_signal = event.exit_code is not None and event.exit_code > 128
-    return event.ran + cut < reservation.ends_at - reservation.started_at and (event.at < end or not by_signal)
-
-
-def _outcome(event: PodsFinished) -> tuple[JobStatus, Reason]:
-    command = "The command" if event.pod is None else f"The command of pod {event.pod}"
-    if event.reason is not None:
-        expired = event.reason.code is ReasonCode.DURATION_REACHED
-        return (JobStatus.EXPIRED if expired else JobStatus.FAILED), event.reason
-    if event.exit_code is None:
-        detail = "The pod has ended, but its result is unknown. Check its log, then submit the job again."
-        return JobStatus.FAILED, Reason(ReasonCode.POD_LOST, detail)
-    if event.exit_code == 0:
-        return JobStatus.SUCCEEDED, Reason(ReasonCode.COMPLETED, "The command ended with exit code 0.")
-    if event.exit_code > 128:
-        detail = f"{command} was ended by signal {event.exit_code - 128}; its log may say why."
-        return JobStatus.FAILED, Reason(ReasonCode.KILLED_BY_SIGNAL, detail)
-    detail = f"{command} ended with exit code {event.exit_code}; its log may say why."
-    return JobStatus.FAILED, Reason(ReasonCode.COMMAND_FAILED, detail)
 
 
 def _fail(reservation: Reservation, reason: Reason, kind: JobEventKind) -> Decision:
@@ -292,6 +287,9 @@ def _close(reservation: Reservation, now: datetime) -> Decision:
         return reservation, ()
     if reservation.unsettled_until is not None and now < reservation.unsettled_until:
         return reservation, ()  # no pod exists, but one may still be created: keep its GPUs until then
+    if is_preempted(reservation):
+        record = Record(JobEventKind.REQUEUED, data={"attempt": reservation.attempt})
+        return queued_again(counted(reservation)), (ReleaseGpus(reservation.started_at), WakePlanner(), record)
     if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:
         return _close(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
     if reservation.outcome is JobStatus.QUEUED:
@@ -351,7 +349,9 @@ def _extend(reservation: Reservation, event: ExtendRequested, now: datetime) -> 
         raise NotExtendableError(
             f"{reservation.id} is an array. Extend its elements instead, such as {reservation.id}.0."
         )
-    is_given_up = reservation.outcome is JobStatus.QUEUED and reservation.started_at is None
+    is_given_up = reservation.outcome is JobStatus.QUEUED and (
+        reservation.started_at is None or is_preempted(reservation)
+    )
     will_requeue = is_given_up or is_retried(reservation)
     if reservation.status is JobStatus.ENDING and not will_requeue:
         raise NotExtendableError(f"{reservation.id} is ending and can't be extended; submit a new job instead.")
@@ -364,12 +364,18 @@ def _extend(reservation: Reservation, event: ExtendRequested, now: datetime) -> 
     record = Record(JobEventKind.EXTENDED, event.actor, {"by_s": int(event.by.total_seconds())})
     if reservation.status is JobStatus.QUEUED or will_requeue:
         return replace(reservation, duration=duration), (Replan(), WakePlanner(), record)
-    range_end = None if reservation.range_end is None else reservation.range_end + event.by
+    terms = reservation.preemption
+    grows_by = timedelta(0) if terms.preemptible else event.by
+    range_end = None if reservation.range_end is None else reservation.range_end + grows_by
     ends_at = None if reservation.ends_at is None else reservation.ends_at + event.by
     reason = reservation.reason
     if ends_at is not None:
-        reason = Reason(ReasonCode.RUNNING, f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest.")
+        reason = Reason(ReasonCode.RUNNING, explained_run(reservation, ends_at))
     after = replace(reservation, duration=duration, range_end=range_end, ends_at=ends_at, reason=reason, warned_s=None)
+    if terms.asked_at is None:
+        after = replace(after, preemption=replace(terms, signalled_at=None))  # it is due again before the new end
+    else:
+        after = replace(after, reason=reservation.reason)
     after = after if event.by_itself else replace(after, idle=None, idle_from=now)
     move = () if range_end is None else (SetRangeEnd(range_end),)
     return after, (*move, MoveDeadline(), WakePlanner(), record)

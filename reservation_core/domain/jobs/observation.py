@@ -5,7 +5,7 @@ Some observations need all pods of the reservation: whether a gang runs as a who
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from reservation_core.domain.changes import (
@@ -150,3 +150,36 @@ def _gone(row: Reservation, status: PodStatus, pods: Sequence[PodStatus], max_st
         subject = "The job's pod" if row.nodes == 1 else f"Pod {status.name} of the job"
         return _taken_away(row, status, max_starts) or PodsLost(f"{subject} {LOST_DETAIL}")
     return None
+
+
+def ended_in_time(reservation: Reservation, event: PodsFinished) -> bool:
+    """Whether pods ended before their time. Some clusters report whole seconds: then an end within the same one is not.
+
+    The run time is more reliable than the end, since the node's clock may differ from ours and ours may have been set
+    meanwhile. But a pod that a signal ended after its time was ended by us, however short it ran.
+    """
+    if reservation.ends_at is None:
+        return False
+    end = reservation.ends_at if event.at.microsecond else reservation.ends_at.replace(microsecond=0)
+    if event.ran is None or reservation.started_at is None:
+        return event.at < end
+    cut = timedelta(0) if event.ran.microseconds else timedelta(microseconds=999_999)
+    by_signal = event.exit_code is not None and event.exit_code > 128
+    return event.ran + cut < reservation.ends_at - reservation.started_at and (event.at < end or not by_signal)
+
+
+def outcome_of(event: PodsFinished) -> tuple[JobStatus, Reason]:
+    command = "The command" if event.pod is None else f"The command of pod {event.pod}"
+    if event.reason is not None:
+        expired = event.reason.code is ReasonCode.DURATION_REACHED
+        return (JobStatus.EXPIRED if expired else JobStatus.FAILED), event.reason
+    if event.exit_code is None:
+        detail = "The pod has ended, but its result is unknown. Check its log, then submit the job again."
+        return JobStatus.FAILED, Reason(ReasonCode.POD_LOST, detail)
+    if event.exit_code == 0:
+        return JobStatus.SUCCEEDED, Reason(ReasonCode.COMPLETED, "The command ended with exit code 0.")
+    if event.exit_code > 128:
+        detail = f"{command} was ended by signal {event.exit_code - 128}; its log may say why."
+        return JobStatus.FAILED, Reason(ReasonCode.KILLED_BY_SIGNAL, detail)
+    detail = f"{command} ended with exit code {event.exit_code}; its log may say why."
+    return JobStatus.FAILED, Reason(ReasonCode.COMMAND_FAILED, detail)

@@ -57,7 +57,8 @@ def timed_out(reservation: Reservation, seconds: int) -> Reason:
 
 def taken_back(reservation: Reservation, cause: Reason, max_starts: int) -> Reservation:
     """End a reservation whose start failed: requeued later or, after `max_starts` attempts, failed."""
-    attempt = reservation.attempt - reservation.retried  # those that ran are counted as retries
+    # Those that ran are counted as retries or preemptions.
+    attempt = reservation.attempt - reservation.retried - reservation.preemption.times
     if attempt < max_starts:
         detail = (
             f"Attempt {attempt} of {max_starts} did not start: {cause.detail} "
@@ -82,4 +83,5 @@ def queued_again(reservation: Reservation) -> Reservation:
         exit_code=None,
         warned_s=None,
         idle=None,
+        preemption=replace(reservation.preemption, signalled_at=None, asked_at=None),
     )

@@ -170,6 +170,8 @@ class DryRun:
         longer it has its GPUs stays.
         """
         job = self._job
+        if job.preemptible:  # it is promised nothing, so that there is nothing to compare
+            return []
         beside = job.length - duration
         size = Size(job.nodes, job.gpus)
 

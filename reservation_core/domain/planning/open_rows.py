@@ -12,6 +12,8 @@ _STALE_EDGES = 4096
 class Ledger:
     """Calendars by GPU id, kept also for GPUs that are in no pool (their node may come back).
 
+    `preemptible` are the reservations that give their GPUs back when others need them.
+
     `slots` has the [start, end) of each reservation whose rows are planned; `due` are the slots that have begun.
     """
 
@@ -20,6 +22,7 @@ class Ledger:
         self.by_reservation: dict[str, tuple[tuple[int, Row], ...]] = {}
         self.slots: dict[str, tuple[int, int]] = {}
         self.due: set[str] = set()
+        self.preemptible: set[str] = set()
         self._rows = 0
         self._edges: list[tuple[int, str]] = []
         self._slot_starts: list[tuple[int, str]] = []
@@ -40,7 +43,7 @@ class Ledger:
     def replace(self, reservation_id: str, commitments: Sequence[Commitment]) -> list[int]:
         """Make these the rows of a reservation; returns the ids of the GPUs it has or had, none if nothing changed."""
         if not commitments and reservation_id not in self.by_reservation:
-            return []
+            return []  # nor is it preemptible
         rows = tuple(
             sorted(
                 (
@@ -51,6 +54,9 @@ class Ledger:
             )
         )
         planned = bool(commitments) and all(commitment.planned for commitment in commitments)
+        self.preemptible.discard(reservation_id)
+        if any(commitment.preemptible for commitment in commitments):
+            self.preemptible.add(reservation_id)
         return self.set_rows(reservation_id, rows, planned=planned)
 
     def set_rows(self, reservation_id: str, after: tuple[tuple[int, Row], ...], *, planned: bool) -> list[int]:

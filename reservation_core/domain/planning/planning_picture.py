@@ -72,6 +72,8 @@ class Picture:
     def claim(self, job: Waiting, gpu_type: str, start: int, end: int) -> Asker | None:
         """Note in the quotas what a job has from now on; returns the asker if any quota bounds it."""
         asker = job.asker(gpu_type)
+        if job.preemptible:  # it takes what nobody else has, and counts for no quota
+            return None
         freed = self.quotas.claim(job.id, asker, Amount(job.all_gpus, start, end))
         if not self.quotas.binds(asker):
             return None
@@ -101,6 +103,8 @@ class Picture:
     def within_quotas(self, job: Waiting, gpu_type: str, start: int, length: int) -> bool:
         """Whether a job may have GPUs of this type then, as far as quotas go."""
         asker = job.asker(gpu_type)
+        if job.preemptible:
+            return True
         return not self.quotas.binds(asker) or self.quotas.earliest(asker, job.all_gpus, length, start, job.id) == start
 
     def set_shares(self, shares: Mapping[int, int]) -> None:
@@ -192,7 +196,7 @@ class Picture:
             queues = self.queue.of_type(gpu_type)
             if gpu_type in by_type if gpu_type is not None else by_type:
                 queues = [shape_queue for shape_queue in queues if reach.pools_for(gpu_type, shape_queue.shape)]
-            if sum(map(len, queues)) < low_water:
+            if sum(len(shape_queue) for shape_queue in queues if not shape_queue.preemptible) < low_water:
                 wanted.append((gpu_type, end))
         return wanted
 

@@ -19,6 +19,7 @@ from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_mom
 from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
 from reservation_core.domain.planning.making_room import RoomMaker, may_have_room, room_length
 from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.victims import with_fewest_lost
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
 from reservation_core.domain.pools.freed_time import EarlierPlaces
 from reservation_core.domain.pools.node_timeline import Timeline
@@ -102,7 +103,8 @@ def late_starts(picture: Picture, now: datetime) -> list[LateStart]:
 def lacks_slots(picture: Picture, limit: int) -> bool:
     """Whether any of the first `limit` in the queue could have a slot and has none."""
     queue = picture.queue
-    return any(job.id not in queue.slotted and picture.pools.for_job(job) for job in islice(queue.in_order(), limit))
+    first = islice(queue.in_order(), limit)
+    return any(not (job.id in queue.slotted or job.preemptible) and picture.pools.for_job(job) for job in first)
 
 
 def earliest_slot(picture: Picture, job: Waiting, now: datetime) -> int | None:
@@ -138,7 +140,7 @@ def _jobs_to_plan(picture: Picture, promises: int, enough: Callable[[], bool]) -
     without = [
         _unpromised(picture, queue, slotted, promises)
         for queue in queues
-        if not queue.slotted and reach.pools_for(queue.gpu_type, queue.shape)
+        if not (queue.slotted or queue.preemptible) and reach.pools_for(queue.gpu_type, queue.shape)
     ]
     walked = [
         queue
@@ -271,16 +273,20 @@ class _SlotSearch:
         `own` is the pool with the job's slot, which does not stand in its way.
         """
         best: tuple[Pool, Fit] | None = None
+        own_instead: dict[int, Timeline] = {}
         for pool in self._pools.for_job(job):
             instead: dict[int, Timeline] = {}
             if pool is own:
                 profile = self._pools.profiles[pool.gpu_type]
                 rows = self._picture.ledger.by_reservation[job.id]
                 positions = {self._pools.position_of(gpu_id) for gpu_id, _ in rows}
-                instead = {position: profile.without(position, job.id, self._at) for position in positions}
+                instead = own_instead = {pos: profile.without(pos, job.id, self._at) for pos in positions}
             fit = self._earliest(job, pool, before, instead)
             if fit is not None:
                 best, before = (pool, fit), fit.start
+        if best is not None and self._picture.ledger.preemptible:
+            pool, fit = best
+            return pool, with_fewest_lost(self._picture, job, pool, fit, own_instead if pool is own else {})
         return best
 
     def _earliest(self, job: Waiting, pool: Pool, before: int, instead: Mapping[int, Timeline]) -> Fit | None:

@@ -11,7 +11,8 @@ of that pool, of those that have none yet, where it could start first. A job tha
 pool.
 
 Jobs over their owner's quota are held back: they head no pool, and are looked at no more until something of their
-owner's is given back, or their slot comes.
+owner's is given back, or their slot comes. Preemptible jobs head no pool, either: they come last, and start where GPUs
+are free for as long as they keep them for sure.
 
 A pass over a queue is made only when something was freed, a time was reached or a job came in before a head; a job
 that just arrived behind the heads is tried alone against their shadows.
@@ -225,6 +226,8 @@ class _Decisions:
         self._ledger.book(job.id, placed, row, planned=False)
         self._pools.count_pieces(self._ledger.allocated(job.id), 1)
         asker = self._picture.claim(job, pool.gpu_type, self._at, end)
+        if job.preemptible:
+            self._ledger.preemptible.add(job.id)
         had_slot = job.id in self._queue.slotted
         self._queue.remove(job)
         if pool.gpu_type in self._heads:
@@ -286,7 +289,7 @@ class _Decisions:
             return True
         if not within:
             self._over_quota.add(job.id)
-        elif job.id not in self._queue.slotted:
+        elif job.id not in self._queue.slotted and not job.preemptible:
             self._heads.choose(job, pools, self._at)
         return False
 

@@ -20,10 +20,13 @@ from reservation_core.domain.planning.standings import BY_ARRIVAL, Orders, stand
 Key = tuple[int, int]
 Order = tuple[int, int, int, int]
 """(-priority, share, standing, seq): among equal priorities the job whose owner has had less goes first, then the job
-with the smaller `standing`, then the older."""
+with the smaller `standing`, then the older. Preemptible jobs go after all others."""
 
-_Kind = tuple[Shape, bool, bool]
-"""(shape, with a slot, held back)."""
+_LAST = 1_000_000
+"""Added to the first number of preemptible jobs."""
+
+_Kind = tuple[Shape, bool, bool, bool]
+"""(shape, with a slot, held back, preemptible)."""
 
 Entry = tuple[Order, Waiting, int]
 """A job with its place in queue order and its length in microseconds."""
@@ -40,11 +43,11 @@ class ShapeQueue:
     Entries before `first` are gone: most jobs leave at the front, and moving the rest each time would cost more.
     """
 
-    __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "held", "shape", "slotted")
+    __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "held", "preemptible", "shape", "slotted")
 
     def __init__(self, gpu_type: str | None, kind: _Kind) -> None:
         self.gpu_type = gpu_type
-        self.shape, self.slotted, self.held = kind
+        self.shape, self.slotted, self.held, self.preemptible = kind
         self.entries: list[Entry] = []
         self.first = 0
         self._lengths: Counter[int] = Counter()
@@ -148,7 +151,8 @@ class WaitingQueue:
 
     def order(self, job: Waiting) -> Order:
         """A job's place in queue order; smaller goes first."""
-        return (-job.priority, self._shares.get(job.owner, 0), standing(job, self._orders, self._ranked_at), job.seq)
+        rank = _LAST - job.priority if job.preemptible else -job.priority
+        return (rank, self._shares.get(job.owner, 0), standing(job, self._orders, self._ranked_at), job.seq)
 
     def set_shares(self, shares: Mapping[int, int]) -> bool:
         """Order equal priorities by these ranks of their owners (0 where none is given); false if nothing changed."""
@@ -222,7 +226,7 @@ class WaitingQueue:
             marked.discard(job.id)
 
     def _kind(self, job: Waiting) -> _Kind:
-        return (job.shape, job.id in self.slotted, job.id in self.held)
+        return (job.shape, job.id in self.slotted, job.id in self.held, job.preemptible)
 
     def _take_out(self, job: Waiting) -> Entry:
         del self.jobs[job.id]
@@ -324,7 +328,7 @@ class WaitingQueue:
 
     def may_be_next(self, job: Waiting, gpu_type: str | None) -> bool:
         """Whether no job outside memory that asks for this type can be ahead of a job."""
-        return gpu_type not in self.ends or job.key <= self._last_of(gpu_type)
+        return gpu_type not in self.ends or (not job.preemptible and job.key <= self._last_of(gpu_type))
 
 
 class SlotWalk:

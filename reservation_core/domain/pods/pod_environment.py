@@ -11,6 +11,9 @@ from reservation_core.domain.sessions.secret_uses import PodSecret
 JOB_ID_VARIABLE = "GPU_DEV_JOB_ID"
 """The variable that tells a workload its reservation. Users can't set it."""
 
+_ENDING = timedelta(minutes=1)
+"""How long after its end the pods of a preemptible job may last before the cluster ends them by itself."""
+
 FIRST_MASTER_PORT = 20_000
 MASTER_PORTS = 10_000
 
@@ -21,6 +24,15 @@ def master_port(reservation_id: str) -> int:
     for byte in reservation_id.encode():  # FNV-1a: Python's own hash() differs from process to process
         value = (value ^ byte) * 16_777_619 % 2**32
     return FIRST_MASTER_PORT + value % MASTER_PORTS
+
+
+def last_end(reservation: Reservation) -> datetime | None:
+    """The latest end of a job's range: that of a preemptible one grows while nobody else needs its GPUs."""
+    if reservation.range_end is None or not reservation.preemption.preemptible:
+        return reservation.range_end
+    if reservation.ends_at is None:
+        return reservation.range_end + reservation.duration
+    return max(reservation.range_end, reservation.ends_at + _ENDING)
 
 
 def pod_names(reservation: Reservation) -> tuple[PodName, ...]:
@@ -80,7 +92,7 @@ def pod_specs(
     `belt` is how long after the range's end the cluster ends a pod by itself. Without a range the reservation starts
     `now`.
     """
-    ends_at = reservation.range_end or max((gpu.ends_at for gpu in allocations), default=now + reservation.duration)
+    ends_at = last_end(reservation) or max((gpu.ends_at for gpu in allocations), default=now + reservation.duration)
     by_rank = sorted(allocations, key=lambda gpu: (gpu.rank, gpu.index))
     ranks = {rank: tuple(gpus) for rank, gpus in groupby(by_rank, key=lambda gpu: gpu.rank)}
     node_names = [gpus[0].node for gpus in ranks.values()]

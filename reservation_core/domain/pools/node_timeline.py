@@ -113,6 +113,14 @@ class Timeline:
                 free &= mask
         return free.bit_count() >= gpus
 
+    def free_during(self, start: int, end: int) -> int:
+        """The mask of the GPUs that are free during all of [start, end)."""
+        first = max(0, bisect_right(self.times, start) - 1)
+        free = self.masks[first]
+        for mask in self.masks[first + 1 : bisect_left(self.times, end)]:
+            free &= mask
+        return free
+
     def free_just_before(self, at: int) -> int:
         """How many GPUs are free just before a time, which is later than the beginning."""
         return self.masks[bisect_left(self.times, at) - 1].bit_count()

@@ -35,7 +35,9 @@ def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequ
 def never_permitted(job: Reservation, policy: Policy, now: datetime, *, foreign: bool = False) -> list[RuleBreach]:
     """Every rule that a job breaks for ever; none if it may start some day.
 
-    Jobs of a booking are the booking's: they are not held to quotas. What a `foreign` project allows is not its owner's
+    Jobs of a booking are the booking's, and preemptible jobs take from nobody: they are not held to quotas.
+
+    What a `foreign` project allows is not its owner's
     to know: its rules are not asked.
     """
     request = job_request(job)
@@ -43,9 +45,9 @@ def never_permitted(job: Reservation, policy: Policy, now: datetime, *, foreign:
         request = replace(request, project=None)
     # A job within a booking gets the booking's type, whatever the rules of other types say.
     broken = (never_on_any if job.booking_id is None else never_possible)(request, policy, now)
-    if job.booking_id is not None:
+    if job.booking_id is not None or job.preemption.preemptible:
         broken = [rule for rule in broken if rule.code not in QUOTAS]
-    elif broken and foreign and job.project is not None:
+    if job.booking_id is None and broken and foreign and job.project is not None:
         broken = [not_in_project(job.project), *broken]
     return broken
 

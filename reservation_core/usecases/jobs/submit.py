@@ -10,6 +10,7 @@ from reservation_core.domain.jobs.dependencies import KnownDependency, still_ope
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
 from reservation_core.domain.policy.rules import not_in_project
+from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption
 from reservation_core.domain.short_durations import written
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
@@ -75,6 +76,7 @@ def prepare(
         held=True if after or request.array is not None else None,
         array=None if request.array is None else request.array.terms,
         retries=None if request.retries is None else request.retries.terms,
+        preemption=_preemption_of(request),
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
     if refusals and not broken and foreign and request.booking_id is None and request.project is not None:
@@ -84,6 +86,13 @@ def prepare(
     if refusals:
         raise merge_refusals(refusals)
     return NewReservation(reservation, actor=principal.user, after=after)
+
+
+def _preemption_of(request: JobSubmit) -> Preemption:
+    if not request.preemptible and request.end_signal is None:
+        return NO_PREEMPTION
+    signal = None if request.end_signal is None else request.end_signal.terms
+    return Preemption(request.preemptible, request.min_runtime or timedelta(0), signal)
 
 
 def _beyond_bounds(request: JobSubmit, longest: timedelta, *, may_raise: bool) -> Iterator[DomainError]:

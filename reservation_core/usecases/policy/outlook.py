@@ -192,13 +192,14 @@ def _waiting(job: Reservation, terms: JobTerms) -> Waiting:
         job.gpus,
         job.nodes,
         job.gpu_type,
-        job.duration + terms.beside,
+        (min(job.preemption.kept, job.duration) if job.preemption.preemptible else job.duration) + terms.beside,
         job.priority,
         _LAST_OF_QUEUE,
         owner=job.user_id,
         booking_id=job.booking_id,
         project=job.project,
         submitted_at=to_micros(job.created_at),
+        preemptible=job.preemption.preemptible,
     )
 
 

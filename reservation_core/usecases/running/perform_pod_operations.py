@@ -15,8 +15,9 @@ from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartDelayed, StartFailed, StartRefused
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import began, event_of
-from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.pods.pod_environment import pod_names, pod_specs
+from reservation_core.domain.jobs.preemption import is_preempted
+from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.pods.pod_environment import last_end, pod_names, pod_specs
 from reservation_core.domain.sessions.job_tokens import JobAccess
 from reservation_core.domain.sessions.secret_uses import PodSecret
 from reservation_core.ports.clock import Clock
@@ -96,6 +97,8 @@ async def perform(
                 await _delete(held, cluster, reservation, clock, rules)
             case "deadline":
                 await _move_deadline(cluster, reservation, rules)
+            case "signal":
+                await _send_signal(cluster, reservation)
 
 
 async def _finalise(held: HeldPods, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
@@ -209,7 +212,9 @@ async def _note_exit(
     held: HeldPods, reservation: Reservation, pods: Sequence[PodStatus], clock: Clock, rules: LaunchRules
 ) -> None:
     """Record how a finished pod ended before it is removed, in case its end was not observed yet."""
-    if reservation.exit_code is not None or reservation.outcome is JobStatus.QUEUED:
+    if reservation.exit_code is not None:
+        return
+    if reservation.outcome is JobStatus.QUEUED and not is_preempted(reservation):
         return
     for pod in pods:
         if pod.name.attempt == reservation.attempt and pod.phase is PodPhase.FINISHED:
@@ -233,8 +238,18 @@ async def _note_late_start(held: HeldPods, reservation: Reservation, pods: Seque
 
 
 async def _move_deadline(cluster: Cluster, reservation: Reservation, rules: LaunchRules) -> None:
-    if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING) or reservation.range_end is None:
+    last = last_end(reservation)
+    if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING) or last is None:
         return
-    for rank in range(reservation.nodes):
-        name = PodName(reservation.id, reservation.attempt, rank)
-        await cluster.extend_deadline(str(name), reservation.range_end + rules.belt)
+    for name in pod_names(reservation):
+        await cluster.extend_deadline(str(name), last + rules.belt)
+
+
+async def _send_signal(cluster: Cluster, reservation: Reservation) -> None:
+    """Send a job the signal that it asked for before its end; more than once after a crash at a bad moment."""
+    terms = reservation.preemption
+    if terms.end_signal is None or (terms.signalled_at is None and terms.asked_at is None):
+        return
+    if reservation.status in (JobStatus.RUNNING, JobStatus.ENDING):
+        signal = terms.end_signal.signal
+        await call_all([partial(cluster.signal_pod, str(name), signal) for name in pod_names(reservation)])

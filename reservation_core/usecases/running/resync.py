@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.jobs.adoption import PodStanding, standing
 from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
+from reservation_core.domain.pods.pod_environment import last_end
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.wakeups import Channel
@@ -136,13 +137,14 @@ class Resync:
         running = {row.id: row for row in live if row.status is JobStatus.RUNNING}
         self._deadlines = {row_id: sent for row_id, sent in self._deadlines.items() if row_id in running}
         for row in running.values():
-            if row.range_end is None or self._deadlines.get(row.id) == row.range_end:
+            last = last_end(row)
+            if last is None or self._deadlines.get(row.id) == last:
                 continue
             for rank in range(row.nodes):
                 name = str(PodName(row.id, row.attempt, rank))
-                await self._cluster.extend_deadline(name, row.range_end + self._rules.belt)
+                await self._cluster.extend_deadline(name, last + self._rules.belt)
             # Stored per row: after an outage in the middle of thousands, the next run continues from here.
-            self._deadlines[row.id] = row.range_end
+            self._deadlines[row.id] = last
 
 
 def _report(accounted: AccountReport, rest: ResyncReport) -> ResyncReport:

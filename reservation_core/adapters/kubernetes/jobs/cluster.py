@@ -31,6 +31,7 @@ from reservation_core.adapters.kubernetes.jobs.log_streams import read_log
 from reservation_core.adapters.kubernetes.jobs.pod_events import PodEvents
 from reservation_core.adapters.kubernetes.jobs.pod_places import place_of
 from reservation_core.adapters.kubernetes.jobs.pod_secrets import put_secret
+from reservation_core.adapters.kubernetes.jobs.pod_signals import send_signal
 from reservation_core.adapters.kubernetes.jobs.pod_watch import PodWatch
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
 from reservation_core.adapters.kubernetes.other_objects.event_writer import Regarding
@@ -197,6 +198,10 @@ class KubernetesCluster:
                 ends_at=(begun + timedelta(seconds=most)).isoformat(),
                 deadline=deadline.isoformat(),
             )
+
+    async def signal_pod(self, name: str, signal: str) -> None:
+        """As the port says. The image needs `sh`."""
+        await send_signal(self._transport, self._pods, self._namespace, name, signal)
 
     def master_address(self, reservation_id: str, attempt: int) -> str:
         """The DNS name of rank 0's pod, within its namespace."""

@@ -14,8 +14,9 @@ from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.history.events import ReservationEvent, record_events
 from reservation_core.adapters.postgres.jobs import submissions
+from reservation_core.adapters.postgres.jobs.changed_rows import changed_rows
 from reservation_core.adapters.postgres.jobs.job_views import JobViews
-from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of, seconds
+from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.contracts.queue_messages import JobMessage, PodOperation
 from reservation_core.domain.changes import (
@@ -27,6 +28,7 @@ from reservation_core.domain.changes import (
     ReleaseGpus,
     Replan,
     SetRangeEnd,
+    SignalPods,
     TakeGpus,
     WakePlanner,
 )
@@ -135,34 +137,11 @@ class Reservations(JobViews):
         await self._connection.execute(statement("settle_reservations"), parameters)
 
     async def _update_rows(self, changes: Sequence[DecidedChange]) -> None:
-        rows = [change.after for change in changes]
         result = await self._connection.execute(
             statement("update_reservations"),
-            {
-                "ids": [r.id for r in rows],
-                "versions": [change.before.version for change in changes],
-                "statuses": [r.status.value for r in rows],
-                "reason_codes": [r.reason.code.value for r in rows],
-                "reasons": [r.reason.detail for r in rows],
-                "durations": [seconds(r.duration) for r in rows],
-                "outcomes": [None if r.outcome is None else r.outcome.value for r in rows],
-                "range_ends": [r.range_end for r in rows],
-                "started_ats": [r.started_at for r in rows],
-                "ends_ats": [r.ends_at for r in rows],
-                "finished_ats": [r.finished_at for r in rows],
-                "exit_codes": [r.exit_code for r in rows],
-                "warned": [r.warned_s for r in rows],
-                "attempts": [r.attempt for r in rows],
-                "helds": [r.held for r in rows],
-                "retried": [r.retried for r in rows],
-                "idle_sinces": [None if r.idle is None else r.idle.since for r in rows],
-                "idle_warned_ats": [None if r.idle is None else r.idle.warned_at for r in rows],
-                "idle_release_ats": [None if r.idle is None else r.idle.release_at for r in rows],
-                "idle_froms": [r.idle_from for r in rows],
-                "now": changes[0].at,
-            },
+            changed_rows(changes),
         )
-        _assert_count(result, len(rows))
+        _assert_count(result, len(changes))
         await self._record_missed_starts(changes)
         left_line = [
             c.after.id
@@ -171,7 +150,7 @@ class Reservations(JobViews):
         ]
         planned_anew = [c.after.id for c in changes for e in c.effects if isinstance(e, Replan)]
         # A retry waits anew: its promise was kept, or missed, by the run before.
-        planned_anew += [c.after.id for c in changes if c.after.retried > c.before.retried]
+        planned_anew += [c.after.id for c in changes if _runs_again(c)]
         if left_line or planned_anew:
             await self._connection.execute(
                 statement("forget_waiting"), {"ids": left_line + planned_anew, "anew": planned_anew}
@@ -336,6 +315,8 @@ class Reservations(JobViews):
                 operations.append(PodOperation(op="delete", id=row.id, attempt=row.attempt).model_dump())
             elif MoveDeadline in kinds:
                 operations.append(PodOperation(op="deadline", id=row.id, attempt=row.attempt).model_dump())
+            if SignalPods in kinds:
+                operations.append(PodOperation(op="signal", id=row.id, attempt=row.attempt).model_dump())
             if WakePlanner in kinds:
                 looks.append(JobMessage(kind="changed", id=row.id).model_dump())
         await self._queue.send(QueueName.POD_OPERATIONS, operations)
@@ -389,6 +370,11 @@ class Reservations(JobViews):
             return 0
         sent = await self._connection.execute(statement("resend_pod_operations"), {"ids": list(ids)})
         return len(sent.all())
+
+
+def _runs_again(change: DecidedChange) -> bool:
+    before, after = change.before, change.after
+    return after.retried > before.retried or after.preemption.times > before.preemption.times
 
 
 def _assert_count(result: CursorResult[object], expected: int) -> None:

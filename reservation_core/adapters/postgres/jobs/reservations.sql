@@ -27,7 +27,8 @@ SET status = i.status, reason_code = i.reason_code, reason = i.reason,
     duration = make_interval(secs => i.duration_s), outcome = i.outcome, range_end = i.range_end,
     started_at = i.started_at, ends_at = i.ends_at, finished_at = i.finished_at, exit_code = i.exit_code,
     warned_s = i.warned_s, attempt = i.attempt, held = i.held, retried = i.retried, idle_since = i.idle_since,
-    idle_warned_at = i.idle_warned_at, idle_release_at = i.idle_release_at, idle_from = i.idle_from, version = r.version + 1,
+    idle_warned_at = i.idle_warned_at, idle_release_at = i.idle_release_at, idle_from = i.idle_from,
+    signalled_at = i.signalled_at, preempted_at = i.preempted_at, preemptions = i.preemptions, version = r.version + 1,
     changed_at = CASE WHEN r.status = i.status AND r.attempt = i.attempt THEN r.changed_at
                       ELSE CAST(:now AS timestamptz) END
 FROM unnest(
@@ -37,9 +38,11 @@ FROM unnest(
     CAST(:finished_ats AS timestamptz[]), CAST(:exit_codes AS integer[]), CAST(:warned AS integer[]),
     CAST(:attempts AS integer[]), CAST(:helds AS boolean[]), CAST(:retried AS integer[]),
     CAST(:idle_sinces AS timestamptz[]), CAST(:idle_warned_ats AS timestamptz[]),
-    CAST(:idle_release_ats AS timestamptz[]), CAST(:idle_froms AS timestamptz[])
+    CAST(:idle_release_ats AS timestamptz[]), CAST(:idle_froms AS timestamptz[]),
+    CAST(:signalled_ats AS timestamptz[]), CAST(:preempted_ats AS timestamptz[]), CAST(:preemptions AS integer[])
 ) AS i (id, version, status, reason_code, reason, duration_s, outcome, range_end, started_at, ends_at, finished_at,
-        exit_code, warned_s, attempt, held, retried, idle_since, idle_warned_at, idle_release_at, idle_from)
+        exit_code, warned_s, attempt, held, retried, idle_since, idle_warned_at, idle_release_at, idle_from,
+        signalled_at, preempted_at, preemptions)
 WHERE r.id = i.id AND r.version = i.version;
 
 -- name: unsettle_reservations

@@ -21,6 +21,7 @@ from reservation_core.domain.errors import (
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.policy.rules import not_in_project
 from reservation_core.domain.pools.waiting_reasons import sized_words
+from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
 
@@ -160,10 +161,21 @@ def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
     if row.array is not None:
         document["array_size"] = row.array.size
         document["array_parallel"] = row.array.parallel
+    if row.preemption is not NO_PREEMPTION:
+        document |= _preemption_document(row.preemption)
     if new.idempotency_key is not None:
         document["key"] = new.idempotency_key
         document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()
         document["answer"] = None if new.answer is None else new.answer.decode()
+    return document
+
+
+def _preemption_document(terms: Preemption) -> dict[str, Any]:
+    document: dict[str, Any] = {"preemptible": True} if terms.preemptible else {}
+    if terms.min_runtime:
+        document["min_runtime_s"] = seconds(terms.min_runtime)
+    if terms.end_signal is not None:
+        document |= {"end_signal": terms.end_signal.signal, "end_signal_before_s": seconds(terms.end_signal.before)}
     return document
 
 

@@ -178,6 +178,7 @@ class Planning(StatementRunner):
             "waiting_by_owner",
             line_type=job.gpu_type or "",
             without=without or "",
+            preemptible=job.preemptible,
             by_area=orders.by_area,
             others=sorted(orders.others),
             standing_s=standing(job, orders, to_micros(now)) / SECOND,
@@ -351,6 +352,7 @@ def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         project=row["project"],
         submitted_at=to_micros(row["created_at"]),
         promised_at=None if row["promised_at"] is None else to_micros(row["promised_at"]),
+        preemptible=bool(row["preemptible"]),
     )
 
 
@@ -382,6 +384,7 @@ def _commitment(row: Mapping[Any, Any]) -> Commitment:
         row["held"],
         row["planned"],
         row["booking_id"],
+        bool(row["preemptible"]),
     )
 
 

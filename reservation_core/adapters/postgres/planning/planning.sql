@@ -40,17 +40,21 @@ ORDER BY c.node, c.index;
 
 -- name: open_allocations
 -- All open ledger rows.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
+       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible
 FROM allocations WHERE released_at IS NULL;
 
 -- name: open_allocations_of
 -- The open ledger rows of these reservations.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
+       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible
 FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: waiting_of
 -- The waiting ones of these jobs.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND held IS NOT TRUE AND kind = 'job';
@@ -65,7 +69,9 @@ WITH RECURSIVE types AS (
     FROM types t WHERE t.line_type IS NOT NULL
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
-    SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+    SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
     FROM reservations r
@@ -76,14 +82,18 @@ WHERE t.line_type IS NOT NULL;
 
 -- name: waiting_apart
 -- Waiting jobs with a slot, anywhere in the queue, or within a booking: they are planned whatever the windows are.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 UNION ALL
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
@@ -91,7 +101,9 @@ WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS 
 
 -- name: waiting_without_slot
 -- The first waiting jobs without a slot, over all types.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
 FROM reservations r
@@ -101,7 +113,9 @@ ORDER BY line_priority, seq LIMIT :limit;
 
 -- name: last_with_slot
 -- The last waiting jobs with a slot, over all types.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
@@ -111,7 +125,9 @@ ORDER BY line_priority DESC, seq DESC LIMIT :limit;
 
 -- name: others_with_slot
 -- The first waiting jobs with a slot, over all types: what predictions need of them.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq,
+SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq,
        avoid_nodes, user_id, project, created_at
 FROM reservations
 WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
@@ -120,7 +136,8 @@ ORDER BY line_priority, seq LIMIT :limit;
 
 -- name: open_allocations_beside
 -- The open ledger rows on the GPUs of a booking.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
+       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible
 FROM allocations
 WHERE released_at IS NULL
   AND gpu_id IN (SELECT gpu_id FROM allocations WHERE reservation_id = :id AND released_at IS NULL);
@@ -138,13 +155,15 @@ FROM (
     SELECT *, greatest(0, CAST(extract(epoch FROM CAST(:now AS timestamptz) - created_at) AS float8)) AS waited_s
     FROM reservations
     WHERE status = 'queued' AND booking_id IS NULL AND held IS NOT TRUE AND kind = 'job' AND line_type = :line_type
-      AND id <> :without
+      AND id <> :without AND (CAST(:preemptible AS boolean) OR preemptible IS NOT TRUE)
 ) AS waiting
 GROUP BY user_id, priority;
 
 -- name: more_waiting
 -- The next jobs of one queue.
-SELECT id, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq, version,
+SELECT id, gpus, nodes, gpu_type, preemptible,
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+                               ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
@@ -226,6 +245,8 @@ WITH time AS MATERIALIZED (
     SELECT r.id, r.attempt, r.booking_id
     FROM reservations r
     WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND r.held IS NOT TRUE AND EXISTS (SELECT FROM fence)
+      -- Preemptible jobs are promised nothing.
+      AND r.preemptible IS NOT TRUE
       AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version))
     ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), removed AS (

@@ -60,13 +60,14 @@ SELECT name FROM projects WHERE name = ANY(CAST(:names AS text[])) ORDER BY name
 -- name: quota_holdings
 -- Present and past holdings of a user and a project in the common layer of the calendar: jobs within a booking count as
 -- the booking. Slots of waiting jobs count, as a later booking of their owner would otherwise take their turn.
--- Overrunning pods count a while longer. Summed holdings of jobs are one row per week.
+-- Preemptible jobs don't count. Overrunning pods count a while longer. Summed holdings of jobs are one row per week.
 WITH theirs AS (
     SELECT id, kind, user_id, project FROM reservations
-    WHERE user_id = :user_id AND finished_at IS NULL AND kind IN ('job', 'booking')
+    WHERE user_id = :user_id AND finished_at IS NULL AND kind IN ('job', 'booking') AND preemptible IS NOT TRUE
     UNION
     SELECT id, kind, user_id, project FROM reservations
     WHERE project = CAST(:project AS text) AND finished_at IS NULL AND kind IN ('job', 'booking')
+      AND preemptible IS NOT TRUE
     UNION
     SELECT id, kind, user_id, project FROM reservations
     WHERE user_id = :user_id AND kind = 'booking' AND finished_at > CAST(:known_from AS timestamptz)
@@ -113,13 +114,13 @@ WITH open AS MATERIALIZED (
     WHERE a.released_at IS NULL AND a.booking_id IS NULL AND (CAST(:promised AS boolean) OR NOT a.planned)
     GROUP BY a.reservation_id, g.gpu_type, a.during, a.held, a.planned
 ), lasting AS MATERIALIZED (
-    SELECT id, kind, user_id, project FROM reservations WHERE status IN ('starting', 'running', 'ending')
+    SELECT id, kind, user_id, project, preemptible FROM reservations WHERE status IN ('starting', 'running', 'ending')
     UNION ALL
-    SELECT id, kind, user_id, project FROM reservations WHERE kind <> 'job' AND status IN ('offered', 'confirmed', 'active')
+    SELECT id, kind, user_id, project, false FROM reservations WHERE kind <> 'job' AND status IN ('offered', 'confirmed', 'active')
 ), owners AS MATERIALIZED (
     SELECT * FROM lasting
     UNION ALL
-    SELECT id, kind, user_id, project FROM reservations
+    SELECT id, kind, user_id, project, preemptible FROM reservations
     WHERE id = ANY(ARRAY(SELECT reservation_id FROM open EXCEPT SELECT id FROM lasting))
 )
 SELECT r.id, r.kind, u.name AS user_name, r.project, a.gpu_type, lower(a.during) AS starts_at,
@@ -129,7 +130,7 @@ SELECT r.id, r.kind, u.name AS user_name, r.project, a.gpu_type, lower(a.during)
 FROM open a
 JOIN owners r ON r.id = a.reservation_id
 JOIN users u ON u.id = r.user_id
-WHERE r.kind IN ('job', 'booking');
+WHERE r.kind IN ('job', 'booking') AND r.preemptible IS NOT TRUE;
 
 -- name: quota_open_of_these
 -- The same for these users and projects, in a separate statement like `quota_spent_of_these`, as every start runs it.
@@ -139,10 +140,12 @@ WITH slotted AS MATERIALIZED (
 ), theirs AS (
     SELECT id, kind, user_id, project FROM reservations
     WHERE user_id = ANY(CAST(:user_ids AS bigint[])) AND finished_at IS NULL AND kind IN ('job', 'booking')
+      AND preemptible IS NOT TRUE
       AND (status <> 'queued' OR id IN (SELECT reservation_id FROM slotted))
     UNION
     SELECT id, kind, user_id, project FROM reservations
     WHERE project = ANY(CAST(:projects AS text[])) AND finished_at IS NULL AND kind IN ('job', 'booking')
+      AND preemptible IS NOT TRUE
       AND (status <> 'queued' OR id IN (SELECT reservation_id FROM slotted))
 ), rows AS MATERIALIZED (
     SELECT t.*, a.gpu_id, a.during, a.held, a.planned, a.created_at

@@ -204,7 +204,8 @@ WITH released AS MATERIALIZED (
         SELECT reservation_id, during FROM released WHERE released_at > CAST(:as_of AS timestamptz)
     ) a
     JOIN reservations r ON r.id = a.reservation_id
-    WHERE r.kind IN ('job', 'booking')
+    -- Preemptible jobs take from nobody.
+    WHERE r.kind IN ('job', 'booking') AND r.preemptible IS NOT TRUE
     GROUP BY r.user_id
 ), all_of_it AS (
     SELECT user_id, usage * power(CAST(2 AS float8), greatest(-900, -CAST(:age_s AS float8) / CAST(:half_life_s AS float8)))

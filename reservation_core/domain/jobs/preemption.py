@@ -1,0 +1,106 @@
+"""Jobs that give their GPUs back when others need them, and wait again; and signals before an end.
+
+A preemptible job keeps its GPUs for its `min_runtime`. When others need them after that, it is asked to end: it gets
+its signal, if it named one, and has the signal's lead until its pods are ended. Whatever its exit code is then, it goes
+back to its place in the queue, and the next attempt runs its command from the start. One that had ended before it was
+asked has ended.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reservation_core.domain.changes import Decision, DeletePods, PodsFinished, Record, SignalPods
+from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.short_durations import written
+
+_WAITS_AGAIN = "It goes back to its place in the queue; there is nothing to do."
+_NEEDED = f"Others need its GPUs, which it gives back as a preemptible job. {_WAITS_AGAIN}"
+
+
+def end_signal_due(reservation: Reservation, now: datetime) -> Decision:
+    """Signal a running job whose end is near, once."""
+    terms, ends_at = reservation.preemption, reservation.ends_at
+    if reservation.status is not JobStatus.RUNNING or terms.end_signal is None or ends_at is None:
+        return reservation, ()
+    if terms.signalled_at is not None or now < ends_at - terms.lead:
+        return reservation, ()
+    data = {"signal": terms.end_signal.signal.value, "ends_at": ends_at.isoformat()}
+    after = replace(reservation, preemption=replace(terms, signalled_at=now))
+    return after, (SignalPods(), Record(JobEventKind.END_SIGNALLED, data=data))
+
+
+def gpus_needed(reservation: Reservation, now: datetime) -> Decision:
+    """Ask a preemptible job for its GPUs, or end it when its time since is over; never before its `min_runtime`."""
+    terms, started_at = reservation.preemption, reservation.started_at
+    if reservation.status is not JobStatus.RUNNING or not terms.preemptible or started_at is None:
+        return reservation, ()
+    if terms.asked_at is not None:
+        is_over = terms.signalled_at is None or now >= terms.signalled_at + terms.lead
+        return end_to_wait_again(reservation, now, _NEEDED) if is_over else (reservation, ())
+    if now < started_at + terms.min_runtime:
+        return reservation, ()
+    if terms.end_signal is None or not terms.lead:
+        signal = () if terms.end_signal is None else (SignalPods(),)
+        after, effects = end_to_wait_again(reservation, now, _NEEDED)
+        return after, (*signal, *effects)
+    signalled_at = terms.signalled_at or now
+    name, ends_at = terms.end_signal.signal.value, signalled_at + terms.lead
+    detail = f"Others need its GPUs. It got SIG{name}, and ends by {ends_at:%Y-%m-%dT%H:%M:%SZ}. {_WAITS_AGAIN}"
+    after = replace(
+        reservation,
+        preemption=replace(terms, asked_at=now, signalled_at=signalled_at),
+        reason=Reason(ReasonCode.PREEMPTED, detail),
+    )
+    data = {"signal": name, "ends_at": ends_at.isoformat()}
+    first = () if terms.signalled_at is not None else (SignalPods(),)
+    return after, (*first, Record(JobEventKind.PREEMPTION_ASKED, data=data))
+
+
+def end_to_wait_again(reservation: Reservation, now: datetime, detail: str) -> Decision:
+    """End a running job, which will be queued again when its pods are gone."""
+    asked_at = reservation.preemption.asked_at or now
+    after = replace(
+        reservation,
+        status=JobStatus.ENDING,
+        outcome=JobStatus.QUEUED,
+        reason=Reason(ReasonCode.PREEMPTED, detail),
+        preemption=replace(reservation.preemption, asked_at=asked_at),
+        idle=None,
+    )
+    return after, (DeletePods(), Record(JobEventKind.PREEMPTED, data={"attempt": reservation.attempt}))
+
+
+def is_preempted(reservation: Reservation) -> bool:
+    """Whether an ending job will be queued again because it was asked for its GPUs."""
+    return reservation.outcome is JobStatus.QUEUED and reservation.preemption.asked_at is not None
+
+
+def ended_before_asking(reservation: Reservation, event: PodsFinished) -> bool:
+    """Whether pods had ended when their job was asked for its GPUs. Clusters may report whole seconds."""
+    asked_at = reservation.preemption.asked_at
+    if asked_at is None:
+        return True
+    return event.at < (asked_at if event.at.microsecond else asked_at.replace(microsecond=0))
+
+
+def counted(reservation: Reservation) -> Reservation:
+    """A job that `is_preempted`, with one preemption more and what its owner reads while it waits."""
+    detail = f"Attempt {reservation.attempt} gave its GPUs back. It waits at its place in the queue again."
+    terms = replace(reservation.preemption, times=reservation.preemption.times + 1)
+    return replace(reservation, reason=Reason(ReasonCode.PREEMPTED, detail), preemption=terms)
+
+
+def lease_end(reservation: Reservation, started_at: datetime, turnaround: timedelta) -> datetime:
+    """Until when a preemptible job that started then has its GPUs for sure, and others may not be promised them."""
+    kept = min(reservation.preemption.kept, reservation.duration)
+    return started_at + kept + turnaround
+
+
+def explained_run(reservation: Reservation, ends_at: datetime) -> str:
+    """What a job's owner reads when it runs."""
+    until = f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest"
+    if not reservation.preemption.preemptible:
+        return f"{until}."
+    kept = reservation.preemption.min_runtime
+    return f"{until}; {f'after {written(kept)} ' if kept else ''}others may get its GPUs before."
