@@ -40,6 +40,7 @@ class ScriptedCluster:
         self.silent = False
         self.on_create: Callable[[PodSpec], Awaitable[None]] | None = None
         self.deadlines: dict[str, datetime] = {}
+        self.signals: list[tuple[str, str]] = []
         self.refusal: Reason | None = None
         self.not_now: Reason | None = None
         self.down = False
@@ -131,6 +132,11 @@ class ScriptedCluster:
         """Note it."""
         self._ask()
         self.deadlines[name] = deadline
+
+    async def signal_pod(self, name: str, signal: str) -> None:
+        """Note it."""
+        self._ask()
+        self.signals.append((name, signal))
 
     async def pod_logs(self, name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
         """What `logs` says of pods that exist, or of all unless `forgetful`; never anything while `silent`."""

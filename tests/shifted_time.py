@@ -122,6 +122,10 @@ class ShiftedCluster:
         """Its deadline is in the real time."""
         await self._cluster.extend_deadline(name, deadline - self._shifts.get(name, self._time.shift))
 
+    async def signal_pod(self, name: str, signal: str) -> None:
+        """The same pod."""
+        await self._cluster.signal_pod(name, signal)
+
     def master_address(self, reservation_id: str, attempt: int) -> str:
         """The same address."""
         return self._cluster.master_address(reservation_id, attempt)

@@ -71,6 +71,10 @@ def written_end_signal(signal: SignalName, before: timedelta) -> str:
     return f"{signal.value}@{int(before.total_seconds())}"
 
 
+ASKED_WITHIN = timedelta(seconds=5)
+"""A preemptible job is asked for its GPUs so soon after others need them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Preemption:
     """Whether a job gives its GPUs back when others need them, how it is told of its end, and what it was told.
@@ -93,8 +97,8 @@ class Preemption:
 
     @property
     def kept(self) -> timedelta:
-        """How long it keeps its GPUs after a start for sure, with its signal's lead."""
-        return self.min_runtime + self.lead
+        """How long nobody else is promised its GPUs after a start: its least time, its signal's lead, and a little."""
+        return self.min_runtime + self.lead + ASKED_WITHIN
 
 
 NO_PREEMPTION = Preemption()

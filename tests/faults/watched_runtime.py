@@ -60,6 +60,9 @@ class WatchedCluster(_Delegating):
     async def extend_deadline(self, name: str, deadline: datetime) -> None:
         await self._told("extend_deadline", self._inner.extend_deadline(name, deadline))
 
+    async def signal_pod(self, name: str, signal: str) -> None:
+        await self._told("signal_pod", self._inner.signal_pod(name, signal))
+
     async def watch(self) -> AsyncIterator[PodStatus]:
         stream = self._inner.watch()
         try:

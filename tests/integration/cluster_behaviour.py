@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from signal import SIGUSR1
 
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, ReasonCode
 from reservation_core.ports.cluster import Cluster
@@ -208,6 +209,26 @@ class ClusterBehaviour:
         spec = make_spec("true")
         await cluster.extend_deadline(str(spec.name), datetime.now(UTC))
         assert await status_of(cluster, spec) is None
+
+    async def test_a_signal_comes_to_the_command(self, cluster: Cluster, make_spec: SpecMaker) -> None:
+        spec = make_spec("sh", "-c", "trap 'exit 7' USR1; while :; do sleep 0.05; done")
+        await cluster.create_pod(spec)
+        await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+
+        async def ended() -> int | None:
+            await cluster.signal_pod(str(spec.name), "USR1")  # again and again: the shell may not have begun
+            status = await status_of(cluster, spec)
+            return None if status is None else status.exit_code
+
+        assert await eventually(ended) in (7, 128 + SIGUSR1)
+
+    async def test_a_signal_to_nothing_is_nothing(self, cluster: Cluster, make_spec: SpecMaker) -> None:
+        spec = make_spec("true")
+        await cluster.signal_pod(str(spec.name), "USR1")
+        await cluster.create_pod(spec)
+        await finished(cluster, spec)
+        await cluster.signal_pod(str(spec.name), "USR1")
+        assert (await status_of(cluster, spec)).exit_code == 0  # type: ignore[union-attr]
 
     async def test_find_pods_knows_reservations_apart(self, cluster: Cluster, make_spec: SpecMaker) -> None:
         one, other = make_spec("sleep", "600"), make_spec("sleep", "600")

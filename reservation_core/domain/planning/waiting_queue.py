@@ -328,7 +328,9 @@ class WaitingQueue:
 
     def may_be_next(self, job: Waiting, gpu_type: str | None) -> bool:
         """Whether no job outside memory that asks for this type can be ahead of a job."""
-        return gpu_type not in self.ends or (not job.preemptible and job.key <= self._last_of(gpu_type))
+        if job.preemptible:  # it goes after all others, wherever it stands in the part that is in memory
+            return not {gpu_type, job.gpu_type} & self.ends.keys()
+        return gpu_type not in self.ends or job.key <= self._last_of(gpu_type)
 
 
 class SlotWalk:

@@ -15,7 +15,7 @@ WHERE r.status = 'running' AND r.preemptible
           SELECT FROM allocations a
           JOIN allocations o ON o.gpu_id = a.gpu_id AND o.reservation_id <> a.reservation_id AND o.released_at IS NULL
           WHERE a.reservation_id = r.id AND a.released_at IS NULL
-            AND lower(o.during) < CAST(:now AS timestamptz) + coalesce(r.end_signal_before, '0') + make_interval(secs => CAST(:needs_s AS float8))) END
+            AND lower(o.during) <= CAST(:now AS timestamptz) + coalesce(r.end_signal_before, '0') + make_interval(secs => CAST(:needs_s AS float8))) END
 ORDER BY r.id LIMIT :limit;
 
 -- name: renew_leases

@@ -53,7 +53,7 @@ FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS
 -- name: waiting_of
 -- The waiting ones of these jobs.
 SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
@@ -70,7 +70,7 @@ WITH RECURSIVE types AS (
 )
 SELECT w.* FROM types t CROSS JOIN LATERAL (
     SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
@@ -83,7 +83,7 @@ WHERE t.line_type IS NOT NULL;
 -- name: waiting_apart
 -- Waiting jobs with a slot, anywhere in the queue, or within a booking: they are planned whatever the windows are.
 SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
@@ -92,7 +92,7 @@ WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS 
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 UNION ALL
 SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
@@ -102,7 +102,7 @@ WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS 
 -- name: waiting_without_slot
 -- The first waiting jobs without a slot, over all types.
 SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
@@ -114,7 +114,7 @@ ORDER BY line_priority, seq LIMIT :limit;
 -- name: last_with_slot
 -- The last waiting jobs with a slot, over all types.
 SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
@@ -126,7 +126,7 @@ ORDER BY line_priority DESC, seq DESC LIMIT :limit;
 -- name: others_with_slot
 -- The first waiting jobs with a slot, over all types: what predictions need of them.
 SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq,
        avoid_nodes, user_id, project, created_at
 FROM reservations
@@ -162,7 +162,7 @@ GROUP BY user_id, priority;
 -- name: more_waiting
 -- The next jobs of one queue.
 SELECT id, gpus, nodes, gpu_type, preemptible,
-       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0'))
+       CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at

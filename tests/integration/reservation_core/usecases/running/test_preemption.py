@@ -1,0 +1,203 @@
+"""Preemptible jobs in the ledger: what they keep for sure, for whom they make room, and how they wait again."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from reservation_core.contracts.queue_messages import PodOperation
+from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.request_terms import ASKED_WITHIN
+from reservation_core.usecases.running.preempt import RENEWED_EVERY, PreemptionReport, needs_of, preempt
+from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
+from tests.integration.reservation_core.usecases.planning.test_project_quotas import rule
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, World, pod
+
+AT_ONCE = timedelta(0)
+SIGNAL = {"signal": "USR1", "before": 300}
+NEEDS = needs_of(AT_ONCE)
+
+
+async def look(world: BookingWorld, when: datetime | None = None) -> PreemptionReport:
+    if when is not None:
+        await world.at(when)
+    return await preempt(world.world.uow, world.world.clock, AT_ONCE)
+
+
+async def gone(world: World, job_id: str, attempt: int = 1) -> list[PodOperation]:
+    """Its pods are ended, and are gone."""
+    row = await world.row(job_id)
+    for rank in range(row.nodes):
+        name = pod(job_id, rank, attempt)
+        await world.see(world.cluster.show(name, PodPhase.FINISHED, started_at=row.started_at, exit_code=0))
+    return await world.operate()
+
+
+async def promised(world: World, job_id: str) -> datetime | None:
+    return (await world.view(job_id)).promised_start_at
+
+
+async def test_it_makes_room_for_a_waiting_job_and_goes_on_afterwards(bookings: BookingWorld) -> None:
+    world = bookings.world
+    yielding = await world.ran(gpus=2, nodes=2, preemptible=True, end_signal=SIGNAL, duration=8 * 3600)
+    place = (await world.row(yielding)).seq
+    assert (await look(bookings)).asked == 0
+    end = START + 5 * MINUTE + NEEDS
+    assert [row[1] for row in await bookings.taken(yielding)] == [end] * 4
+
+    needed = await world.submitted(gpus=1)
+    await world.plan(slots=True)
+    assert await promised(world, needed) == end
+    assert (await look(bookings)).asked == 1
+    row = await world.row(yielding)
+    assert (row.status, row.reason.code) == (JobStatus.RUNNING, ReasonCode.PREEMPTED)
+    assert [one.op for one in await world.operate()] == ["signal"]
+    assert world.cluster.signals == [(f"{yielding}-1-{rank}", "USR1") for rank in (0, 1)]
+    assert (await look(bookings, START + 5 * MINUTE - timedelta(seconds=1))).asked == 0
+    assert (await look(bookings, START + 5 * MINUTE)).asked == 1
+    assert (await world.row(yielding)).status is JobStatus.ENDING
+    await gone(world, yielding)
+    row = await world.row(yielding)
+    assert (row.status, row.seq, row.preemption.times, row.exit_code) == (JobStatus.QUEUED, place, 1, None)
+
+    await world.plan(slots=True)
+    assert (await world.row(needed)).status is JobStatus.STARTING
+    assert (await world.row(yielding)).status is JobStatus.QUEUED
+    assert "start_promise_missed" not in await world.kinds(needed)
+    assert await promised(world, yielding) is None
+
+
+async def test_it_keeps_its_gpus_for_the_time_that_it_names(bookings: BookingWorld) -> None:
+    world = bookings.world
+    yielding = await world.ran(gpus=2, nodes=2, preemptible=True, min_runtime=1800)
+    needed = await world.submitted(gpus=2)
+    await world.plan(slots=True)
+    assert await promised(world, needed) == START + 30 * MINUTE + ASKED_WITHIN
+    assert (await look(bookings, START + 30 * MINUTE - timedelta(seconds=1))).asked == 0
+    assert (await look(bookings, START + 30 * MINUTE)).asked == 1
+    await gone(world, yielding)
+    await world.plan()
+    assert (await world.row(needed)).status is JobStatus.STARTING
+
+
+async def test_its_range_is_renewed_while_nobody_needs_the_gpus(bookings: BookingWorld) -> None:
+    world = bookings.world
+    yielding = await world.ran(preemptible=True, duration=120)
+    ends = []
+    for _ in range(6):
+        assert (await look(bookings)).asked == 0
+        [(_, end, _)] = await bookings.taken(yielding)
+        assert bookings.time.at < end <= bookings.time.at + NEEDS
+        assert (await world.row(yielding)).range_end == end
+        ends.append(end)
+        await bookings.at(bookings.time.at + RENEWED_EVERY)
+    assert ends == sorted(ends)
+    assert ends[-1] == START + timedelta(seconds=120)
+
+
+async def test_a_booking_lends_its_gpus_until_it_begins(bookings: BookingWorld) -> None:
+    world = bookings.world
+    booking = await bookings.booked(START + HOUR, gpus=2, nodes=2)
+    long = await world.submitted(gpus=2, duration=2 * 3600)
+    lent = await world.submitted(gpus=2, duration=2 * 3600, preemptible=True, min_runtime=1800)
+    too_long = await world.submitted(gpus=2, duration=2 * 3600, preemptible=True, min_runtime=3600)
+    await world.plan(slots=True)
+    assert [(await world.row(job)).status for job in (long, lent, too_long)] == [
+        JobStatus.QUEUED, JobStatus.STARTING, JobStatus.QUEUED,
+    ]  # fmt: skip
+    await world.operate()
+    await world.see(world.cluster.show(pod(lent), PodPhase.RUNNING, started_at=world.clock.now()))
+    await look(bookings, START + 40 * MINUTE)
+    assert (await look(bookings, START + HOUR - NEEDS - timedelta(seconds=1))).asked == 0
+    assert (await look(bookings, START + HOUR - NEEDS + timedelta(seconds=1))).asked == 1
+    await gone(world, lent)
+    await bookings.at(START + HOUR)
+    assert (await bookings.booking(booking.id)).status == "active"
+    assert all(not over for _, _, over in await bookings.taken(booking.id))
+
+
+async def test_it_counts_for_no_quota(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await rule(world, Scope(), max_gpus=1)
+    async with world.uow() as uow:
+        policy = (await uow.policies.current()).policy
+    yielding = world.new(gpus=2, nodes=1, preemptible=True, policy=policy).reservation
+    assert yielding.preemption.preemptible
+    free = await world.ran(gpus=2, preemptible=True)
+    own = await world.submitted(gpus=1)
+    second = await world.submitted(gpus=1)
+    await world.plan()
+    assert [(await world.row(job)).status for job in (free, own, second)] == [
+        JobStatus.RUNNING, JobStatus.STARTING, JobStatus.QUEUED,
+    ]  # fmt: skip
+    spent = await bookings.rows("SELECT * FROM given_back")
+    await look(bookings)
+    async with world.uow() as uow:
+        holdings = await uow.policies.held_by_all(world.clock.now(), promised=True)
+    assert {holding.reservation_id for holding in holdings} == {own}
+    assert spent == []
+
+
+async def test_of_two_the_one_that_loses_least_makes_room(bookings: BookingWorld) -> None:
+    world = bookings.world
+    older = await world.ran(gpus=2, preemptible=True)
+    await bookings.at(START + 10 * MINUTE)
+    younger = await world.ran(gpus=2, preemptible=True)
+    await look(bookings, START + 12 * MINUTE)
+    await world.submitted(gpus=2)
+    await world.plan(slots=True)
+    assert (await look(bookings)).asked == 1
+    assert [(await world.row(job)).status for job in (older, younger)] == [JobStatus.RUNNING, JobStatus.ENDING]
+
+
+async def test_a_start_that_failed_is_tried_as_often_after_preemptions(bookings: BookingWorld) -> None:
+    """They are no starts that failed: only those count towards the most."""
+    world = bookings.world
+    job = await world.ran(gpus=2, nodes=2, preemptible=True)
+    await world.submitted(gpus=2, nodes=2, duration=60)
+    await world.plan(slots=True)
+    await look(bookings)
+    await gone(world, job)
+    row = await world.row(job)
+    assert (row.attempt - row.retried - row.preemption.times, row.attempt) == (0, 1)
+
+
+async def test_a_job_is_signalled_before_its_end_once(bookings: BookingWorld) -> None:
+    world = bookings.world
+    job = await world.ran(end_signal=SIGNAL, duration=3600)
+    assert (await look(bookings, START + 55 * MINUTE - timedelta(seconds=1))).signalled == 0
+    assert (await look(bookings, START + 55 * MINUTE)).signalled == 1
+    assert (await look(bookings)).signalled == 0
+    assert [one.op for one in await world.operate()] == ["signal"]
+    assert world.cluster.signals == [(f"{job}-1-0", "USR1")]
+    assert (await world.row(job)).status is JobStatus.RUNNING
+
+
+async def test_a_hole_that_is_too_short_for_what_it_keeps_stays_empty(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await bookings.booked(START + ALLOWANCE + 10 * MINUTE, gpus=2, nodes=2)
+    short = await world.submitted(preemptible=True, min_runtime=595)
+    long = await world.submitted(preemptible=True, min_runtime=600)
+    await world.plan(slots=True)
+    assert (await world.row(short)).status is JobStatus.STARTING
+    assert (await world.row(long)).status is JobStatus.QUEUED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "preempted_at = now()",
+        "signalled_at = now()",
+        "min_runtime = interval '2 hours'",
+        "preemptible = false",
+        "end_signal = NULL",
+        "end_signal_before = interval '2 hours'",
+        "preemptions = -1",
+    ],
+)
+async def test_the_database_keeps_the_terms(world: World, change: str) -> None:
+    job = await world.submitted(preemptible=True, min_runtime=60, end_signal=SIGNAL)
+    with pytest.raises(IntegrityError):
+        await world.sql(f"UPDATE reservations SET {change} WHERE id = :id", id=job)
