@@ -17,9 +17,8 @@ from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
 from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
-from reservation_core.domain.planning.making_room import RoomMaker, may_have_room, room_length
+from reservation_core.domain.planning.making_room import RoomMaker, may_have_room, room_length, with_fewest_lost
 from reservation_core.domain.planning.planning_picture import Picture
-from reservation_core.domain.planning.victims import with_fewest_lost
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
 from reservation_core.domain.pools.freed_time import EarlierPlaces
 from reservation_core.domain.pools.node_timeline import Timeline

@@ -6,7 +6,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.planning.victims import MOST_ACROSS, Offer, fewest_lost
+from reservation_core.domain.pools.least_loss import MOST_ACROSS, Offer, fewest_lost
 
 MOST_NODES = 4
 VICTIMS = ("a", "b", "c", "d", "e", "f")
