@@ -50,6 +50,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_dead_letters.Redrive,
     contracts_nodes.NodeFence,
     contracts_nodes.NodeCordon,
+    contracts_nodes.GpuQuarantine,
     contracts_bookings.BookingCreate,
     contracts_bookings.BookingChange,
     contracts_maintenance.MaintenanceCreate,

@@ -50,7 +50,8 @@ BY_KEY = frozenset(
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
     close_connections connections_of_job
     gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled oldest_gpu_hour
-    make_gpu_use_partitions drop_gpu_use_partition
+    make_gpu_use_partitions drop_gpu_use_partition note_gpu_errors add_gpu_speeds gpu_by_place quarantine_gpu
+    release_gpu note_slow_gpu note_gpu_not_slow note_job_of_quarantined_gpu
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
     lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
@@ -237,6 +238,11 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "roll_gpu_hours": [{"start": now - timedelta(hours=1), "until": now}],
         "oldest_gpu_sample": [{"since": now - timedelta(days=days)} for days in (3, 400)],
         "oldest_gpu_minute": [{"since": now - timedelta(days=days)} for days in (3, 400)],
+        "gpu_errors_since": [{"since": now - timedelta(days=7)}],
+        "gpu_speeds_of_hour": [{"start": now - timedelta(hours=1), "until": now}],
+        "slow_gpus": [{}],
+        "forget_gpu_errors": [{"before": now - timedelta(days=7)}],
+        "forget_gpu_speeds": [{"before": now - timedelta(days=1)}],
         "watched_jobs": [{"warned": False}, {"warned": True}],
         "quiet_gpus": [
             {"gpu_ids": [1, 2], "sinces": 2 * [now - timedelta(minutes=1)], "leasts": 2 * [100.0], "now": now}

@@ -19,7 +19,7 @@ from gpu_dev.wire.audit_log import JobEvent
 from gpu_dev.wire.base import Page
 from gpu_dev.wire.dead_letters import DeadLetterOut, Redrive, Redriven
 from gpu_dev.wire.jobs import Job, JobExtend, JobSpec, JobSubmit, JobVerdict, QueuePage
-from gpu_dev.wire.nodes import GpuOut, NodeCordon, NodeFence, NodeOut, UnknownPodOut
+from gpu_dev.wire.nodes import GpuOut, GpuQuarantine, NodeCordon, NodeFence, NodeOut, UnknownPodOut
 from gpu_dev.wire.people import UserCreate, UserDisabled, UserOut
 from reservation_core.domain.model import JobStatus
 
@@ -323,6 +323,14 @@ class GpuDevClient(Calls):
     def cordon_node(self, name: str, reason: str | None = None) -> NodeOut:
         """Cordon a node: nothing new is placed there, and its jobs go on (administrators only)."""
         return self._post(NodeOut, f"{_node_path(name)}/cordon", NodeCordon(reason=reason))
+
+    def quarantine_gpu(self, node: str, index: int, reason: str | None = None) -> NodeOut:
+        """Quarantine a GPU: no new job or booking gets it (administrators only)."""
+        return self._post(NodeOut, f"{_node_path(node)}/gpus/{index}/quarantine", GpuQuarantine(reason=reason))
+
+    def release_gpu(self, node: str, index: int) -> NodeOut:
+        """End the quarantine of a GPU (administrators only)."""
+        return self._post(NodeOut, f"{_node_path(node)}/gpus/{index}/release")
 
     def uncordon_node(self, name: str) -> NodeOut:
         """Uncordon a node (administrators only)."""

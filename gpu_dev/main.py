@@ -86,7 +86,7 @@ COMMANDS = {
     "nodes": Entry(
         "gpus.inventory",
         "nodes_app",
-        "List the nodes; `nodes cordon` keeps new jobs off a node, `nodes fence` declares it without power.",
+        "List the nodes; `nodes cordon` keeps new jobs off a node, `nodes quarantine` off a GPU.",
         LOOK,
     ),
     "queue": Entry(

@@ -33,6 +33,7 @@ from reservation_processor.calendar_keeping import CALENDAR_EVERY_S, SUM_UP_EVER
 from reservation_processor.dependants import keep_settling
 from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
+from reservation_processor.health import watch_health
 from reservation_processor.idling import watch_idle
 from reservation_processor.preempting import keep_preempting
 from reservation_processor.sampling import keep_sampling
@@ -106,6 +107,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
             group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(keep_sampling(runtime, settings), name="gpu use"),
             group.create_task(watch_idle(runtime, settings), name="idle"),
+            group.create_task(watch_health(runtime, settings), name="gpu health"),
             group.create_task(_renew(runtime, epoch, ttl), name="lease"),
         ]
         await stop.wait()

@@ -7,6 +7,7 @@ from math import ceil
 
 import structlog
 
+from reservation_core.domain.gpu_use.gpu_speeds import SpeedSlice, SpeedTally
 from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.ports.gpu_use import GpuSampler
 from reservation_core.runtime.settings.components import ProcessorSettings
@@ -35,6 +36,8 @@ class Sampling:
         self._sampler = sampler
         self._every_s = every_s
         self._unsent: deque[GpuSample] = deque(maxlen=MOST_UNSENT)
+        self._tally = SpeedTally()
+        self._slices: deque[SpeedSlice] = deque(maxlen=MOST_UNSENT)
         self._due_s: float | None = None
         self._day: date | None = None
 
@@ -47,7 +50,9 @@ class Sampling:
         if clock() >= due_s:
             at = self._runtime.clock.now()
             self._due_s = clock() + _wait_s(at.timestamp(), self._every_s)
-            self._unsent.extend(await self._sampler.look(at.replace(microsecond=0)))
+            found = await self._sampler.look(at.replace(microsecond=0))
+            self._unsent.extend(found)
+            self._slices.extend(self._tally.add(found))
         await self._make_days()
         while self._unsent:
             batch = [*self._unsent][:_AT_ONCE]
@@ -56,6 +61,10 @@ class Sampling:
                 _log.debug("some samples are of unknown GPUs or of another time", samples=len(batch), kept=kept)
             for _ in batch:
                 self._unsent.popleft()
+        if self._slices:
+            async with self._runtime.uow() as uow:
+                await uow.gpu_health.add_speeds([*self._slices])
+            self._slices.clear()
 
     async def _make_days(self) -> None:
         """Make partitions at the begin and on each new day: samples come before the first look at old history."""

@@ -49,7 +49,7 @@ REQUESTS = {
     "job_files.synced": "FolderSend",
     "jobs": "JobSubmit JobExtend",
     "maintenance": "MaintenanceCreate",
-    "nodes": "NodeFence NodeCordon",
+    "nodes": "NodeFence NodeCordon GpuQuarantine",
     "notices": "NoticeTargetCreate NoticeTargetVerify",
     "policy": "ExplainRequest ProjectCreate",
     "sessions": "AppTicketMake SshCertificateIssue SshKeyAdd",

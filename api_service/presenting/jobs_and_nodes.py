@@ -242,6 +242,11 @@ def gpu(view: GpuView, sight: Sight) -> contracts_nodes.GpuOut:
         state=view.state,
         holder=holder,
         free_at=view.free_at,
+        quarantined_at=view.health and view.health.quarantined_at,
+        quarantined_by=view.health and view.health.quarantined_by,
+        quarantine_reason=view.health and view.health.quarantine_reason,
+        slow_since=view.health and view.health.slow_since,
+        slow_reason=view.health and view.health.slow_reason,
     )
 
 
@@ -264,6 +269,7 @@ def node(view: NodeView) -> contracts_nodes.NodeOut:
         cordoned_at=None if view.cordon is None else view.cordon.at,
         cordoned_by=None if view.cordon is None else view.cordon.by,
         cordon_reason=None if view.cordon is None else view.cordon.reason,
+        quarantined_gpus=list(view.quarantined),
         gpu_links=None if view.links is None else link_words(view.links),
     )
 

@@ -44,6 +44,11 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "gpu-dev nodes cordon gpu-07 --reason 'new driver on Friday'",
         "gpu-dev nodes cordon gpu-07 --reason 'noisy fan'",
     ),
+    "nodes quarantine": (
+        "gpu-dev nodes quarantine gpu-07/3 --reason 'Xid 79 again'",
+        "gpu-dev nodes quarantine gpu-r07-n03/0",
+    ),
+    "nodes release": ("gpu-dev nodes release gpu-07/3", "gpu-dev nodes release gpu-r07-n03/0"),
     "nodes uncordon": ("gpu-dev nodes uncordon gpu-07", "gpu-dev nodes uncordon gpu-r07-n03"),
     "nodes fence": (
         "gpu-dev nodes fence gpu-07 --reason 'power supply failed'",

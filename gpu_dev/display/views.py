@@ -210,6 +210,18 @@ GPU: "View[GpuOut]" = View(
         Column("HOLDER", lambda card: holder_words(card.holder)),
         Column("FREE AT", lambda card: local_time(card.free_at)),
         Column("MEMORY", lambda card: memory(card.memory_bytes), wide=True, right=True),
+        Column(
+            "HEALTH",
+            lambda card: "; ".join(
+                f"{word} since {local_time(since)}: {why}"
+                for word, since, why in (
+                    ("quarantined", card.quarantined_at, card.quarantine_reason),
+                    ("slow", card.slow_since, card.slow_reason),
+                )
+                if since is not None
+            ),
+            wide=True,
+        ),
         Column("UUID", lambda card: card.uuid or "", wide=True),
     ),
     empty=GPU_TYPE.empty,

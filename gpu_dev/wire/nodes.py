@@ -15,6 +15,10 @@ class NodeCordon(Struct, kw_only=True):
     reason: UnsetType | str | None = UNSET
 
 
+class GpuQuarantine(Struct, kw_only=True):
+    reason: UnsetType | str | None = UNSET
+
+
 class UnknownPodOut(Struct, kw_only=True):
     name: str
     node: str | None
@@ -40,6 +44,11 @@ class GpuOut(Struct, kw_only=True):
     state: GpuState
     holder: Holder | None
     free_at: datetime | None
+    quarantined_at: datetime | None = None
+    quarantined_by: str | None = None
+    quarantine_reason: str | None = None
+    slow_since: datetime | None = None
+    slow_reason: str | None = None
 
 
 class NodeOut(Struct, kw_only=True):
@@ -60,6 +69,7 @@ class NodeOut(Struct, kw_only=True):
     cordoned_at: datetime | None = None
     cordoned_by: str | None = None
     cordon_reason: str | None = None
+    quarantined_gpus: list[int] = []
     gpu_links: list[list[str]] | None = None
 
 

@@ -7,7 +7,7 @@ from alembic import op
 from migrations.scripts import execute_script, lock_tables
 
 revision = "0050_preemption"
-down_revision = "0047_idle_gpus"
+down_revision = "0049_arrays"
 branch_labels = None
 depends_on = None
 

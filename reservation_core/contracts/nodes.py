@@ -21,6 +21,12 @@ class NodeCordon(Wire):
     reason: Annotated[Prose, Field(min_length=1, max_length=200)] | None = None
 
 
+class GpuQuarantine(Wire):
+    """An administrator's order to give a GPU to nothing new, with an optional reason."""
+
+    reason: Annotated[Prose, Field(min_length=1, max_length=200)] | None = None
+
+
 class UnknownPodOut(Wire):
     """A pod with our marks that belongs to no reservation.
 
@@ -53,6 +59,15 @@ class GpuOut(Wire):
     state: GpuState
     holder: Holder | None
     free_at: Time | None
+    quarantined_at: Annotated[Time | None, Field(description="Since when nothing new gets it, if by a quarantine.")] = (
+        None
+    )
+    quarantined_by: Annotated[str | None, Field(description="An administrator, or `system` for its errors.")] = None
+    quarantine_reason: str | None = None
+    slow_since: Annotated[Time | None, Field(description="Since when it throttles or is slower than its siblings.")] = (
+        None
+    )
+    slow_reason: str | None = None
 
 
 class NodeOut(Wire):
@@ -73,6 +88,9 @@ class NodeOut(Wire):
     cordoned_at: Time | None = None
     cordoned_by: str | None = None
     cordon_reason: str | None = None
+    quarantined_gpus: list[int] = Field(
+        default=[], description="The indices of quarantined GPUs; `detail` says since when and why."
+    )
     gpu_links: Annotated[
         list[list[str]] | None,
         Field(

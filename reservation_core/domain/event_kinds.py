@@ -49,6 +49,7 @@ class JobEventKind(StrEnum):
     ENTERED = "entered"
     SHARED = "shared"
     UNSHARED = "unshared"
+    GPU_QUARANTINED = "gpu_of_job_quarantined"
 
 
 class BookingEventKind(StrEnum):
@@ -98,6 +99,10 @@ class NodeEventKind(StrEnum):
     NODE_UNFENCED = "node_unfenced"
     GPU_ADDED = "gpu_added"
     GPU_CHANGED = "gpu_changed"
+    GPU_QUARANTINED = "gpu_quarantined"
+    GPU_RELEASED = "gpu_released"
+    GPU_SLOW = "gpu_slow"
+    GPU_SLOW_OVER = "gpu_slow_over"
     MAINTENANCE_PLANNED = "maintenance_planned"
     MAINTENANCE_CARDS_JOINED = "maintenance_cards_joined"
     MAINTENANCE_STARTED = "maintenance_started"

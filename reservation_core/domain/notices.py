@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal, assert_never
 
 from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, PodEventKind
+from reservation_core.domain.gpu_use.health_words import gpu_words, job_gpu_words
 from reservation_core.domain.short_durations import in_words
 from reservation_core.domain.time_words import range_words, time_words
 
@@ -50,6 +51,7 @@ class NoticeKind(StrEnum):
     MAINTENANCE = "maintenance"
     IDLE = "idle"
     PREEMPTED = "preempted"
+    GPU_HEALTH = "gpu_health"
 
 
 KIND_MEANINGS: Mapping[NoticeKind, str] = {
@@ -70,6 +72,7 @@ KIND_MEANINGS: Mapping[NoticeKind, str] = {
     NoticeKind.MAINTENANCE: "A maintenance window affects a job or booking.",
     NoticeKind.IDLE: "The GPUs of a job are idle.",
     NoticeKind.PREEMPTED: "A job gave its GPUs back and waits again.",
+    NoticeKind.GPU_HEALTH: "A GPU of a job is quarantined; for administrators: any GPU is, or is slow.",
 }
 """What each kind says, for people who choose."""
 
@@ -109,7 +112,7 @@ class NotifiedReservation:
 
 @dataclass(frozen=True, slots=True)
 class NoticedEvent:
-    """The event behind a notification: its kind in the audit log, its actor, reason and data."""
+    """The event behind a notification: its kind in the audit log, its actor, reason and data; what it is about."""
 
     kind: NoticeKind
     event: str
@@ -117,6 +120,7 @@ class NoticedEvent:
     actor: str
     reason: str | None
     data: dict[str, Any] = field(default_factory=dict)
+    subject: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +141,15 @@ class Notice:
 
 def notice_of(occurrence: NoticedEvent, about: NotifiedReservation | None, *, user: str, delivery: str) -> Notice:
     """The notification of an event; `about` is None for pods that use no booking."""
-    if occurrence.event == PodEventKind.DISPLACED or about is None:
+    if about is None and occurrence.kind is NoticeKind.GPU_HEALTH:
+        subject, happened, advice = gpu_words(occurrence.event, occurrence.subject, occurrence.data)
+    elif occurrence.event == PodEventKind.DISPLACED or about is None:
         subject, happened, advice = *_describe_pod(occurrence), None
     else:
         subject, (happened, advice) = _title(about), _describe(occurrence, about)
     lines = [happened]
-    why = occurrence.reason or (str(occurrence.data.get("why") or "") if about is None else "")
+    told = about is None or occurrence.kind is NoticeKind.GPU_HEALTH
+    why = occurrence.reason or (str(occurrence.data.get("why") or "") if told else "")
     if why:
         lines.append(one_line(why, _LONGEST_REASON))
     if advice is not None:
@@ -192,6 +199,7 @@ _HEADLINES = {
     NoticeKind.MAINTENANCE: "affected by maintenance",
     NoticeKind.IDLE: "GPUs idle",
     NoticeKind.PREEMPTED: "waits again",
+    NoticeKind.GPU_HEALTH: "a GPU is faulty or slow",
 }
 
 
@@ -237,8 +245,8 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.MAINTENANCE:
             happened = f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}."
             return happened, _maintenance_advice(occurrence, about)
-        case NoticeKind.IDLE | NoticeKind.PREEMPTED:
-            return (_describe_idle if kind is NoticeKind.IDLE else _describe_preempted)(occurrence, about)
+        case NoticeKind.IDLE | NoticeKind.PREEMPTED | NoticeKind.GPU_HEALTH:
+            return _describe_use(kind, occurrence, about)
         case _:
             assert_never(kind)
 
@@ -249,9 +257,21 @@ def _describe_failure(about: NotifiedReservation) -> tuple[str, str | None]:
     return f"{_named(about)} has failed.", f"Its output may say more: `gpu-dev logs {about.id}`."
 
 
-def _describe_preempted(_: NoticedEvent, about: NotifiedReservation) -> tuple[str, str]:
-    happened = f"{_named(about)} gives its GPUs back and waits at its place in the queue again."
-    return happened, f"It will run its command from the start. Where it stands: `gpu-dev explain {about.id}`."
+def _describe_use(
+    kind: Literal[NoticeKind.IDLE, NoticeKind.PREEMPTED, NoticeKind.GPU_HEALTH],
+    occurrence: NoticedEvent,
+    about: NotifiedReservation,
+) -> tuple[str, str]:
+    match kind:
+        case NoticeKind.IDLE:
+            return _describe_idle(occurrence, about)
+        case NoticeKind.PREEMPTED:
+            happened = f"{_named(about)} gives its GPUs back and waits at its place in the queue again."
+            return happened, f"It will run its command from the start. Where it stands: `gpu-dev explain {about.id}`."
+        case NoticeKind.GPU_HEALTH:
+            return job_gpu_words(occurrence.data, _named(about, begins=False))
+        case _:
+            assert_never(kind)
 
 
 def _describe_idle(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str, str]:

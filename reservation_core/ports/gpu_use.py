@@ -7,7 +7,7 @@ from typing import Protocol
 
 from reservation_core.domain.gpu_use.idleness import WatchedJob
 from reservation_core.domain.gpu_use.samples import GpuSample
-from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.domain.model import GpuCondition, GpuState, ReservationKind
 
 
 class GpuSampler(Protocol):
@@ -89,3 +89,24 @@ class HoldingJob:
     gpu_ids: tuple[int, ...]
     gpu_types: tuple[str, ...]
     watched: WatchedJob
+
+
+@dataclass(frozen=True, slots=True)
+class LockedGpu:
+    """A GPU that is to be quarantined or released. `quarantined_at` is None where SQL alone quarantined it."""
+
+    id: int
+    condition: GpuCondition
+    quarantined_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedGpu:
+    """A GPU that was just quarantined, and the job that has it, if any."""
+
+    node: str
+    index: int
+    job: str | None
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.index}"

@@ -11,8 +11,8 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.contracts.nodes import NodeCordon, NodeFence, NodeOut
-from reservation_core.usecases.nodes import cordon_node, fence_node
+from reservation_core.contracts.nodes import GpuQuarantine, NodeCordon, NodeFence, NodeOut
+from reservation_core.usecases.nodes import cordon_node, fence_node, quarantine_gpu
 
 router = APIRouter(prefix="/v1/nodes", tags=["operators"])
 
@@ -20,6 +20,7 @@ NodeName = Annotated[
     str,
     Path(pattern="^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$", description="A node's name.", examples=["node1"]),
 ]
+GpuIndex = Annotated[int, Path(ge=0, le=1023, description="A GPU's index on its node.", examples=[0])]
 
 
 @router.post(
@@ -93,6 +94,44 @@ async def uncordon(request: Request, services: Served, caller: Caller, node: Nod
 
     async def act(uow: UnitOfWork) -> Answer:
         view = await cordon_node.uncordon(uow, caller, node, now)
+        return Answer(200, jobs_and_nodes.node(view).model_dump_json().encode())
+
+    return await once(request, caller, b"", services.runtime.uow, act)
+
+
+@router.post(
+    "/{node}/gpus/{index}/quarantine",
+    response_model=NodeOut,
+    summary="Quarantine a GPU",
+    responses=problems(400, 403, 404, 409, 413, 415),
+    openapi_extra=reads(GpuQuarantine, required=False),
+)
+async def quarantine(request: Request, services: Served, caller: Caller, node: NodeName, index: GpuIndex) -> Response:
+    """Administrators only. No new job or booking gets the GPU until it is released; a job that has it goes on. A GPU
+    that is quarantined already stays as it is."""
+    body = await bodies.read_optional(request, GpuQuarantine, limit=services.settings.max_body_bytes)
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await quarantine_gpu.quarantine(uow, caller, node, index, body.reason, now)
+        return Answer(200, jobs_and_nodes.node(view).model_dump_json().encode())
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.post(
+    "/{node}/gpus/{index}/release",
+    response_model=NodeOut,
+    summary="End the quarantine of a GPU",
+    responses=problems(400, 403, 404, 409),
+    openapi_extra=reads(None),
+)
+async def release(request: Request, services: Served, caller: Caller, node: NodeName, index: GpuIndex) -> Response:
+    """Administrators only. Errors until now no longer count. A GPU that is not quarantined stays as it is."""
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        view = await quarantine_gpu.release(uow, caller, node, index, now)
         return Answer(200, jobs_and_nodes.node(view).model_dump_json().encode())
 
     return await once(request, caller, b"", services.runtime.uow, act)

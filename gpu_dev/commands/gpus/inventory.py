@@ -1,4 +1,4 @@
-"""`gpus`; `nodes`, `nodes fence|unfence` and `nodes cordon|uncordon`."""
+"""`gpus`; `nodes`, `nodes fence|unfence`, `nodes cordon|uncordon` and `nodes quarantine|release`."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.display.output import Format, show_list
 from gpu_dev.display.views import GPU, GPU_TYPE, NODE
+from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import require_known
 from gpu_dev.options import Output, Watch
@@ -98,3 +99,38 @@ def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(metavar="NO
     with client_for(ctx) as client:
         freed = client.uncordon_node(node)
     put(f"{freed.name} is not cordoned{f': {local_sentence(freed.detail)}' if freed.detail else ''}\n")
+
+
+@nodes_app.command()
+def quarantine(
+    ctx: typer.Context,
+    gpu: Annotated[str, typer.Argument(metavar="NODE/GPU", help="A GPU: its node and its index there.")],
+    reason: Annotated[str | None, typer.Option(help="The reason, for the audit log and for users.")] = None,
+) -> None:
+    """Give a GPU to no new job or booking; a job that has it goes on (administrators)."""
+    node, index = _place(gpu)
+    with client_for(ctx) as client:
+        client.quarantine_gpu(node, index, reason)
+    put(f"{node}/{index} is quarantined. To undo:  gpu-dev nodes release {node}/{index}\n")
+
+
+@nodes_app.command()
+def release(
+    ctx: typer.Context,
+    gpu: Annotated[str, typer.Argument(metavar="NODE/GPU", help="A quarantined GPU.")],
+) -> None:
+    """End the quarantine of a GPU: jobs and bookings get it again (administrators)."""
+    node, index = _place(gpu)
+    with client_for(ctx) as client:
+        freed = client.release_gpu(node, index)
+    put(f"{node}/{index} is not quarantined{f': {local_sentence(freed.detail)}' if freed.detail else ''}\n")
+
+
+def _place(gpu: str) -> tuple[str, int]:
+    """The node and the index that `node/index` names. Raises UsageError."""
+    node, _, index = gpu.rpartition("/")
+    if not node or not (index.isascii() and index.isdigit()):
+        raise UsageError(
+            f"{gpu!r} is no GPU. Give its node and its index there, such as node1/0 (see `gpu-dev gpus --each`)."
+        )
+    return node, int(index)

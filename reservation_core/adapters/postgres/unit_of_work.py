@@ -24,6 +24,7 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
+from reservation_core.adapters.postgres.gpu_use.gpu_health import GpuHealth
 from reservation_core.adapters.postgres.gpu_use.gpu_use import GpuUse
 from reservation_core.adapters.postgres.history.audit import Audit
 from reservation_core.adapters.postgres.history.audit_chain import AuditChain
@@ -125,6 +126,10 @@ class UnitOfWork:
     @cached_property
     def gpu_use(self) -> GpuUse:
         return GpuUse(self._connection)
+
+    @cached_property
+    def gpu_health(self) -> GpuHealth:
+        return GpuHealth(self._connection, self.queue)
 
     @cached_property
     def search(self) -> Search:

@@ -154,11 +154,12 @@ def _used_since(at: datetime, points: Sequence[UsePoint], below: float, window: 
 
 
 def _mean(points: Sequence[UsePoint], begin: datetime, window: IdleWindow) -> float:
-    """The mean utilisation from a step's begin to the window's end; a part without samples counts as 1."""
+    """The mean utilisation from a step's begin to the window's end; a part of which no sample says it counts as 1."""
     idle = 0.0
     for point in points:
         if begin <= point.at < window.end and point.utilisation is not None:
-            idle += min(1.0, point.samples * window.every / window.step) * (1 - point.utilisation.mean)
+            known = point.samples - point.unknown
+            idle += min(1.0, known * window.every / window.step) * (1 - point.utilisation.mean)
     return 1 - idle / ((window.end - begin) / window.step)
 
 

@@ -3,7 +3,8 @@
 A recording is CSV with a first line of names, or JSON lines with the same names. `at_s` (seconds since its begin) and
 `gpu` (the index within its node) are needed; `node` is needed only where nodes differ. All others may be missing or
 empty: `utilisation` (0 to 1), `memory_used` and `memory_total` (bytes), `power_w`, `temperature_c`, `ecc_uncorrected`,
-`xid` and `processes` (how many). A row holds until the GPU's next row, for at most 60 seconds.
+`xid`, `processes` (how many), `clock_mhz` and `throttled` (0 or 1). A row holds until the GPU's next row, for at most
+60 seconds.
 """
 
 import csv
@@ -19,7 +20,16 @@ from reservation_core.domain.gpu_use.samples import MOST_PROCESSES, GpuProcess, 
 MOST_ROWS = 1_000_000
 HOLDS_S = 60.0
 _PLACE = ("at_s", "gpu", "node")
-_WHOLE = ("memory_used", "memory_total", "temperature_c", "ecc_uncorrected", "xid", "processes")
+_WHOLE = (
+    "memory_used",
+    "memory_total",
+    "temperature_c",
+    "ecc_uncorrected",
+    "xid",
+    "processes",
+    "clock_mhz",
+    "throttled",
+)
 _VALUES = ("utilisation", "power_w", *_WHOLE)
 _LONGEST_S = 31 * 86_400.0
 _AT = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,4 +141,8 @@ def _sample(uuid: str, at: datetime, values: Mapping[str, Any]) -> GpuSample:
     if count is not None and not 0 <= count <= MOST_PROCESSES:
         raise ImplausibleSampleError(f"`processes` must be from 0 to {MOST_PROCESSES}, not {count}.")
     processes = None if count is None else tuple(GpuProcess(number, None) for number in range(count))
-    return GpuSample(uuid, at, processes=processes, **given)
+    throttled = given.pop("throttled", None)
+    if throttled not in (None, 0, 1):
+        raise ImplausibleSampleError(f"`throttled` must be 0 or 1, not {throttled}.")
+    whether = None if throttled is None else bool(throttled)
+    return GpuSample(uuid, at, processes=processes, throttled=whether, **given)

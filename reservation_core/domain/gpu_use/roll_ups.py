@@ -20,7 +20,7 @@ class UsePoint:
     """The use of a GPU in the step that begins at `at`, by so many samples.
 
     `memory` is in bytes, `power` in watts, `temperature` in degrees Celsius; None: no sample says. `ecc_uncorrected`
-    and `processes` are the most, `xid` is the last.
+    and `processes` are the most, `xid` is the last. `unknown` of the samples give no utilisation.
     """
 
     at: datetime
@@ -32,6 +32,7 @@ class UsePoint:
     ecc_uncorrected: int | None = None
     xid: int | None = None
     processes: int | None = None
+    unknown: int = 0
 
 
 def step_begin(at: datetime, step: timedelta) -> datetime:
@@ -67,6 +68,7 @@ def _merge(at: datetime, points: Sequence[UsePoint]) -> UsePoint:
         ecc_uncorrected=max(_known(point.ecc_uncorrected for point in points), default=None),
         xid=next(_known(point.xid for point in reversed(points)), None),
         processes=max(_known(point.processes for point in points), default=None),
+        unknown=sum(point.unknown for point in points),
     )
 
 

@@ -13,6 +13,7 @@ ERRORS_LAST = timedelta(minutes=5)
 MOST_MEMORY = 2**41 - 2**10
 MOST_POWER_W = 10_000
 MOST_PROCESSES = 10_000
+MOST_CLOCK_MHZ = 100_000
 _TEMPERATURES = (-100, 300)
 _MOST_ERRORS = 2**31 - 1
 _MOST_XID = 2**15 - 1
@@ -37,7 +38,8 @@ class GpuSample:
     """The use of a GPU at `at` (UTC). Raises ImplausibleSampleError.
 
     `utilisation` is the part of the time before `at` in which the GPU computed, from 0 to 1. `ecc_uncorrected` counts
-    over the GPU's life. `xid` is the last Xid error since the sample before; None: none, or unknown.
+    over the GPU's life. `xid` is the last Xid error since the sample before, one of the GPU's own before one that a
+    program caused; None: none, or unknown. `throttled`: heat, power or a brake of the hardware lowers the clock.
     """
 
     uuid: str
@@ -50,6 +52,8 @@ class GpuSample:
     ecc_uncorrected: int | None = None
     xid: int | None = None
     processes: tuple[GpuProcess, ...] | None = None
+    clock_mhz: int | None = None
+    throttled: bool | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.uuid) <= 128:
@@ -64,6 +68,7 @@ class GpuSample:
         _check("ecc_uncorrected", self.ecc_uncorrected, 0, _MOST_ERRORS)
         _check("xid", self.xid, 1, _MOST_XID)
         _check("processes", None if self.processes is None else len(self.processes), 0, MOST_PROCESSES)
+        _check("clock_mhz", self.clock_mhz, 0, MOST_CLOCK_MHZ)
 
 
 def timely_times(now: datetime) -> tuple[datetime, datetime]:

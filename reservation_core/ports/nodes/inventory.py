@@ -21,6 +21,18 @@ class GpuView:
     holder_user: str | None
     holder_user_id: int | None
     free_at: datetime | None
+    health: "GpuHealthView | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealthView:
+    """Since when and why a GPU is quarantined, and since when and why it is slow."""
+
+    quarantined_at: datetime | None
+    quarantined_by: str | None
+    quarantine_reason: str | None
+    slow_since: datetime | None
+    slow_reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,7 @@ class NodeView:
     fenced_by: str | None = None
     links: Links | None = None
     cordon: "Cordon | None" = None
+    quarantined: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

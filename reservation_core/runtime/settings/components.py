@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.network.client_addresses import trusted_networks
 from reservation_core.runtime.settings.auth import AuthSettings
-from reservation_core.runtime.settings.gpus import GpuSettings
+from reservation_core.runtime.settings.gpus import GpuSettings, HealthSettings
 from reservation_core.runtime.settings.http import HttpSettings
 from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
@@ -317,6 +317,7 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     pod_operations_per_s: Annotated[float, Field(gt=0, le=100_000)] = 200
     max_reads: Annotated[int, Field(ge=1, le=100)] = 5
     visibility_s: Seconds = 10
+    health: HealthSettings = Field(default_factory=HealthSettings)
     notices: NoticeSettings = Field(default_factory=NoticeSettings)
     smtp: SmtpSettings = Field(default_factory=SmtpSettings)
     smtp_password: SecretStr | None = None

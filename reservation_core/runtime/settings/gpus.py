@@ -1,11 +1,13 @@
 """Settings of GPUs."""
 
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
+from reservation_core.domain.gpu_use.gpu_errors import QuarantineRule
 from reservation_core.runtime.settings.section import Section, split
 
 Names = Annotated[
@@ -29,3 +31,18 @@ class GpuSettings(Section):
     type_labels: Names = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu-dev/gpu-type")
     # Product (lower case) to gpu_type, before the built-in table: {"nvidia-weird-card": "h100"}.
     types: dict[str, str] = Field(default_factory=dict, max_length=1000)
+
+
+class HealthSettings(Section):
+    """When GPUs are quarantined for their errors."""
+
+    quarantine_after: Annotated[int, Field(ge=0, le=100)] = 0  # occasions of errors; 0: never
+    window_s: Annotated[float, Field(ge=60, le=86_400 * 7)] = 86_400
+    slow: bool = True  # whether slow GPUs are reported
+
+    @property
+    def rule(self) -> QuarantineRule | None:
+        """After how many errors, and within which time; None: never."""
+        if not self.quarantine_after:
+            return None
+        return QuarantineRule(self.quarantine_after, timedelta(seconds=self.window_s))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.gpu_use.gpu_errors import ERRORS_KEPT
 from reservation_core.domain.gpu_use.roll_ups import step_begin
 from reservation_core.domain.gpu_use.samples import SAMPLES_KEPT
 from reservation_core.domain.gpu_use.spans import Resolution
@@ -23,6 +24,8 @@ async def keep_use(uow_factory: UnitOfWorkFactory) -> None:
     """
     async with uow_factory() as uow:
         await uow.retention.make_gpu_use_partitions()
+        now = await uow.now()
+        await uow.gpu_health.forget(now - ERRORS_KEPT, now - SAMPLES_KEPT)
     for _ in range(STEPS):
         async with uow_factory() as uow:
             if not await _roll_up(uow):

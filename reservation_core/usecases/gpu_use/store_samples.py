@@ -27,6 +27,7 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         rolled = await uow.gpu_use.lock()
         known.sort(key=itemgetter(0))  # as in the index, whose pages are then written one after another
         await uow.gpu_use.add(known)
+        await uow.gpu_health.note_errors(known)
         earliest = min(sample.at for _, sample in known)
         back = {resolution: min(until, step_begin(earliest, resolution.step)) for resolution, until in rolled.items()}
         if back != rolled:

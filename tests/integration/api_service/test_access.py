@@ -81,6 +81,8 @@ CALLS: dict[tuple[str, str], Call] = {
     ("POST", "/v1/nodes/{node}/unfence"): Call(403, 403, 409),
     ("POST", "/v1/nodes/{node}/cordon"): Call(403, 403, 200),
     ("POST", "/v1/nodes/{node}/uncordon"): Call(403, 403, 200),
+    ("POST", "/v1/nodes/{node}/gpus/{index}/quarantine"): Call(403, 403, 200),
+    ("POST", "/v1/nodes/{node}/gpus/{index}/release"): Call(403, 403, 200),
     ("GET", "/v1/events"): Call(403, 403, 200),
     ("GET", "/v1/events/chain"): Call(403, 403, 200),
     ("GET", "/v1/events/chain/head"): Call(403, 403, 200),

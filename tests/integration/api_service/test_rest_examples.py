@@ -284,6 +284,14 @@ class Story:
         await self.call(self.alice, "GET /v1/nodes", query="?limit=1")
         await self.call(self.root, "POST /v1/nodes/{node}/cordon", {"reason": "A fan is loud."}, node="node1")
         await self.call(self.root, "POST /v1/nodes/{node}/uncordon", node="node1")
+        await self.call(
+            self.root,
+            "POST /v1/nodes/{node}/gpus/{index}/quarantine",
+            {"reason": "Xid 79 again."},
+            node="node1",
+            index="0",
+        )
+        await self.call(self.root, "POST /v1/nodes/{node}/gpus/{index}/release", node="node1", index="0")
         window = {"node": "node1", "start": self.at(6), "duration": "PT2H", "reason": "New fans."}
         made = await self.call(self.root, "POST /v1/maintenance", window)
         await self.call(self.alice, "GET /v1/maintenance")

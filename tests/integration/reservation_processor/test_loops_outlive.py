@@ -27,7 +27,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
-from reservation_processor import ending, idling, leading
+from reservation_processor import ending, health, idling, leading
 from reservation_processor.process import run
 from tests.pods import end_all_pods
 from tests.postgres_fault_proxy import FaultProxy, Silence, fault_proxy
@@ -38,9 +38,9 @@ SQLSTATES = [
     "57014", "57P01", "57P02", "57P03", "57P05", "58030", "XX000",
 ]  # fmt: skip
 LOOPS = [
-    "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "holdings", "idle", "lease",
-    "notifications", "open_pages", "planner", "pod_operations", "policy", "promised_cards", "repair", "resync",
-    "secret_keys", "update", "usage_sums", "wake_ups",
+    "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "gpu_health", "holdings",
+    "idle", "lease", "notifications", "open_pages", "planner", "pod_operations", "policy", "promised_cards",
+    "repair", "resync", "secret_keys", "update", "usage_sums", "wake_ups",
 ]  # fmt: skip
 """Those that ask the database without anybody's doing, each often enough here."""
 OFTEN_S = 0.3
@@ -64,6 +64,7 @@ async def whole(
     monkeypatch.setattr(leading, "SUM_UP_EVERY_S", OFTEN_S)
     monkeypatch.setattr(leading, "RESEAL_EVERY_S", OFTEN_S)
     monkeypatch.setattr(ending, "REPAIR_EVERY_S", OFTEN_S)
+    monkeypatch.setattr(health, "EVERY_S", OFTEN_S)
     monkeypatch.setattr(idling, "EVERY_S", OFTEN_S)
     monkeypatch.setattr(idling, "LONGEST_REST_S", OFTEN_S)
     monkeypatch.setattr(shared_clock, "ASK_EVERY_S", OFTEN_S)
@@ -73,6 +74,7 @@ async def whole(
     settings = StandaloneSettings(
         home=tmp_path / "home", local_gpus="h100:2", database_pool=20, lease_s=3, sweep_s=0.2, resync_s=0.3,
         end_grace_s=1, fair_share_half_life_s=60, fair_share_every_s=0.3, token_cache_s=0.2,
+        health={"quarantine_after": 3},
     )  # fmt: skip
     # Tracebacks as the tests' console draws them take seconds each, and stop all loops meanwhile.
     structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])

@@ -1,4 +1,4 @@
-"""Nodes: search, cordon and fence."""
+"""Nodes: search, cordon and fence; release of quarantined GPUs."""
 
 from enum import StrEnum
 from urllib.parse import urlencode
@@ -112,6 +112,13 @@ async def act(visit: Visit) -> Response:
     return visit.go(safe_return(visit.form.get("next") or _LIST), _DONE[deed].format(node))
 
 
+async def release_gpu(visit: Visit) -> Response:
+    """End the quarantine of a GPU."""
+    node, index = str(visit.request.path_params["node"]), visit.path("index")
+    await visit.rest.send("POST", f"/v1/nodes/{visit.path('node')}/gpus/{index}/release")
+    return visit.go(safe_return(visit.form.get("next") or _LIST), f"GPU {index} of {node} is not quarantined any more.")
+
+
 async def _confirm(visit: Visit, deed: str, *sentences: str) -> Response:
     node, back = str(visit.request.path_params["node"]), safe_return(visit.query("next") or _LIST)
     if all(known.name != node for known in await visit.rest.all(Page[NodeOut], "/v1/nodes")):
@@ -131,5 +138,6 @@ ROUTES = (
     WebRoute("GET", "/admin/nodes", nodes_page, PageAccess.ADMIN),
     WebRoute("GET", "/admin/nodes/{node}/cordon", confirm_cordon, PageAccess.ADMIN),
     WebRoute("GET", "/admin/nodes/{node}/fence", confirm_fence, PageAccess.ADMIN),
+    WebRoute("POST", "/admin/nodes/{node}/gpus/{index}/release", release_gpu, PageAccess.ADMIN),
     *(WebRoute("POST", f"/admin/nodes/{{node}}/{deed}", act, PageAccess.ADMIN) for deed in _DONE),
 )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import structlog
 
 from reservation_core.adapters.local.gpu_use.bounded_calls import BoundedCalls
+from reservation_core.domain.gpu_use.gpu_errors import PROGRAM_XIDS
 from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample, ImplausibleSampleError
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class NvmlSampler:
         utilisation = self._asked(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         power = self._asked(partial(nvml.nvmlDeviceGetPowerUsage, handle))
         processes = self._asked(partial(nvml.nvmlDeviceGetComputeRunningProcesses, handle))
+        reasons = self._asked(partial(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle))
         uncorrected = partial(
             nvml.nvmlDeviceGetTotalEccErrors,
             handle,
@@ -86,6 +88,8 @@ class NvmlSampler:
             ecc_uncorrected=self._asked(uncorrected),
             xid=self._last_xid(index, handle),
             processes=None if processes is None else tuple(_process(process) for process in processes),
+            clock_mhz=self._asked(partial(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM)),
+            throttled=None if reasons is None else bool(reasons & _throttle_reasons(nvml)),
         )
 
     def _asked(self, call: Callable[[], T]) -> T | None:
@@ -102,7 +106,10 @@ class NvmlSampler:
         return (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND, nvml.NVML_ERROR_NO_PERMISSION)
 
     def _last_xid(self, index: int, handle: Any) -> int | None:
-        """The last Xid error since the call before; None: none, or the driver reports no events."""
+        """The last Xid error since the call before, one of the GPU's own first; None: none, or no events are reported.
+
+        A fault of the GPU also ends its programs, which the driver reports after it.
+        """
         nvml = self._nvml
         if index not in self._events:
             self._events[index] = self._asked(partial(self._registered, handle))
@@ -116,7 +123,9 @@ class NvmlSampler:
                 if problem.value == nvml.NVML_ERROR_TIMEOUT:
                     break
                 raise
-            last = int(event.eventData) or last
+            xid = int(event.eventData)
+            if xid and (last is None or xid not in PROGRAM_XIDS or last in PROGRAM_XIDS):
+                last = xid
         return last
 
     def _registered(self, handle: Any) -> Any:
@@ -146,6 +155,16 @@ class NvmlSampler:
         if self._troubles.get(key) != trouble:
             self._troubles[key] = trouble
             _log.warning("there is no sample of its use", gpu=whose, why=trouble)
+
+
+def _throttle_reasons(nvml: Any) -> int:
+    """Heat, power that is short, or a brake of the hardware; a power limit that someone set is none of them."""
+    return int(
+        nvml.nvmlClocksThrottleReasonHwSlowdown
+        | nvml.nvmlClocksThrottleReasonSwThermalSlowdown
+        | nvml.nvmlClocksThrottleReasonHwThermalSlowdown
+        | nvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown
+    )
 
 
 def _process(process: Any) -> GpuProcess:

@@ -223,6 +223,7 @@ def _point(row: Row[Any]) -> UsePoint:
         ecc_uncorrected=row.ecc_errors,
         xid=row.xid,
         processes=row.processes,
+        unknown=int(row.unknown),
     )
 
 

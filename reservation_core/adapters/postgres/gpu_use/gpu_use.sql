@@ -28,31 +28,33 @@ UPDATE gpu_use_state SET minutes_until = CAST(:minutes_until AS timestamptz), ho
 -- Roll up samples by minute in [start, until), by key for each GPU; what was rolled up before is made anew.
 INSERT INTO gpu_minutes (
     at, gpu_id, samples, utilisation_mean, utilisation, memory_mean_kib, memory_kib, power_mean_w, power_w,
-    temperature_mean_c, temperature_c, ecc_errors, xid, processes)
+    temperature_mean_c, temperature_c, ecc_errors, xid, processes, unknown)
 SELECT p.at, g.id, p.samples, p.utilisation_mean, p.utilisation, p.memory_mean_kib, p.memory_kib, p.power_mean_w, p.power_w,
-       p.temperature_mean_c, p.temperature_c, p.ecc_errors, p.xid, p.processes
+       p.temperature_mean_c, p.temperature_c, p.ecc_errors, p.xid, p.processes, p.unknown
 FROM (SELECT CAST(id AS integer) AS id FROM gpus) g
 CROSS JOIN LATERAL gpu_use_points(g.id, 10, CAST(:start AS timestamptz), CAST(:until AS timestamptz), interval '1 minute') p
 ON CONFLICT (gpu_id, at) DO UPDATE SET
     samples = excluded.samples, utilisation_mean = excluded.utilisation_mean, utilisation = excluded.utilisation,
     memory_mean_kib = excluded.memory_mean_kib, memory_kib = excluded.memory_kib, power_mean_w = excluded.power_mean_w,
     power_w = excluded.power_w, temperature_mean_c = excluded.temperature_mean_c, temperature_c = excluded.temperature_c,
-    ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes;
+    ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes,
+    unknown = excluded.unknown;
 
 -- name: roll_gpu_hours
 -- Roll up minutes by hour in [start, until), by key for each GPU; what was rolled up before is made anew.
 INSERT INTO gpu_hours (
     at, gpu_id, samples, utilisation_mean, utilisation, memory_mean_kib, memory_kib, power_mean_w, power_w,
-    temperature_mean_c, temperature_c, ecc_errors, xid, processes)
+    temperature_mean_c, temperature_c, ecc_errors, xid, processes, unknown)
 SELECT p.at, g.id, p.samples, p.utilisation_mean, p.utilisation, p.memory_mean_kib, p.memory_kib, p.power_mean_w, p.power_w,
-       p.temperature_mean_c, p.temperature_c, p.ecc_errors, p.xid, p.processes
+       p.temperature_mean_c, p.temperature_c, p.ecc_errors, p.xid, p.processes, p.unknown
 FROM (SELECT CAST(id AS integer) AS id FROM gpus) g
 CROSS JOIN LATERAL gpu_use_points(g.id, 60, CAST(:start AS timestamptz), CAST(:until AS timestamptz), interval '1 hour') p
 ON CONFLICT (gpu_id, at) DO UPDATE SET
     samples = excluded.samples, utilisation_mean = excluded.utilisation_mean, utilisation = excluded.utilisation,
     memory_mean_kib = excluded.memory_mean_kib, memory_kib = excluded.memory_kib, power_mean_w = excluded.power_mean_w,
     power_w = excluded.power_w, temperature_mean_c = excluded.temperature_mean_c, temperature_c = excluded.temperature_c,
-    ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes;
+    ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes,
+    unknown = excluded.unknown;
 
 -- name: oldest_gpu_sample
 -- The time of the oldest sample at or after a time, by key for each GPU.
@@ -162,10 +164,10 @@ GROUP BY r.id, u.name
 ORDER BY r.id;
 
 -- name: quiet_gpus
--- The GPUs with samples since a time, none of which shows as much use as `least` (in thousandths), by key for each GPU.
+-- The GPUs with samples since a time, all of which show less use than `least` (in thousandths), by key for each GPU.
 SELECT w.gpu_id
 FROM unnest(CAST(:gpu_ids AS integer[]), CAST(:sinces AS timestamptz[]), CAST(:leasts AS float8[])) AS w (gpu_id, since, least)
 CROSS JOIN LATERAL (
-    SELECT max(s.utilisation) AS most FROM gpu_samples s
+    SELECT max(s.utilisation) AS most, bool_and(s.utilisation IS NOT NULL) AS known FROM gpu_samples s
     WHERE s.gpu_id = w.gpu_id AND s.at >= w.since AND s.at <= CAST(:now AS timestamptz)) m
-WHERE m.most < w.least;
+WHERE m.most < w.least AND m.known;

@@ -17,7 +17,7 @@ from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
 from reservation_core.ports.nodes.cards_now import NodeNow
-from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuView, NodeRecord, NodeView
+from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuHealthView, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import QueueName
 
 
@@ -60,6 +60,7 @@ class Inventory(StatementRunner):
                 holder_user=row.holder_user,
                 holder_user_id=row.holder_user_id,
                 free_at=row.free_at,
+                health=_health(row),
             )
             for row in result
         ]
@@ -226,7 +227,14 @@ def _node_view(row: Row[Any]) -> NodeView:
         fenced_by=row.fenced_by,
         links=None if row.gpu_links is None else read_links(row.gpu_links),
         cordon=None if row.cordoned_at is None else Cordon(row.cordoned_at, row.cordoned_by, row.cordon_reason),
+        quarantined=tuple(row.quarantined),
     )
+
+
+def _health(row: Row[Any]) -> GpuHealthView | None:
+    if row.quarantined_at is None and row.slow_since is None:
+        return None
+    return GpuHealthView(row.quarantined_at, row.quarantined_by, row.quarantine_reason, row.slow_since, row.slow_reason)
 
 
 def _described(change: InventoryChange) -> dict[str, Any]:

@@ -77,7 +77,8 @@ SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes
             WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
        h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id,
        -- The end of an overrunning pod is unknown.
-       CASE WHEN h.until <= (SELECT ledger_now()) THEN h.until ELSE card_free_from(g.id, h.until) END AS free_at
+       CASE WHEN h.until <= (SELECT ledger_now()) THEN h.until ELSE card_free_from(g.id, h.until) END AS free_at,
+       g.quarantined_at, g.quarantined_by, g.quarantine_reason, g.slow_since, g.slow_reason
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id
 JOIN card_conditions c ON c.gpu_id = g.id
@@ -98,15 +99,16 @@ ORDER BY n.name, g.index LIMIT :limit;
 -- Nodes with their numbers of GPUs, by name; with `only` that one. Removed nodes are included while a reservation holds
 -- their GPUs, while they are fenced, or when requested.
 SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_name, n.taints, n.fenced_at, n.fenced_by,
-       n.cordoned_at, n.cordoned_by, n.cordon_reason, n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, CASE WHEN s.available THEN c.free ELSE 0 END AS free
+       n.cordoned_at, n.cordoned_by, n.cordon_reason, n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, c.quarantined, CASE WHEN s.available THEN c.free ELSE 0 END AS free
 FROM nodes n
 JOIN node_conditions s ON s.node_id = n.id
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(DISTINCT g.gpu_type), '{}') AS gpu_types, count(*) AS gpus,
            count(*) FILTER (WHERE g.condition = 'usable' AND NOT g.in_use) AS free,
-           coalesce(bool_or(g.in_use), false) AS in_use
+           coalesce(bool_or(g.in_use), false) AS in_use,
+           coalesce(array_agg(g.index ORDER BY g.index) FILTER (WHERE g.quarantined_at IS NOT NULL), '{}') AS quarantined
     FROM (
-        SELECT gpus.gpu_type, conditions.condition,
+        SELECT gpus.gpu_type, conditions.condition, gpus.index, gpus.quarantined_at,
                EXISTS (SELECT FROM allocations a WHERE a.gpu_id = gpus.id AND a.held)
                OR EXISTS (
                    SELECT FROM allocations a

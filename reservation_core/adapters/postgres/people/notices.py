@@ -130,7 +130,9 @@ class Notices(StatementRunner):
         row = (await self._run("notice_occasion", event_id=event_id)).one_or_none()
         if row is None:
             return None
-        occurrence = NoticedEvent(NoticeKind(row.notice_kind), row.event, row.at, row.actor, row.why, row.data)
+        occurrence = NoticedEvent(
+            NoticeKind(row.notice_kind), row.event, row.at, row.actor, row.why, row.data, row.subject
+        )
         if row.id is None:
             return occurrence, None
         about = NotifiedReservation(

@@ -108,7 +108,7 @@ WHERE t.id = :id AND t.removed_at IS NULL AND u.disabled_at IS NULL;
 
 -- name: notice_occasion
 -- An event with notifications, and the current state of its reservation; nulls without one.
-SELECT n.kind AS notice_kind, e.kind AS event, e.at, e.actor, e.reason AS why, e.data,
+SELECT n.kind AS notice_kind, e.kind AS event, e.at, e.actor, e.reason AS why, e.data, e.subject,
        r.id, r.kind, r.name, r.status, r.gpus, r.nodes, r.gpu_type,
        coalesce(b.starts_at, r.started_at) AS starts_at, coalesce(b.ends_at, r.ends_at) AS ends_at,
        b.offer_until, b.release_at

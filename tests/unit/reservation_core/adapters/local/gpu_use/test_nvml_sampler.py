@@ -1,8 +1,6 @@
 """The binding of NVML, with a library in its place that is built here."""
 
-import ctypes
 import shutil
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,53 +12,26 @@ from structlog.testing import capture_logs
 
 from reservation_core.adapters.local.gpu_use.nvml_sampler import NvmlSampler
 from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
+from tests.nvml.driver import Driver, build, in_place
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 GPU_IS_LOST, NOT_SUPPORTED, NO_PERMISSION, UNKNOWN, DRIVER_NOT_LOADED = 15, 3, 4, 999, 9
 PATIENT_S, HASTY_S = 30.0, 0.3
+POWER_LIMIT, HOT = 0x4, 0x40
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler builds the library")
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
-    source = Path(__file__).with_name("nvml.c")
-    subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source], check=True)
-    return library
+    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
-def driver(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Driver"]:
+def driver(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     copy = shutil.copy(built, tmp_path / "libnvidia-ml.so.1")  # a library's variables are its own
-    library = ctypes.CDLL(str(copy))
-    monkeypatch.setattr(pynvml, "nvmlLib", library)
-    monkeypatch.setattr(pynvml, "_nvmlLib_refcount", 0)
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    driver = Driver(library)
-    yield driver
-    driver.hang(0, 0)
-    driver.hang(1, 0)
-    driver.set("driver_hangs", 0)
-
-
-class Driver:
-    """Variables of the library."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._library = library
-
-    def set(self, name: str, value: int) -> None:
-        ctypes.c_int.in_dll(self._library, name).value = value
-
-    def get(self, name: str) -> int:
-        return ctypes.c_int.in_dll(self._library, name).value
-
-    def put(self, name: str, gpu: int, value: int) -> None:
-        (ctypes.c_int * 2).in_dll(self._library, name)[gpu] = value
-
-    def hang(self, gpu: int, value: int = 1) -> None:
-        self.put("hangs", gpu, value)
+    with in_place(copy, monkeypatch) as driver:
+        yield driver
 
 
 async def look(sampler: NvmlSampler) -> dict[str, GpuSample]:
@@ -72,7 +43,7 @@ async def test_a_look_at_two_gpus(driver: Driver) -> None:
     found = await look(sampler)
     assert list(found) == ["GPU-test-0", "GPU-test-1"]
     processes = (GpuProcess(17, 2**30), GpuProcess(18, None))
-    # This library lacks the count of ECC errors.
+    # This library lacks the count of ECC errors, clocks and reasons of throttling.
     assert found["GPU-test-0"] == GpuSample(
         "GPU-test-0", AT, 0.87, 20 * 2**30, 80 * 2**30, 312.5, 61, None, None, processes
     )
@@ -163,3 +134,31 @@ async def test_the_last_xid_since_the_look_before(driver: Driver) -> None:
 async def test_a_gpu_that_is_lost_in_the_middle_of_a_look_has_no_sample(driver: Driver) -> None:
     driver.put("missing", 0, GPU_IS_LOST)
     assert list(await look(NvmlSampler(PATIENT_S))) == ["GPU-test-1"]
+
+
+@pytest.mark.parametrize(
+    ("reported", "kept"), [((48, 45), 48), ((45, 48), 48), ((13, 45), 45), ((48, 79), 79), ((0, 31), 31)]
+)
+async def test_a_fault_of_the_gpu_goes_before_that_of_a_program(
+    driver: Driver, reported: tuple[int, int], kept: int
+) -> None:
+    sampler = NvmlSampler(PATIENT_S)
+    driver.set("count", 1)
+    await look(sampler)
+    driver.put("xids", 0, reported[0])
+    driver.put("xids", 1, reported[1])
+    assert (await look(sampler))["GPU-test-0"].xid == kept
+
+
+async def test_clocks_and_throttling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_place(build(tmp_path, "-DHEALTH"), monkeypatch) as driver:
+        sampler = NvmlSampler(PATIENT_S)
+        driver.put("throttle_reasons", 0, POWER_LIMIT)
+        driver.put("throttle_reasons", 1, POWER_LIMIT | HOT)
+        driver.put("clocks", 1, 1200)
+        driver.put("ecc", 1, 3)
+        found = await look(sampler)
+    assert [(sample.clock_mhz, sample.throttled, sample.ecc_uncorrected) for sample in found.values()] == [
+        (1980, False, 0),
+        (1200, True, 3),
+    ]

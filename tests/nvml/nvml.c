@@ -80,7 +80,29 @@ int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *degrees) {
     return optional(device);
 }
 
-/* nvmlDeviceGetTotalEccErrors is left out: an older library does not have every function. */
+/* An older library does not have every function. */
+#ifdef HEALTH
+int ecc[GPUS];
+int clocks[GPUS] = {1980, 1980};
+int throttle_reasons[GPUS];
+
+int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned long long *errors) {
+    (void)type; (void)counter;
+    *errors = ecc[of(device)];
+    return optional(device);
+}
+
+int nvmlDeviceGetClockInfo(void *device, int type, unsigned int *mhz) {
+    (void)type;
+    *mhz = clocks[of(device)];
+    return optional(device);
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) {
+    *reasons = throttle_reasons[of(device)];
+    return optional(device);
+}
+#endif
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *number, Process *processes) {
     int error = optional(device);
