@@ -7,7 +7,7 @@ from alembic import op
 from migrations.scripts import execute_script, lock_tables
 
 revision = "0051_gpu_health"
-down_revision = "0047_idle_gpus"
+down_revision = "0050_preemption"
 branch_labels = None
 depends_on = None
 

@@ -7,7 +7,7 @@ from alembic import op
 from migrations.scripts import execute_script
 
 revision = "0052_job_files"
-down_revision = "0050_preemption"
+down_revision = "0051_gpu_health"
 branch_labels = None
 depends_on = None
 
