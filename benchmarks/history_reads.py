@@ -51,7 +51,7 @@ BY_KEY = frozenset(
     close_connections connections_of_job
     gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled oldest_gpu_hour
     make_gpu_use_partitions drop_gpu_use_partition note_gpu_errors add_gpu_speeds gpu_by_place quarantine_gpu
-    release_gpu note_slow_gpu note_gpu_not_slow note_job_of_quarantined_gpu
+    release_gpu note_slow_gpu note_gpu_not_slow note_job_of_quarantined_gpu forget_gpu_use_sums
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
     store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
     lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
@@ -238,6 +238,7 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "roll_gpu_hours": [{"start": now - timedelta(hours=1), "until": now}],
         "oldest_gpu_sample": [{"since": now - timedelta(days=days)} for days in (3, 400)],
         "oldest_gpu_minute": [{"since": now - timedelta(days=days)} for days in (3, 400)],
+        "sum_up_gpu_use": [{"start": now - timedelta(hours=2), "until": now - timedelta(hours=1)}],
         "gpu_errors_since": [{"since": now - timedelta(days=7)}],
         "gpu_speeds_of_hour": [{"start": now - timedelta(hours=1), "until": now}],
         "slow_gpus": [{}],

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.expected_starts import start_words
 from gpu_dev.display.local_times import local_sentence, local_time
+from gpu_dev.display.use_graphs import use_line
 from gpu_dev.display.views import placed
-from gpu_dev.errors import ExitCode, WaitTimeoutError
+from gpu_dev.errors import ClientError, ExitCode, WaitTimeoutError
 from gpu_dev.terminal import say
 from gpu_dev.wire.jobs import Job
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReasonCode
@@ -123,3 +124,15 @@ def has_output(job: Job) -> bool:
 def has_ended(job: Job) -> bool:
     """Whether a job is in a final state."""
     return job.status in FINAL_STATUSES
+
+
+def say_use(client: GpuDevClient, job: Job) -> None:
+    """Say on stderr what an ended job used of its GPUs, where samples tell; nothing without any."""
+    if job.started_at is None or job.gpus == 0:
+        return
+    try:
+        use = client.use.of_job(job.id).summary
+    except ClientError:
+        return  # the job's own result counts
+    if use is not None:
+        say(f"{job.id} {use_line(use)}")

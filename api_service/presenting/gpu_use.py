@@ -4,13 +4,20 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from api_service.access.sight import Sight
-from reservation_core.contracts.nodes import GpuNowOut, GpuUseOut, Holder, UseLevel, UseOut, UsePointOut
+from reservation_core.contracts.nodes import GpuNowOut, GpuUseOut, Holder, JobUseOut, UseLevel, UseOut, UsePointOut
+from reservation_core.domain.gpu_use.job_use import JobUse
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
 from reservation_core.ports.gpu_use import GpuUseNow, HeldGpu
 
 
-def use(found: Sequence[tuple[HeldGpu, Sequence[UsePoint]]], start: datetime, end: datetime, step: timedelta) -> UseOut:
-    """GPUs with their points."""
+def use(
+    found: Sequence[tuple[HeldGpu, Sequence[UsePoint]]],
+    start: datetime,
+    end: datetime,
+    step: timedelta,
+    summary: JobUse | None = None,
+) -> UseOut:
+    """GPUs with their points, and of a job what they say together."""
     return UseOut(
         start=start,
         end=end,
@@ -27,6 +34,7 @@ def use(found: Sequence[tuple[HeldGpu, Sequence[UsePoint]]], start: datetime, en
             )
             for gpu, points in found
         ],
+        summary=None if summary is None else _summary(summary),
     )
 
 
@@ -56,6 +64,17 @@ def use_now(gpu: GpuUseNow, sight: Sight) -> GpuNowOut:
         ecc_uncorrected=sample and sample.ecc_uncorrected,
         xid=gpu.xid,
         processes=sample and sample.processes,
+    )
+
+
+def _summary(summary: JobUse) -> JobUseOut:
+    return JobUseOut(
+        gpus=summary.gpus,
+        used=round(summary.used, 4),
+        memory_peak=summary.memory_peak,
+        memory_bytes=summary.memory_bytes,
+        enough=summary.enough,
+        sampled=round(summary.sampled, 4),
     )
 
 

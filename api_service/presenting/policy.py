@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -32,7 +32,7 @@ from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.planning.request_verdicts import Outlook
 from reservation_core.domain.policy.limits import Limits
 from reservation_core.domain.policy.prices import Money, exact_amount
-from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine, UsageReport
+from reservation_core.domain.policy.usage import NOT_SAMPLED, GpuTime, UsageBy, UsageLine, UsageReport, UsedGpus
 from reservation_core.ports.policy.policies import Project, StoredRule
 from reservation_core.usecases.pods.schedulability import UserVerdict
 from reservation_core.usecases.policy.explain import Explained
@@ -89,22 +89,22 @@ def explanation(found: Explained, outlook: Outlook, kind: ReservationKind) -> Ex
     )
 
 
-def usage_line(line: UsageLine) -> UsageLineOut:
-    return _line(line.key, line.time, line.costs)
+def usage_line(line: UsageLine, used: Mapping[str | None, UsedGpus]) -> UsageLineOut:
+    return _line(line.key, line.time, line.costs, used.get(line.key, NOT_SAMPLED))
 
 
-def usage_total(report: UsageReport) -> UsageLineOut:
-    return _line(None, report.total, report.costs)
+def usage_total(report: UsageReport, used: Mapping[str | None, UsedGpus]) -> UsageLineOut:
+    return _line(None, report.total, report.costs, sum(used.values(), NOT_SAMPLED))
 
 
-def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
+def usage_csv(by: UsageBy, lines: Sequence[UsageLine], used: Mapping[str | None, UsedGpus]) -> str:
     """A report as CSV (RFC 4180): a header, then a line for each key. Costs have a column for each unit."""
     text = io.StringIO()
     table = csv.writer(text)
     names = ("held", "used", "idle", "wasted")
     units = sorted({cost.unit for line in lines for cost in line.costs})
     header = [by.value, *(f"{name}_gpu_s" for name in names), *(f"{name}_gpu_hours" for name in names)]
-    table.writerow([*header, *(f"cost_{unit}" for unit in units)])
+    table.writerow([*header, *(f"cost_{unit}" for unit in units), "utilised", "memory_peak"])
     for line in lines:
         times = [getattr(line.time, name) for name in names]
         amounts = {cost.unit: f"{exact_amount(cost.amount):f}" for cost in line.costs}
@@ -114,6 +114,7 @@ def usage_csv(by: UsageBy, lines: Sequence[UsageLine]) -> str:
                 *(f"{time:f}" for time in times),
                 *(f"{_hours(time):f}" for time in times),
                 *(amounts.get(unit, "0.00") for unit in units),
+                *_sampled(used.get(line.key, NOT_SAMPLED)),
             ]
         )
     return text.getvalue()
@@ -145,7 +146,15 @@ def seed_schedulability(verdict: UserVerdict) -> SeedSchedulability:
     return SeedSchedulability(schedulable=verdict.schedulable, until=verdict.until, gpu=verdict.gpu_type)
 
 
-def _line(key: str | None, time: GpuTime, costs: Iterable[Money]) -> UsageLineOut:
+def _sampled(used: UsedGpus) -> tuple[str, str]:
+    """Empty where there is no data."""
+    return (
+        "" if used.utilised is None else f"{used.utilised:.4f}",
+        "" if used.memory_peak is None else str(used.memory_peak),
+    )
+
+
+def _line(key: str | None, time: GpuTime, costs: Iterable[Money], used: UsedGpus) -> UsageLineOut:
     return UsageLineOut(
         key=key,
         held_gpu_s=time.held,
@@ -157,6 +166,8 @@ def _line(key: str | None, time: GpuTime, costs: Iterable[Money]) -> UsageLineOu
         idle_gpu_hours=_hours(time.idle),
         wasted_gpu_hours=_hours(time.wasted),
         costs=[cost_out(cost) for cost in costs],
+        utilised=None if used.utilised is None else round(used.utilised, 4),
+        memory_peak=used.memory_peak,
     )
 
 

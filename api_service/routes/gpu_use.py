@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,10 +20,12 @@ from api_service.services import Caller, Served
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Instant, Page
 from reservation_core.contracts.nodes import GpuNowOut, UseOut
+from reservation_core.domain.gpu_use.job_use import sum_up_use
+from reservation_core.domain.gpu_use.roll_ups import UsePoint
 from reservation_core.domain.gpu_use.samples import sample_lasts
 from reservation_core.domain.gpu_use.spans import MOST_POINTS, finest_step, points_in, step_fault, usual_step
 from reservation_core.ports.gpu_use import GpuUseNow, HeldGpu
-from reservation_core.usecases.gpu_use.read_use import earliest_use, gpus_of_job, gpus_of_node, read_points
+from reservation_core.usecases.gpu_use.read_use import earliest_use, gpus_of_job, gpus_of_node, held_within, read_points
 
 router = APIRouter(prefix="/v1", tags=["inventory"])
 
@@ -56,10 +58,14 @@ async def get_job_use(services: Served, caller: Caller, job_id: JobId, query: An
     now = services.runtime.clock.now()
 
     async def read(uow: UnitOfWork) -> UseOut:
-        held = await gpus_of_job(uow, caller, job_id)
+        gpus, held = await gpus_of_job(uow, caller, job_id)
         start = min((gpu.start for gpu in held if gpu.start), default=now - _AN_HOUR)
         end = min(now, max((gpu.until or now for gpu in held), default=now))
-        return await _use(uow, held, query, query.start or start, (start, end), now)
+        asked = await _points(uow, held, query, query.start or start, (start, end), now)
+        points = [(gpu.memory_bytes, of_gpu) for gpu, of_gpu in asked.found]
+        every = timedelta(seconds=services.settings.sample_every_s)
+        summary = sum_up_use(gpus, points, held_within(held, asked.start, asked.end), every)
+        return gpu_use.use(asked.found, asked.start, asked.end, asked.step, summary)
 
     return _answer(await services.reads(read))
 
@@ -74,7 +80,9 @@ async def get_node_use(
     async def read(uow: UnitOfWork) -> UseOut:
         held = await gpus_of_node(uow, node)
         start = query.start or (query.end or now) - _AN_HOUR
-        return await _use(uow, held, query, start, (await earliest_use(uow, held, start, now), now), now)
+        known = (await earliest_use(uow, held, start, now), now)
+        asked = await _points(uow, held, query, start, known, now)
+        return gpu_use.use(asked.found, asked.start, asked.end, asked.step)
 
     return _answer(await services.reads(read))
 
@@ -99,14 +107,21 @@ async def list_use(services: Served, caller: Caller, query: Annotated[PageQuery,
     return Response(page.model_dump_json(), media_type="application/json")
 
 
-async def _use(
+class _Asked(NamedTuple):
+    found: Sequence[tuple[HeldGpu, Sequence[UsePoint]]]
+    start: datetime
+    end: datetime
+    step: timedelta
+
+
+async def _points(
     uow: UnitOfWork,
     held: Sequence[HeldGpu],
     query: UseQuery,
     start: datetime,
     known: tuple[datetime, datetime],
     now: datetime,
-) -> UseOut:
+) -> _Asked:
     """Read the part of the asked time that lies in `known`; without points where there is none."""
     asked = query.step
     if query.start and query.end and (query.end < start or (query.end == start and asked is not None)):
@@ -124,7 +139,7 @@ async def _use(
             "bad_step",
             f"`step` would give more than {MOST_POINTS} points. Ask for longer steps, or for a shorter time.",
         )
-    return gpu_use.use(await read_points(uow, held, start, end, step), start, end, step)
+    return _Asked(await read_points(uow, held, start, end, step), start, end, step)
 
 
 def _answer(found: UseOut) -> Response:

@@ -7,6 +7,7 @@ from gpu_dev.display.local_times import local_sentence, local_time, minute
 from gpu_dev.display.output import Column, View, amount, as_data
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
+from reservation_core.domain.gpu_use.figures import memory_figure
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.short_durations import plain_iso8601
@@ -239,6 +240,15 @@ USAGE_LINE: "View[UsageLineOut]" = View(
     ),
     empty="Nothing was held in that time.",
 )
+USAGE_UTILISED: "tuple[Column[UsageLineOut], ...]" = (
+    Column("UTILISED", lambda line: "no data" if line.utilised is None else f"{line.utilised:.0%}", right=True),
+    Column(
+        "MEMORY PEAK",
+        lambda line: "no data" if line.memory_peak is None else memory_figure(line.memory_peak, None),
+        right=True,
+    ),
+)
+"""Shown where there is data of any line."""
 USAGE_COST: "Column[UsageLineOut]" = Column("COST", lambda line: costs_in_words(line.costs), right=True)
 
 WINDOW: "View[MaintenanceOut]" = View(

@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from gpu_dev.wire.nodes import GpuUseOut, UseLevel, UseOut
+from gpu_dev.wire.nodes import GpuUseOut, JobUseOut, UseLevel, UseOut
+from reservation_core.domain.gpu_use.job_use import use_words
 from reservation_core.domain.gpu_use.roll_ups import step_begin
 
 WIDTH = 60
@@ -51,3 +52,8 @@ def mean_and_most(gpu: GpuUseOut, name: str) -> UseLevel | None:
     weight = sum(samples for samples, _ in known)
     mean = sum(samples * level.mean for samples, level in known) / weight
     return UseLevel(mean=mean, max=max(level.max for _, level in known))
+
+
+def use_line(use: JobUseOut) -> str:
+    """What a job used of its GPUs, and what would have done."""
+    return use_words(use.gpus, use.used, (use.memory_peak, use.memory_bytes), use.enough, use.sampled)

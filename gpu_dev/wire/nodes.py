@@ -99,12 +99,22 @@ class GpuUseOut(Struct, kw_only=True):
     points: list[UsePointOut]
 
 
+class JobUseOut(Struct, kw_only=True):
+    gpus: int
+    used: float
+    memory_peak: int | None
+    memory_bytes: int | None
+    enough: int | None
+    sampled: float
+
+
 class UseOut(Struct, kw_only=True):
     start: datetime
     end: datetime
     step: timedelta
     simulated: bool
     gpus: list[GpuUseOut]
+    summary: JobUseOut | None = None
 
 
 class GpuNowOut(Struct, kw_only=True):

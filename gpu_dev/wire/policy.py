@@ -147,6 +147,8 @@ class UsageLineOut(Struct, kw_only=True):
     idle_gpu_hours: float
     wasted_gpu_hours: float
     costs: list[CostOut] = []
+    utilised: float | None = None
+    memory_peak: int | None = None
 
 
 class UsageOut(Struct, kw_only=True):

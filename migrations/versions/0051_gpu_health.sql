@@ -114,6 +114,43 @@ SELECT n.id AS node_id,
        ), '') AS detail
 FROM nodes n;
 
+-- What users and projects used of the GPUs that their jobs had, by hour: usage that stays when minutes go.
+CREATE TABLE gpu_use_sums (
+    at         timestamptz NOT NULL,
+    user_id    bigint NOT NULL REFERENCES users (id),
+    project    text,
+    gpu_type   text NOT NULL,
+    samples    bigint NOT NULL CHECK (samples > 0),
+    utilised   float8 NOT NULL CHECK (utilised >= 0), -- samples times utilisation, 0 to 1
+    memory_kib integer CHECK (memory_kib >= 0)
+);
+CREATE UNIQUE INDEX gpu_use_sums_once ON gpu_use_sums (at, user_id, coalesce(project, ''), gpu_type);
+
+-- The same from minutes that lie within the time that a job had the GPU, for a short time: by key for each GPU.
+CREATE FUNCTION gpu_use_of_holders(start timestamptz, until timestamptz)
+RETURNS TABLE (user_id bigint, project text, gpu_type text, samples bigint, utilised float8, memory_kib integer)
+LANGUAGE sql STABLE AS $$
+    SELECT r.user_id, r.project, g.gpu_type, sum(m.known), sum(m.known * m.utilisation_mean) / 1000, max(m.memory_kib)
+    FROM gpus g
+    CROSS JOIN LATERAL (
+        SELECT a.reservation_id, a.during FROM allocations a
+        WHERE a.gpu_id = g.id AND a.booking_id IS NULL AND a.reservation_id LIKE 'job-%' AND NOT a.planned
+          AND a.during && tstzrange(gpu_use_of_holders.start, gpu_use_of_holders.until)
+        UNION ALL
+        SELECT a.reservation_id, a.during FROM allocations a
+        WHERE a.gpu_id = g.id AND a.booking_id IS NOT NULL AND a.reservation_id LIKE 'job-%' AND NOT a.planned
+          AND a.during && tstzrange(gpu_use_of_holders.start, gpu_use_of_holders.until)
+    ) a
+    JOIN reservations r ON r.id = a.reservation_id
+    CROSS JOIN LATERAL (
+        SELECT n.utilisation_mean, n.memory_kib, n.samples - coalesce(n.unknown, 0) AS known FROM gpu_minutes n
+        WHERE n.gpu_id = CAST(g.id AS integer) AND n.at >= greatest(lower(a.during), gpu_use_of_holders.start)
+          AND n.at <= least(upper(a.during), gpu_use_of_holders.until) - interval '1 minute' AND n.utilisation_mean IS NOT NULL
+    ) m
+    GROUP BY r.user_id, r.project, g.gpu_type
+    HAVING sum(m.known) > 0
+$$;
+
 -- Administrators are notified of a GPU, and the owner of its job by an event of the job.
 INSERT INTO notice_kinds (kind, by_default) VALUES ('gpu_health', true);
 INSERT INTO notice_events (event, kind) VALUES

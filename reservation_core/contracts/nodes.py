@@ -132,14 +132,32 @@ class GpuUseOut(Wire):
     points: list[UsePointOut]
 
 
+class JobUseOut(Wire):
+    """How a job used its GPUs in that time; `memory_peak` is the most on one GPU, in bytes, of `memory_bytes`."""
+
+    gpus: int
+    used: Annotated[float, Field(description="How many of the GPUs it used all the time, on average.")]
+    memory_peak: int | None
+    memory_bytes: int | None
+    enough: Annotated[
+        int | None,
+        Field(description="How many GPUs would have done the same in the same time; null: too few samples say it."),
+    ]
+    sampled: Annotated[float, Field(description="The part of the time that samples show, 0 to 1.")]
+
+
 class UseOut(Wire):
-    """The use of the GPUs of a job or a node in [start, end). `simulated`: played back from a recording."""
+    """The use of the GPUs of a job or a node in [start, end). `simulated`: played back from a recording.
+
+    `summary` is null for a node, and where no sample gives a utilisation.
+    """
 
     start: Time
     end: Time
     step: timedelta
     simulated: bool
     gpus: list[GpuUseOut]
+    summary: JobUseOut | None = None
 
 
 class GpuNowOut(Wire):

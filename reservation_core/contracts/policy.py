@@ -333,6 +333,12 @@ class UsageLineOut(Wire):
     idle_gpu_hours: float
     wasted_gpu_hours: float
     costs: list[CostOut] = Field(default_factory=list)
+    utilised: Annotated[
+        float | None, Field(description="The mean utilisation of GPUs while jobs had them, 0 to 1; null: no data.")
+    ] = None
+    memory_peak: Annotated[
+        int | None, Field(description="The most memory in use on one GPU, in bytes; null: no data.")
+    ] = None
 
 
 class UsageOut(Wire):

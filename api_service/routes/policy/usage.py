@@ -13,9 +13,10 @@ from api_service.problems import ProblemError
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.routes.bookings.availability import QueryDuration
 from api_service.services import Caller, Served, Services
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Instant
 from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
-from reservation_core.domain.policy.usage import UsageBy, steps_of
+from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsedGpus, steps_of
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.policy import usage
 
@@ -65,9 +66,14 @@ async def get_usage(
     after = decode(_LIST, query.cursor, (str,))
     if query.step is not None:
         return await _series(services, caller, query, query.step, start, end, None if after is None else str(after[0]))
-    report = await services.reads(lambda uow: usage.report(uow, caller, query.by, start, end, now))
+
+    async def read(uow: UnitOfWork) -> tuple[UsageReport, dict[str | None, UsedGpus]]:
+        report = await usage.report(uow, caller, query.by, start, end, now)
+        return report, await usage.used_gpus(uow, caller, query.by, start, end, now)
+
+    report, used = await services.reads(read)
     if query.format == "csv" or (query.format is None and _wants_csv(request)):
-        return Response(policy.usage_csv(query.by, report.lines), media_type=f"{_CSV}; charset=utf-8")
+        return Response(policy.usage_csv(query.by, report.lines, used), media_type=f"{_CSV}; charset=utf-8")
     # A line without a key comes last, after every name.
     rest = [line for line in report.lines if after is None or line.key is None or line.key > str(after[0])]
     page = rest[: query.limit]
@@ -76,8 +82,8 @@ async def get_usage(
         by=query.by,
         start=start,
         end=end,
-        items=[policy.usage_line(line) for line in page],
-        total=policy.usage_total(report),
+        items=[policy.usage_line(line, used) for line in page],
+        total=policy.usage_total(report, used),
         next_cursor=encode(_LIST, (last,)) if last is not None and len(rest) > query.limit else None,
     )
     return Response(shown.model_dump_json(), media_type="application/json")

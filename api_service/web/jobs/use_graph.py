@@ -6,8 +6,9 @@ from datetime import timedelta
 
 from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import Job
-from reservation_core.contracts.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
+from reservation_core.contracts.nodes import GpuUseOut, JobUseOut, UseLevel, UseOut, UsePointOut
 from reservation_core.domain.gpu_use.figures import error_figures, memory_figure
+from reservation_core.domain.gpu_use.job_use import use_words
 
 MOST_GPUS = 32
 
@@ -28,13 +29,14 @@ class UseRow:
 
 @dataclass(frozen=True, slots=True)
 class UseGraphs:
-    """The first GPUs of a job, at most `MOST_GPUS`; `left_out` counts the others."""
+    """The first GPUs of a job, at most `MOST_GPUS`; `left_out` counts the others. `words`: what it used of all."""
 
     rows: Sequence[UseRow]
     left_out: int
     length: timedelta
     step: timedelta
     simulated: bool
+    words: str | None = None
 
 
 async def read_use(visit: Visit, job: Job) -> UseGraphs:
@@ -50,7 +52,12 @@ def graphs_of(found: UseOut) -> UseGraphs:
         length=found.end - found.start,
         step=found.step,
         simulated=found.simulated,
+        words=None if found.summary is None else _words(found.summary),
     )
+
+
+def _words(use: JobUseOut) -> str:
+    return use_words(use.gpus, use.used, (use.memory_peak, use.memory_bytes), use.enough, use.sampled)
 
 
 def _row(found: UseOut, gpu: GpuUseOut) -> UseRow:

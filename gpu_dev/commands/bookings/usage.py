@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace as replaced
 
-from gpu_dev.display.calendar_views import USAGE_COST, USAGE_LINE
+from gpu_dev.display.calendar_views import USAGE_COST, USAGE_LINE, USAGE_UTILISED
 from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import UsageError
@@ -63,7 +63,11 @@ def usage(
     if output is not UsageFormat.TABLE:
         put(show_one(found, _DATA, Format(output.value)))
         return
-    view = replace(USAGE_LINE, columns=(*USAGE_LINE.columns, USAGE_COST)) if found.total.costs else USAGE_LINE
+    more = (
+        *(USAGE_UTILISED if found.total.utilised is not None else ()),
+        *((USAGE_COST,) if found.total.costs else ()),
+    )
+    view = replace(USAGE_LINE, columns=(*USAGE_LINE.columns, *more))
     put(show_list([*found.items, replaced(found.total, key="altogether")], view, Format.TABLE))
     put(f"From {slot_words(found.start, found.end)}\n")
 

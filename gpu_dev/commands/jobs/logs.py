@@ -8,7 +8,7 @@ import typer
 from gpu_dev.display.output import Format, as_data, as_json, show_list, show_one
 from gpu_dev.display.views import EVENT
 from gpu_dev.errors import UsageError
-from gpu_dev.following import has_started, wait_until, waiting_line
+from gpu_dev.following import has_ended, has_started, say_use, wait_until, waiting_line
 from gpu_dev.options import JobId, Output
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import client_for, whole_id
@@ -58,6 +58,8 @@ def logs(
         if shown is not None:
             sys.stdout.buffer.write(shown.rest())
             sys.stdout.buffer.flush()
+        if follow and has_ended(job := client.job(job.id)):
+            say_use(client, job)
 
 
 @events_app.command()

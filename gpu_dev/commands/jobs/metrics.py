@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
-from gpu_dev.display.use_graphs import NO_DATA, length_of_mark, mean_and_most, sparkline
+from gpu_dev.display.use_graphs import NO_DATA, length_of_mark, mean_and_most, sparkline, use_line
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.times import local_now
 from gpu_dev.options import JobId
@@ -94,6 +94,8 @@ def _show(job_id: str, found: UseOut, output: Format) -> None:
     put(show_list([_line(found, gpu) for gpu in found.gpus], _TABLE, output))
     if not found.gpus:
         return
+    if found.summary is not None:
+        put(f"\nIt {use_line(found.summary)}.\n")
     length = found.end - found.start
     lasted = written(length) if length >= timedelta(seconds=1) else "less than a second"
     words = f"{job_id}: {slot_words(found.start, found.end)} ({lasted}); one mark is {written(length_of_mark(found))}."

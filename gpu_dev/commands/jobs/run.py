@@ -17,7 +17,7 @@ from gpu_dev.display.output import Format, show_one
 from gpu_dev.display.verdicts import exit_code_of_verdict, show_start, show_verdict, wait_words
 from gpu_dev.display.views import JOB_DETAILS
 from gpu_dev.errors import ClientError, ExitCode, UsageError
-from gpu_dev.following import exit_code_of, has_ended, has_output, has_started, wait_until, waiting_line
+from gpu_dev.following import exit_code_of, has_ended, has_output, has_started, say_use, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import end_fields, job_fields, make_request, read_submit
@@ -193,6 +193,7 @@ def submit(
             # Scripts get the id at once, whatever becomes of the waiting.
             put(f"{job.id}\n")
         job = wait_until(client, job, has_ended, timeout=patience)
+        say_use(client, job)
         if output is not Format.NAME:
             put(show_one(job, JOB_DETAILS, output))
         brought = files.brought_back(client, job)
@@ -358,6 +359,7 @@ def run_in_foreground(
                 sys.stdout.buffer.write(chunk)
                 sys.stdout.buffer.flush()
             ended = wait_until(client, client.job(job.id), has_ended, told=waiting_line(job))
+            say_use(client, ended)
             return code_with_files(exit_code_of(ended), brought=files.brought_back(client, ended))
         except KeyboardInterrupt as interrupt:
             terminated = isinstance(interrupt, TerminatedError)

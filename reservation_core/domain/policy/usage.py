@@ -46,6 +46,29 @@ class GpuTime:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedGpus:
+    """What samples say of GPUs while jobs had them: their number, the sum of utilisations (0 to 1), the most memory.
+
+    The utilisation is None where there are no samples, and so is memory: no data is not zero.
+    """
+
+    samples: int = 0
+    busy: float = 0.0
+    memory_peak: int | None = None
+
+    @property
+    def utilised(self) -> float | None:
+        return self.busy / self.samples if self.samples else None
+
+    def __add__(self, other: "UsedGpus") -> "UsedGpus":
+        peaks = [peak for peak in (self.memory_peak, other.memory_peak) if peak is not None]
+        return UsedGpus(self.samples + other.samples, self.busy + other.busy, max(peaks, default=None))
+
+
+NOT_SAMPLED = UsedGpus()
+
+
+@dataclass(frozen=True, slots=True)
 class UsageLine:
     """The usage of one user, project or type; `key` None: without a project. `costs`: one for each unit."""
 

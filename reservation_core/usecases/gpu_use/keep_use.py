@@ -50,6 +50,7 @@ async def _roll_up(uow: UnitOfWork) -> bool:
     hours = await _begin(uow, Resolution.HOURS, rolled, now, step_begin(minutes, Resolution.HOURS.step))
     if hours + Resolution.HOURS.step <= minutes:
         await uow.gpu_use.roll_up(Resolution.HOURS, hours, hours + Resolution.HOURS.step)
+        await uow.gpu_use.sum_up(hours)
         hours += Resolution.HOURS.step
     moved = {Resolution.MINUTES: minutes, Resolution.HOURS: hours}
     if moved == rolled:

@@ -13,10 +13,16 @@ from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.nodes.existing_node import view_node
 
 
-async def gpus_of_job(uow: UnitOfWork, principal: Principal, job_id: str) -> list[HeldGpu]:
-    """The GPUs that a job has or had, once for each time. Raises NotFoundError."""
-    await view_visible(uow, principal, job_id)
-    return await uow.gpu_use.of_job(job_id)
+async def gpus_of_job(uow: UnitOfWork, principal: Principal, job_id: str) -> tuple[int, list[HeldGpu]]:
+    """How many GPUs a job asked for, and those that it has or had, once for each time. Raises NotFoundError."""
+    job = (await view_visible(uow, principal, job_id)).reservation
+    return job.gpus * job.nodes, await uow.gpu_use.of_job(job_id)
+
+
+def held_within(held: Sequence[HeldGpu], start: datetime, end: datetime) -> timedelta:
+    """For how long GPUs were held between two times, summed over GPUs."""
+    spans = ((max(start, gpu.start or start), min(end, gpu.until or end)) for gpu in held)
+    return sum((until - begin for begin, until in spans if until > begin), timedelta(0))
 
 
 async def gpus_of_node(uow: UnitOfWork, node: str) -> list[HeldGpu]:

@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.gpu_use.spans import Resolution, spans_of
 from reservation_core.domain.policy.fair_share import ranks
-from reservation_core.domain.policy.usage import SUMMED_AFTER, UsageBy, UsageReport, UsageSeries
+from reservation_core.domain.policy.usage import SUMMED_AFTER, UsageBy, UsageReport, UsageSeries, UsedGpus
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 
@@ -20,6 +21,14 @@ async def report(
     """The caller's usage in [start, end) before now, with its costs; for administrators that of all users."""
     policy = (await uow.policies.current()).policy
     return await uow.usage.report(by, start, end, visible_user(principal), now, policy)
+
+
+async def used_gpus(
+    uow: UnitOfWork, principal: Principal, by: UsageBy, start: datetime, end: datetime, now: datetime
+) -> dict[str | None, UsedGpus]:
+    """What samples say of the GPUs that the caller's jobs had; for administrators of all users' jobs."""
+    spans = spans_of(start, min(end, now), Resolution.HOURS.step, await uow.gpu_use.rolled())
+    return await uow.gpu_use.used(by, visible_user(principal), spans)
 
 
 async def series(

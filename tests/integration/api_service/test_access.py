@@ -213,6 +213,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
         "name": "alice",
         "queue": "gpu_jobs",
         "port": "8888",
+        "index": "0",
     }
 
 

@@ -8,12 +8,14 @@ import asyncpg
 from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.calendar import EPOCH
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.gpu_use.idleness import WatchedJob
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
 from reservation_core.domain.gpu_use.samples import ERRORS_LAST, GpuSample
 from reservation_core.domain.gpu_use.spans import Resolution, Span
 from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.domain.policy.usage import UsageBy, UsedGpus
 from reservation_core.ports.gpu_use import GpuHolder, GpuUseNow, HeldGpu, HoldingJob, NewestSample
 
 _KIB = 1024
@@ -62,6 +64,29 @@ class GpuUse(StatementRunner):
         """Make the roll-ups of a resolution in [start, until) from the next finer ones."""
         name = "roll_gpu_minutes" if resolution is Resolution.MINUTES else "roll_gpu_hours"
         await self._run(name, start=start, until=until)
+
+    async def sum_up(self, hour: datetime) -> None:
+        """Sum up what users and projects used in an hour; what was summed up of it before is made anew."""
+        await self._run("forget_gpu_use_sums", start=hour)
+        await self._run("sum_up_gpu_use", start=hour, until=hour + Resolution.HOURS.step)
+
+    async def used(self, by: UsageBy, user_id: int | None, spans: Sequence[Span]) -> dict[str | None, UsedGpus]:
+        """What was used of GPUs in spans of hours and minutes, by key, of a user or (None) of all."""
+        hours = [span for span in spans if span.resolution is Resolution.HOURS]
+        minutes = [span for span in spans if span.resolution is Resolution.MINUTES]
+        rows = await self._run(
+            "used_gpus",
+            by=by.value,
+            user_id=user_id,
+            start=min((span.start for span in hours), default=EPOCH),
+            until=max((span.end for span in hours), default=EPOCH),
+            starts=[span.start for span in minutes],
+            untils=[span.end for span in minutes],
+        )
+        return {
+            row.key: UsedGpus(int(row.samples), row.utilised, None if row.memory_kib is None else row.memory_kib * _KIB)
+            for row in rows
+        }
 
     async def oldest(self, resolution: Resolution, since: datetime) -> datetime | None:
         """The time of the oldest of what roll-ups of a resolution are made from, at or after a time."""

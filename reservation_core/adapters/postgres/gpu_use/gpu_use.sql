@@ -56,6 +56,32 @@ ON CONFLICT (gpu_id, at) DO UPDATE SET
     ecc_errors = excluded.ecc_errors, xid = excluded.xid, processes = excluded.processes,
     unknown = excluded.unknown;
 
+-- name: forget_gpu_use_sums
+-- Forget what users and projects used in an hour, before it is summed up anew.
+DELETE FROM gpu_use_sums WHERE at = CAST(:start AS timestamptz);
+
+-- name: sum_up_gpu_use
+-- Sum up what users and projects used of GPUs in an hour.
+INSERT INTO gpu_use_sums (at, user_id, project, gpu_type, samples, utilised, memory_kib)
+SELECT CAST(:start AS timestamptz), u.user_id, u.project, u.gpu_type, u.samples, u.utilised, u.memory_kib
+FROM gpu_use_of_holders(CAST(:start AS timestamptz), CAST(:until AS timestamptz)) u;
+
+-- name: used_gpus
+-- What users and projects used of GPUs in hours that are summed up, and in the short times before and after them.
+SELECT CASE CAST(:by AS text) WHEN 'user' THEN n.name WHEN 'project' THEN u.project ELSE u.gpu_type END AS key,
+       sum(u.samples) AS samples, sum(u.utilised) AS utilised, max(u.memory_kib) AS memory_kib
+FROM (
+    SELECT user_id, project, gpu_type, samples, utilised, memory_kib FROM gpu_use_sums
+    WHERE at >= CAST(:start AS timestamptz) AND at < CAST(:until AS timestamptz)
+    UNION ALL
+    SELECT h.user_id, h.project, h.gpu_type, h.samples, h.utilised, h.memory_kib
+    FROM unnest(CAST(:starts AS timestamptz[]), CAST(:untils AS timestamptz[])) AS w (start, until)
+    CROSS JOIN LATERAL gpu_use_of_holders(w.start, w.until) h
+) u
+JOIN users n ON n.id = u.user_id
+WHERE CAST(:user_id AS bigint) IS NULL OR u.user_id = CAST(:user_id AS bigint)
+GROUP BY 1;
+
 -- name: oldest_gpu_sample
 -- The time of the oldest sample at or after a time, by key for each GPU.
 SELECT min(o.at) AS at

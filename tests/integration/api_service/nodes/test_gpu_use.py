@@ -8,6 +8,7 @@ import pytest
 
 from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.gpu_use.keep_use import keep_use
 from reservation_core.usecases.gpu_use.store_samples import store_samples
 from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.integration.api_service.callers import submitted
@@ -178,3 +179,67 @@ async def test_a_time_after_the_end_has_no_points(runtime: Runtime, alice: httpx
         assert datetime.fromisoformat(found["start"]) == datetime.fromisoformat(found["end"]) == now - HOUR
     refused = await alice.get(f"/v1/jobs/{job}/metrics", params={"from": since, "to": (now - HOUR).isoformat()})
     assert refused.status_code == 422
+
+
+async def test_a_job_is_summed_up_by_what_it_used_of_its_gpus(
+    runtime: Runtime, alice: httpx.AsyncClient, now: datetime
+) -> None:
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE gpus SET memory_bytes = :memory", memory=80 * 2**30)
+    job = (await submitted(alice, gpus=2))["id"]
+    assert (await use(alice, f"/v1/jobs/{job}"))["summary"] is None
+    for index, utilisation in ((0, 0.5), (1, 0.25)):
+        await had(runtime, job, index, now - 10 * MINUTE, now - 8 * MINUTE)
+        samples = [
+            GpuSample(f"GPU-a-{index}", now - 10 * MINUTE + n * timedelta(seconds=10), utilisation, 2**33, 2**36)
+            for n in range(12)
+        ]
+        await store_samples(runtime.uow, samples)
+    assert (await use(alice, f"/v1/jobs/{job}"))["summary"] == {
+        "gpus": 2, "used": 0.75, "memory_peak": 2**33, "memory_bytes": 80 * 2**30, "enough": 1, "sampled": 1.0,
+    }  # fmt: skip
+    assert (await use(alice, "/v1/nodes/a"))["summary"] is None
+
+
+async def test_usage_says_how_busy_gpus_were_and_no_data_is_not_zero(
+    runtime: Runtime, alice: httpx.AsyncClient, root: httpx.AsyncClient, now: datetime
+) -> None:
+    assert (await root.post("/v1/projects", json={"name": "vision"})).is_success
+    assert (await root.put("/v1/projects/vision/members/alice")).is_success
+    job, silent = (await submitted(alice, project="vision"))["id"], (await submitted(alice))["id"]
+    hour = now.replace(minute=0, second=0) - 3 * HOUR
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE gpu_use_state SET minutes_until = :at, hours_until = :at", at=hour)
+    # A whole hour, the begin of the next one, and the minutes around it in which others have the GPU.
+    begin, end = hour + 30 * MINUTE, hour + 130 * MINUTE
+    await had(runtime, job, 0, begin, end)
+    await had(runtime, silent, 1, begin, end)
+    samples = [
+        GpuSample("GPU-a-0", at, 0.5 if begin <= at < end else 1.0, (n + 1) * 2**20)
+        for n in range(180)
+        if (at := hour + n * MINUTE + timedelta(seconds=5)) < now
+    ]
+    await store_samples(runtime.uow, samples)
+    await keep_use(runtime.uow)
+
+    async def usage(by: str, start: datetime, until: datetime) -> dict[str | None, tuple[float | None, int | None]]:
+        query = {"by": by, "from": start.isoformat(), "to": until.isoformat()}
+        answer = await alice.get("/v1/usage", params=query)
+        assert answer.status_code == 200, answer.text
+        lines = [*answer.json()["items"], answer.json()["total"] | {"key": "altogether"}]
+        return {line["key"]: (line["utilised"], line["memory_peak"]) for line in lines}
+
+    found = await usage("project", hour, hour + 3 * HOUR)
+    assert found == {"vision": (0.5, 130 * 2**20), None: (None, None), "altogether": (0.5, 130 * 2**20)}
+    assert await usage("user", hour, hour + 40 * MINUTE) == {
+        "alice": (0.5, 40 * 2**20), "altogether": (0.5, 40 * 2**20),
+    }  # fmt: skip
+    assert (await usage("gpu_type", hour + 125 * MINUTE, hour + 3 * HOUR))["h100"] == (0.5, 130 * 2**20)
+    # Late samples are summed up, too, and once.
+    await store_samples(runtime.uow, [GpuSample("GPU-a-0", hour + 70 * MINUTE + timedelta(seconds=15), 0.5, 2**30)])
+    await keep_use(runtime.uow)
+    assert (await usage("project", hour, hour + 3 * HOUR))["vision"] == (0.5, 2**30)
+    csv = await alice.get("/v1/usage", params={"by": "project", "from": hour.isoformat(), "format": "csv"})
+    assert csv.text.splitlines()[0].endswith(",utilised,memory_peak")
+    assert csv.text.splitlines()[1].endswith(f",0.5000,{2**30}")
+    assert csv.text.splitlines()[2].endswith(",,")

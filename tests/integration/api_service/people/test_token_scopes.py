@@ -98,7 +98,13 @@ async def test_a_token_is_good_for_its_scopes_alone(
 ) -> None:
     """Every operation there is, on things that are not there: what passes the scopes meets another answer."""
     secret = (await made(calling(who), scopes=scopes))["token"]
-    things = {"job_id": "job-zzzzzzzz", "booking_id": "bkg-zzzzzzzz", "token_id": "tok-zzzzzzzz", "node": "nowhere"}
+    things = {
+        "job_id": "job-zzzzzzzz",
+        "booking_id": "bkg-zzzzzzzz",
+        "token_id": "tok-zzzzzzzz",
+        "node": "nowhere",
+        "index": "0",
+    }
     things |= {"project": "nothing", "scope": "project:nothing", "user": "nobody", "target_id": "ntg-zzzzzzzz"}
     things |= {
         "key_id": "key-zzzzzzzz",

@@ -10,6 +10,6 @@ from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine
 
 def test_small_times_are_plain_numbers() -> None:
     time = GpuTime(held=Decimal("0.252805"), used=Decimal("0.1"), wasted=Decimal(0))
-    [line] = csv.DictReader(io.StringIO(usage_csv(UsageBy.USER, [UsageLine("ann", time)])))
+    [line] = csv.DictReader(io.StringIO(usage_csv(UsageBy.USER, [UsageLine("ann", time)], {})))
     assert (line["held_gpu_s"], line["held_gpu_hours"]) == ("0.252805", "0.000070")
     assert not any("e" in value for name, value in line.items() if name != "user")

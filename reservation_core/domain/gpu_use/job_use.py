@@ -1,0 +1,74 @@
+"""What a job used of its GPUs, and how many would have done. Without samples nothing is said: no data is never zero."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+
+from reservation_core.domain.gpu_use.figures import memory_figure
+from reservation_core.domain.gpu_use.roll_ups import UsePoint
+
+MOSTLY = 0.9
+"""Of which part of the time there must be samples for a word about fewer GPUs."""
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """How a job used its `gpus`: as much as `used` of them all the time, on average.
+
+    `memory_peak` is the most that was in use on one GPU, of `memory_bytes`; None: no sample says. `enough` GPUs would
+    have done the same work in the same time, with room for the memory; None: unknown. `sampled` (0 to 1) is the part of
+    the time that samples show.
+    """
+
+    gpus: int
+    used: float
+    memory_peak: int | None
+    memory_bytes: int | None
+    enough: int | None
+    sampled: float
+
+
+def sum_up_use(
+    gpus: int, found: Iterable[tuple[int | None, Sequence[UsePoint]]], held: timedelta, every: timedelta
+) -> JobUse | None:
+    """The use of a job's GPUs, with the memory and the points of each; None where no sample gives a utilisation.
+
+    `held` is for how long it had them, summed over GPUs; `every` is the time between two samples.
+    """
+    known, busy = 0, 0.0
+    peaks: list[tuple[int, int | None]] = []
+    for memory_bytes, points in found:
+        for point in points:
+            if point.utilisation is not None:
+                known += point.samples - point.unknown
+                busy += (point.samples - point.unknown) * point.utilisation.mean
+            if point.memory is not None:
+                peaks.append((round(point.memory.most), memory_bytes))
+    if not known:
+        return None
+    peak, memory_bytes = max(peaks, key=lambda found: found[0], default=(None, None))
+    used = gpus * busy / known
+    sampled = min(1.0, known * every / held) if held else 1.0
+    enough = _enough(gpus, used, peak, memory_bytes) if sampled >= MOSTLY else None
+    return JobUse(gpus, used, peak, memory_bytes, enough, sampled)
+
+
+def use_words(gpus: int, used: float, memory: tuple[int | None, int | None], enough: int | None, sampled: float) -> str:
+    """`used 1.4 of 2 GPUs, peak memory 12 of 80 GiB; 1 GPU would have done`."""
+    peak, memory_bytes = memory
+    words = f"used {used:.1f} of {gpus} GPU{'' if gpus == 1 else 's'}"
+    if peak is not None:
+        words += f", peak memory {memory_figure(peak, memory_bytes)}"
+    if sampled < MOSTLY:
+        words += f" (there are samples of {sampled:.0%} of the time)"
+    if enough is not None and enough < gpus:
+        words += f"; {enough} GPU{'' if enough == 1 else 's'} would have done"
+    return words
+
+
+def _enough(gpus: int, used: float, peak: int | None, memory_bytes: int | None) -> int | None:
+    if peak is None or not memory_bytes:
+        return None
+    return min(gpus, max(1, ceil(used - _ROUNDING), ceil(gpus * peak / memory_bytes)))
