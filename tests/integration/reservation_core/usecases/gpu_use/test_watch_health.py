@@ -85,7 +85,7 @@ class Health:
         return found
 
     async def notices(self) -> list[tuple[str, Notice]]:
-        """Who is notified of what since the call before."""
+        """The users who are notified since the call before, and of what."""
         sender = Sender()
         deliveries = Deliveries(self.world.uow, {NoticeChannel.WEBHOOK: sender}, self.world.clock, RULES)
         async with self.world.uow() as uow:
