@@ -52,8 +52,8 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     secrets: UnsetType | Annotated[list[JobSecret], Meta(max_length=16)] = UNSET
     after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
     retries: UnsetType | RetriesAsked | None = UNSET
-    sync: UnsetType | JobSyncAsked | None = UNSET
     array: UnsetType | ArrayAsked | None = UNSET
+    sync: UnsetType | JobSyncAsked | None = UNSET
     preemptible: UnsetType | bool = UNSET
     min_runtime: UnsetType | timedelta | None = UNSET
     end_signal: UnsetType | EndSignalAsked | None = UNSET
