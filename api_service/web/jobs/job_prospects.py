@@ -83,11 +83,15 @@ class JobProspects:
         ]
 
 
+def question_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides a start, of a job's request: no secrets and retries, for instance."""
+    return {name: value for name, value in body.items() if name in ExplainRequest.model_fields}
+
+
 async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> JobProspects:
-    """Ask REST about what decides a start, without submitting: it knows no secrets and retries, for instance."""
-    asked = {name: value for name, value in body.items() if name in ExplainRequest.model_fields}
+    """Ask REST about a job's request, without submitting."""
     try:
-        explained = await rest.post(Explanation, "/v1/policy/explain", asked)
+        explained = await rest.post(Explanation, "/v1/policy/explain", question_of(body))
     except RestProblemError as problem:
         if problem.status not in _TOLD_BY_SERVER:
             raise

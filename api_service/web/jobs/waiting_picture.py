@@ -9,7 +9,7 @@ from api_service.access.sight import sight_of
 from api_service.web.calendar.timeline_entries import see_entries
 from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_window import TimelineScale, window_of
-from api_service.web.jobs.job_prospects import prospects_of
+from api_service.web.jobs.job_prospects import prospects_of, question_of
 from api_service.web.jobs.waiting_axis import Tick, end_of_axis, ticks
 from api_service.web.jobs.waiting_rows import WaitingRow, choose_rows, draw_row
 from api_service.web.rest_calls import RestProblemError
@@ -146,7 +146,7 @@ async def foresee_waiting(visit: Visit, body: Mapping[str, Any], answer: Explana
         return None
     if any(reason.code in _NOT_PLANNED for reason in answer.reasons):
         return None
-    asked = ExplainRequest.model_validate(body)
+    asked = ExplainRequest.model_validate(question_of(body))
     size = Size(asked.nodes, asked.gpus)
     request = _Request(size, asked.length, asked.gpu_type, body, None, asked.instead_of, answer.starts_at)
     form = visit.form

@@ -149,7 +149,8 @@ FORM = {"gpus": "3", "nodes": "1", "gpu_type": "h100", "duration": "2h", "comman
 
 async def test_a_form_has_the_picture_before_it_is_sent(waiting: str, lab: Lab, browsing: SignedIn) -> None:
     browser = await browsing("alice")
-    part = (await browser.send("/submit/verdict", **FORM)).text
+    more = {"retries": "3", "secrets": "HF_TOKEN", "env": "A=1"}  # which no start depends on
+    part = (await browser.send("/submit/verdict", **FORM, **more)).text
     explained = (
         await lab.alice.post("/v1/policy/explain", json={"gpus": 3, "gpu_type": "h100", "duration": 7200})
     ).json()
