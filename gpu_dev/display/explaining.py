@@ -94,7 +94,10 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:
                 f"Cancel this one: gpu-dev cancel {job.id}",
             ]
         case ReasonCode.NOT_ENOUGH_NODES:
-            return ["Ask for fewer --nodes; gpu-dev nodes shows those that are here.", f"gpu-dev cancel {job.id}"]
+            return [
+                "Ask for fewer --nodes; gpu-dev nodes shows those that are here.",
+                f"Cancel this one: gpu-dev cancel {job.id}",
+            ]
         case ReasonCode.NODE_UNAVAILABLE:
             return ["See which node is away and why: gpu-dev nodes. It starts when the node is back."]
         case ReasonCode.ALLOCATED | ReasonCode.RUNNING:
