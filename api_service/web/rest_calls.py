@@ -61,8 +61,7 @@ class RestAnswer(Generic[T]):
 
 _PLACE = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
 _INVALID = f"{TYPE_PREFIX}invalid_request"
-_NAMES_FIELDS = frozenset({_INVALID, f"{TYPE_PREFIX}no_such_job"})
-"""Problems whose rules begin with names of fields."""
+_NO_SUCH_JOB = f"{TYPE_PREFIX}no_such_job"
 
 _NO_ADDRESS = f"{TYPE_PREFIX}no_such_route"
 _FIELD = re.compile(r"^[a-z_][\w.]*(?=: )")
@@ -71,7 +70,9 @@ _LABELS = {
     "gpu_hours": "GPU-hours",
     "gpu_type": "GPU type",
     "gpus": "GPUs",
+    "by": "Longer by",
     "image": "Container image",
+    "retries": "Retries",
     "secrets": "Secrets",
     "after": "After other jobs",
     "working_dir": "Working folder",
@@ -114,8 +115,10 @@ class RestProblemError(Exception):
     @property
     def rules(self) -> list[str]:
         """Every broken rule, in words."""
+        if self.problem.type == _NO_SUCH_JOB:
+            return []  # the detail says the same
         found = [_PLACE.sub("", rule.detail) for rule in self.problem.broken_rules or []]
-        if self.problem.type not in _NAMES_FIELDS:
+        if self.problem.type != _INVALID:
             return found
         return [_LENGTH.sub(_TYPED_LENGTH, _FIELD.sub(_label, rule)) for rule in found]
 

@@ -72,7 +72,8 @@ async def test_what_is_wrong_is_said_where_it_was_typed(browsing: SignedIn) -> N
         ("/submit", {"gpus": "1", "duration": "1h", "secrets": "HF_TOKEN=1X"}, "Secrets: "),
         ("/submit", {"gpus": "1", "duration": "1h", "working_dir": "here"}, "Working folder: "),
         ("/submit", {"gpus": "1", "duration": "1h", "after": "ok:x"}, "After other jobs: "),
-        ("/submit", {"gpus": "1", "duration": "1h", "after": "job-nope"}, "After other jobs: "),
+        ("/submit", {"gpus": "1", "duration": "1h", "after": "job-nope"}, "You have no job job-nope to wait for."),
+        ("/submit", {"gpus": "1", "duration": "1h", "retries": "0"}, "Retries: must be at least 1"),
         ("/admin/maintenance/preview", {"nodes": "no-such-node", "duration": "1h", "reason": "x"}, "no-such-node"),
         ("/admin/maintenance/preview", {"nodes": "", "duration": "x", "reason": ""}, "Reason: must not be empty"),
     ):
