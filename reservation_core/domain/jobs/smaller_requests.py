@@ -23,9 +23,9 @@ class Size(NamedTuple):
 
     @property
     def words(self) -> str:
-        """`1 GPU`, `2 × 8 GPUs`."""
-        unit = "GPU" if self.nodes * self.gpus == 1 else "GPUs"
-        return f"{self.nodes} × {self.gpus} {unit}" if self.nodes > 1 else f"{self.gpus} {unit}"
+        """`1 GPU`, `2 nodes × 8 GPUs`."""
+        cards = f"{self.gpus} GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
+        return f"{self.nodes} nodes × {cards}" if self.nodes > 1 else cards
 
 
 class SmallerRequest(NamedTuple):

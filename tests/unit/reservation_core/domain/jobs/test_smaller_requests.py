@@ -38,7 +38,7 @@ def test_the_steps_are_round() -> None:
 
 @pytest.mark.parametrize(
     ("size", "words", "key"),
-    [(Size(1, 1), "1 GPU", "1x1"), (Size(1, 4), "4 GPUs", "1x4"), (Size(2, 1), "2 × 1 GPUs", "2x1")],
+    [(Size(1, 1), "1 GPU", "1x1"), (Size(1, 4), "4 GPUs", "1x4"), (Size(2, 1), "2 nodes × 1 GPU", "2x1")],
 )
 def test_a_size_in_words(size: Size, words: str, key: str) -> None:
     assert (size.words, size.key) == (words, key)
