@@ -16,6 +16,8 @@ from gpu_dev.inputs.requests import make_request, read_env, read_submit, read_wo
 from gpu_dev.server.checked_answers import contract_of
 from gpu_dev.wire.bookings import BookingCreate
 from gpu_dev.wire.jobs import JobSubmit
+from gpu_dev.wire.maintenance import MaintenanceCreate
+from gpu_dev.wire.people import TokenBudget
 
 
 def test_complaints_name_the_options_and_not_the_values() -> None:
@@ -152,3 +154,21 @@ def test_dead_letters_are_named_as_they_are_shown() -> None:
             read_message(wrong, None)
     with pytest.raises(UsageError):
         read_message("gpu_jobs/1", DeadLetterQueueName.POD_OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "option"),
+    [
+        (BookingCreate, {"start": "2030-01-31T09:00Z", "recurrence": "FREQ=X"}, "--rrule"),
+        (BookingCreate, {"start": "2030-01-31T09:00Z", "title": ""}, "--title"),
+        (BookingCreate, {"start": "2030-01-31T09:00Z", "node": ""}, "--node"),
+        (MaintenanceCreate, {"nodes": ["n1"], "reason": ""}, "--reason"),
+        (TokenBudget, {"gpu_hours": 0}, "--gpu-hours"),
+    ],
+)
+def test_a_fault_names_the_option_and_no_field_of_rest(model: type, fields: dict[str, object], option: str) -> None:
+    more = {} if model is TokenBudget else {"duration": timedelta(hours=1)}
+    gpus = {"gpus": 1} if model is BookingCreate else {}
+    with pytest.raises(UsageError) as refused:
+        make_request(model, {**fields, **more, **gpus})
+    assert refused.value.detail.startswith(option)
