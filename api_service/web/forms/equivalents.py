@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen, written_dependency
+from reservation_core.domain.request_terms import ArrayTerms, written_array
 from reservation_core.domain.sessions.secret_uses import written_use
 from reservation_core.domain.short_durations import written
 
@@ -14,10 +15,11 @@ _CREDENTIAL = '"Authorization: Bearer $GPU_DEV_TOKEN"'
 
 
 def job_by_cli(body: Mapping[str, Any]) -> str:
-    """`gpu-dev run …`, or `gpu-dev submit …` for a job without a command."""
+    """`gpu-dev run …`, or `gpu-dev submit …` for an array or a job without a command."""
     workload = body.get("workload") or {}
     command = list(workload.get("command") or [])
-    words = ["gpu-dev", "run" if command else "submit"]
+    array = body.get("array")
+    words = ["gpu-dev", "run" if command and array is None else "submit"]
     for option, value in (
         ("--name", body.get("name")),
         ("--gpus", body.get("gpus")),
@@ -27,6 +29,7 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
         ("--booking", body.get("booking_id")),
         ("--project", body.get("project")),
         ("--priority", body.get("priority") or None),
+        ("--array", None if array is None else written_array(ArrayTerms(array["size"], array.get("parallel")))),
         ("--retries", (body.get("retries") or {}).get("max")),
         ("--image", workload.get("image")),
         ("--working-dir", workload.get("working_dir")),

@@ -9,12 +9,19 @@ from typing import Any
 from api_service.web.forms.form import Form
 from reservation_core.contracts.jobs import JobSpec
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
-from reservation_core.domain.request_terms import RetryCause, read_end_signal, written_end_signal
+from reservation_core.domain.request_terms import (
+    ArrayTerms,
+    RetryCause,
+    read_array,
+    read_end_signal,
+    written_array,
+    written_end_signal,
+)
 from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "retries", "requeue", "preemptible", "min_runtime", "signal", "secrets", "after", "booking",
+          "retries", "requeue", "array", "preemptible", "min_runtime", "signal", "secrets", "after", "booking",
           "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
@@ -39,6 +46,7 @@ def typed_job(form: Form) -> TypedJob:
         _number(form, name, body, wrong)
     if "retries" in body:
         body["retries"] = {"max": body["retries"]} | ({"on": _NOT_FAILED} if form.get("requeue") else {})
+    _array(form.get("array"), body, wrong)
     for name, wire in (("name", "name"), ("gpu_type", "gpu_type"), ("booking", "booking_id"), ("project", "project")):
         value = form.get(name)
         if value is not None:
@@ -92,6 +100,7 @@ def fields_of(spec: JobSpec) -> dict[str, str]:
         "signal": None
         if spec.end_signal is None
         else written_end_signal(spec.end_signal.signal, spec.end_signal.before),
+        "array": None if spec.array is None else written_array(ArrayTerms(spec.array.size, spec.array.parallel)),
         "project": spec.project,
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
@@ -106,6 +115,17 @@ def _number(form: Form, name: str, body: dict[str, Any], wrong: dict[str, str]) 
         body[name] = int(value)
     else:
         wrong[name] = "Write a whole number, such as 1."
+
+
+def _array(value: str | None, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    if value is None:
+        return
+    try:
+        terms = read_array(value)
+    except ValueError as error:
+        wrong["array"] = str(error)
+        return
+    body["array"] = {"size": terms.size} | ({} if terms.parallel is None else {"parallel": terms.parallel})
 
 
 def _duration(value: str | None, body: dict[str, Any], wrong: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from starlette.responses import Response
 
+from api_service.array_log import read_array_log
 from api_service.following import LiveStream
 from api_service.job_log import follow_log, of_attempt, read_log
 from api_service.problems import ProblemError
@@ -111,9 +112,13 @@ async def log_file(visit: Visit) -> Response:
     """The log of an attempt as a file."""
     view = await _owned(visit)
     job = of_attempt(view.reservation, _asked_attempt(visit))
+    if job.array is None:
+        chunks = await read_log(visit.services, job)
+    else:
+        chunks = read_array_log(visit.services, visit.principal, view, timed=False)
     place = visit.stream_place()  # before the cluster is asked: a refusal is cheaper
     response = LiveStream(
-        await read_log(visit.services, job),
+        chunks,
         media_type="text/plain; charset=utf-8",
         place=place,
         wakeups=visit.services.wakeups,

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from api_service.web.confirmation import ask
 from api_service.web.finding.list_order import Column, read_choice
+from api_service.web.jobs.array_elements import read_elements
 from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
 from api_service.web.jobs.use_graph import read_use
@@ -112,6 +113,15 @@ async def job_use(visit: Visit) -> Response:
     return visit.part("_job_use.html", job=job, use=await read_use(visit, job))
 
 
+async def job_elements(visit: Visit) -> Response:
+    """The part that lists an array's elements."""
+    job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
+    elements = await read_elements(visit, job)
+    if elements is None:
+        raise RestProblemError.because(404, "The job is not an array.")
+    return visit.part("_elements.html", job=job, elements=elements)
+
+
 async def confirm_cancel(visit: Visit) -> Response:
     """Explain what cancelling the job would lose."""
     job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
@@ -163,8 +173,10 @@ async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_
     """The page of a job. `typed_user`: what a form to share it had, which was refused."""
     job_id = visit.path("job_id")
     state = await _state(visit)
-    waiting = await read_why_waiting(visit, state.job)
-    use = None if state.job.started_at is None else await read_use(visit, state.job)
+    elements = await read_elements(visit, state.job)
+    waiting = None if elements is not None else await read_why_waiting(visit, state.job)
+    has_use = state.job.started_at is not None and elements is None
+    use = await read_use(visit, state.job) if has_use else None
     shown = await shown_log(visit, state.view)
     return visit.page(
         "job.html",
@@ -174,6 +186,7 @@ async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_
         waiting=waiting,
         shown=shown,
         use=use,
+        elements=elements,
         problem=problem,
         typed_user=typed_user,
         **_context(visit, state),
@@ -254,6 +267,7 @@ ROUTES = (
     WebRoute("GET", "/jobs/{job_id}/connections", job_connections),
     WebRoute("GET", "/jobs/{job_id}/ports", job_ports),
     WebRoute("GET", "/jobs/{job_id}/use", job_use),
+    WebRoute("GET", "/jobs/{job_id}/elements", job_elements),
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),

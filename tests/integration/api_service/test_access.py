@@ -45,6 +45,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/jobs"): Call(200, 200, 200),
     ("GET", "/v1/jobs/{job_id}"): Call(200, 404, 200),
     ("GET", "/v1/jobs/{job_id}/spec"): Call(200, 404, 200),
+    ("GET", "/v1/jobs/{job_id}/elements"): Call(404, 404, 404),  # it is no array
     ("POST", "/v1/jobs/{job_id}/cancel"): Call(200, 404, 200),
     ("POST", "/v1/jobs/{job_id}/extend"): Call(200, 404, 200, {"by": 60}),
     ("POST", "/v1/jobs/{job_id}/keep"): Call(409, 404, 409),

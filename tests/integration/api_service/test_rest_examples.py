@@ -196,6 +196,9 @@ class Story:
         await self.call(self.alice, "PUT /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "DELETE /v1/jobs/{job_id}/shares/{user}", job_id=job, user="bob")
         await self.call(self.alice, "GET /v1/jobs/{job_id}/connections", job_id=job)
+        array = (await self.alice.post("/v1/jobs", json={"name": "sweep", **body, "array": {"size": 2}})).json()["id"]
+        await self.call(self.alice, "GET /v1/jobs/{job_id}/elements", job_id=array)
+        await self.alice.post(f"/v1/jobs/{array}/cancel")
         await self._use_gpus(job)
         await self._leave_gpus_idle(job)
         sleeping = Program(("sleep", "1h"), Terminal(), person="alice")

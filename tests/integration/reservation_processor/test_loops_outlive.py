@@ -38,9 +38,9 @@ SQLSTATES = [
     "57014", "57P01", "57P02", "57P03", "57P05", "58030", "XX000",
 ]  # fmt: skip
 LOOPS = [
-    "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "gpu_health", "holdings",
-    "idle", "lease", "notifications", "open_pages", "planner", "pod_operations", "policy", "promised_cards",
-    "repair", "resync", "secret_keys", "update", "usage_sums", "wake_ups",
+    "arrays", "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "gpu_health",
+    "holdings", "idle", "lease", "notifications", "open_pages", "planner", "pod_operations", "policy",
+    "promised_cards", "repair", "resync", "secret_keys", "update", "usage_sums", "wake_ups",
 ]  # fmt: skip
 """Those that ask the database without anybody's doing, each often enough here."""
 OFTEN_S = 0.3

@@ -9,6 +9,7 @@ import pytest
 
 from api_service.web.rest_calls import RestCalls, RestProblemError
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.jobs.arrays import settle_arrays
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, booked_now, execute
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -40,6 +41,32 @@ async def test_a_job_is_submitted_by_a_form_and_shown(browsing: SignedIn, alice:
     assert (spec["gpus"], spec["duration"]) == (2, "PT1H30M")
     assert spec["workload"]["command"] == ["python", "train.py"]
     assert spec["workload"]["env"] == {"A": "1", "B": "x=y"}
+
+
+async def test_an_array_is_submitted_and_shows_its_elements(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    browser = await browsing("alice")
+    wrong = await sent(browser, array="1-3")
+    assert (wrong.status_code, "Elements are numbered from 0 on" in words(wrong.text)) == (422, True)
+    done = await sent(browser, name="sweep", array="0-149%8")
+    assert done.status_code == 303, words(done.text)
+    path = done.headers["location"]
+    await settle_arrays(runtime.uow, runtime.clock)
+    page = await browser.get(path)
+    assert "150: 150 queued at most 8 at once" in words(page)
+    assert f'href="{path}.99"' in page
+    assert f'href="{path}.100"' not in page
+    [following] = re.findall(r'href="([^"]+)">More elements', page)
+    assert f'href="{path}.100"' in await browser.get(following.replace("&amp;", "&"))
+    assert "No element has this status" in words(await browser.get(f"{path}?elements=failed"))
+    element = words(await browser.get(f"{path}.3"))
+    assert f"3 of {path.rpartition('/')[2]}" in element
+    assert "0 of 150 over" in words(await browser.get("/jobs"))
+    assert 'value="0-149%8"' in await browser.get(f"/submit?again={path.rpartition('/')[2]}")
+    part = await browser.client.get(f"{path}/elements", headers={"HX-Request": "true"})
+    assert part.status_code == 200
+    assert (await browser.client.get(f"{path}/log.txt")).text == ""
 
 
 async def test_the_same_form_twice_is_one_job(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
