@@ -72,6 +72,7 @@ BY_THE_ROW = {
 
 _ORDER = {
     "by_area": True,
+    "preemptible": False,
     "others": ["lab"],
     "standing_s": 7200.0,
     "alike_s": 28_800.0,
@@ -202,6 +203,9 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "remove_sent_chunks": [{"before": now - timedelta(days=30), "limit": 1000}],
         "jobs_with_news": [{"limit": 200}],
         "arrays_with_news": [{"scanned": 2000, "limit": 100}],
+        "end_signals_due": [{"now": now, "limit": 500}],
+        "gpus_needed": [{"now": now, "needs_s": 50.0, "limit": 500}],
+        "renew_leases": [{"now": now, "needs_s": 50.0, "while_s": 20.0, "turnaround_s": 10.0, "limit": 500}],
         "due_reservations": [{"now": now, "limit": 100}],
         "next_end": [{}],
         "warnable_reservations": [{"now": now, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100}],

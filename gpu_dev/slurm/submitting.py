@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format
 from gpu_dev.display.verdicts import show_start
-from gpu_dev.inputs.requests import job_fields, make_request
+from gpu_dev.inputs.requests import end_fields, job_fields, make_request
 from gpu_dev.inputs.times import local_now
 from gpu_dev.session import booking_id_of, whole_id
 from gpu_dev.slurm.reading.requests import Asked
@@ -23,6 +23,7 @@ _OPTIONS = {
     "after": "--dependency",
     "retries": "--requeue",
     "array": "--array",
+    "end_signal": "--signal",
     "workload.env": "--export",
     "workload.working_dir": "--chdir",
     "workload.command": "the script",
@@ -46,6 +47,7 @@ def make_submit(client: GpuDevClient, asked: Asked, command: Sequence[str]) -> J
         requeue=asked.requeue,
         array=asked.array,
     )
+    fields |= end_fields(preemptible=False, min_runtime=None, end_signal=asked.signal)
     if asked.after:
         fields["after"] = [one | {"job": whole_id(client, one["job"])} for one in fields["after"]]
     return make_request(JobSubmit, {**fields, "gpus": asked.gpus, "duration": asked.duration}, **_OPTIONS)

@@ -21,7 +21,7 @@ END $$"""
 
 def upgrade() -> None:
     """Execute the SQL file beside this one."""
-    lock_tables(op.get_bind(), "reservations, allocations, policies")
+    lock_tables(op.get_bind(), "reservations")
     execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 
 
@@ -33,9 +33,6 @@ def downgrade() -> None:
         "DELETE FROM notice_preferences WHERE kind = 'preempted'",
         "DELETE FROM notice_events WHERE event = 'preempted'",
         "DELETE FROM notice_kinds WHERE kind = 'preempted'",
-        "UPDATE policies SET idle_then = 'warn' WHERE idle_then = 'requeue'",
-        "ALTER TABLE policies DROP CONSTRAINT policies_idle_then_check",
-        "ALTER TABLE policies ADD CONSTRAINT policies_idle_then_check CHECK (idle_then IN ('warn', 'release'))",
         *(f"ALTER TABLE reservations DROP COLUMN {name}" for name in (*names, "preemptions")),
     ):
         op.get_bind().exec_driver_sql(statement)

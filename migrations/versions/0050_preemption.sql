@@ -32,9 +32,5 @@ BEGIN
     RETURN NULL;
 END $$;
 
-ALTER TABLE policies DROP CONSTRAINT policies_idle_then_check;
-ALTER TABLE policies
-    ADD CONSTRAINT policies_idle_then_check CHECK (idle_then IN ('warn', 'release', 'requeue'));
-
 INSERT INTO notice_kinds (kind, by_default) VALUES ('preempted', true);
 INSERT INTO notice_events (event, kind) VALUES ('preempted', 'preempted');

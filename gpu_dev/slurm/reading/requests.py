@@ -9,7 +9,7 @@ from typing import Any
 from gpu_dev.slurm.reading.options import Treatment
 from gpu_dev.slurm.reading.time_limits import FORMS, read_time_limit
 from gpu_dev.slurm.reading.words import Given, Remark
-from reservation_core.domain.request_terms import read_array
+from reservation_core.domain.request_terms import LONGEST_SIGNAL_LEAD, read_array, read_end_signal
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
 PRIORITIES = range(-100, 101)
@@ -43,6 +43,7 @@ class Asked:
     after: tuple[str, ...] = ()
     requeue: bool = False
     array: str | None = None
+    signal: str | None = None
     wrap: str | None = None
     parsable: bool = False
     test_only: bool = False
@@ -157,6 +158,14 @@ def _read_array(given: Given, reading: Reading) -> dict[str, Any]:
     return {"array": given.value}
 
 
+def _read_signal(given: Given, reading: Reading) -> dict[str, Any]:
+    text = (given.value or "").removeprefix("B:")
+    if (read := read_end_signal(text)) is None or read[1] > LONGEST_SIGNAL_LEAD.total_seconds():
+        reading.refuse(given, "Write a signal and seconds, at most 3600, as in --signal=USR1@300.")
+        return {}
+    return {"signal": f"{read[0].value}@{read[1]}"}
+
+
 def _text(name: str) -> Callable[[Given, Reading], dict[str, Any]]:
     def read(given: Given, reading: Reading) -> dict[str, Any]:
         if not given.value:
@@ -173,6 +182,7 @@ _READERS: Mapping[str, Callable[[Given, Reading], dict[str, Any]]] = {
     "begin": _read_begin,
     "dependency": _read_dependency,
     "array": _read_array,
+    "signal": _read_signal,
     "job-name": _text("name"),
     "chdir": _text("working_dir"),
     "account": _text("project"),

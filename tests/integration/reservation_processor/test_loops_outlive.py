@@ -39,7 +39,7 @@ SQLSTATES = [
 ]  # fmt: skip
 LOOPS = [
     "arrays", "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "gpu_health",
-    "holdings", "idle", "lease", "notifications", "open_pages", "planner", "pod_operations", "policy",
+    "holdings", "idle", "lease", "notifications", "open_pages", "planner", "pod_operations", "policy", "preemption",
     "promised_cards", "repair", "resync", "secret_keys", "update", "usage_sums", "wake_ups",
 ]  # fmt: skip
 """Those that ask the database without anybody's doing, each often enough here."""
