@@ -97,6 +97,19 @@ async def test_its_range_is_renewed_while_nobody_needs_the_gpus(bookings: Bookin
     assert ends[-1] == START + timedelta(seconds=120)
 
 
+async def test_a_slot_keeps_a_range_from_being_renewed(bookings: BookingWorld) -> None:
+    """Nobody asks here: only the statement that renews looks. The range of another job is renewed."""
+    world = bookings.world
+    for _ in range(2):
+        await world.ran(gpus=2, preemptible=True)
+    await look(bookings)
+    await world.submitted(gpus=1)
+    await world.plan(slots=True)
+    await bookings.at(START + RENEWED_EVERY * 1.5)
+    async with world.uow() as uow:
+        assert await uow.leases.renew(world.clock.now(), NEEDS, RENEWED_EVERY, AT_ONCE, 100) == 1
+
+
 async def test_a_booking_lends_its_gpus_until_it_begins(bookings: BookingWorld) -> None:
     world = bookings.world
     booking = await bookings.booked(START + HOUR, gpus=2, nodes=2)
