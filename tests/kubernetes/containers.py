@@ -113,6 +113,12 @@ class ProcessContainer:
         wanted = spec.get("workingDir")
         self._cwd = Path(wanted) if wanted and Path(wanted).is_dir() else folder
 
+    @property
+    def first_process(self) -> int:
+        """Its number on this machine."""
+        assert self._process is not None
+        return self._process.pid
+
     async def start(self) -> None:
         """Raises OSError for a command that is not there."""
         self._folder.mkdir(parents=True, exist_ok=True)
