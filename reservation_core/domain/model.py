@@ -9,7 +9,14 @@ from enum import StrEnum
 
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
-from reservation_core.domain.request_terms import NO_PREEMPTION, ArrayElement, ArrayTerms, Preemption, Retries
+from reservation_core.domain.request_terms import (
+    NO_PREEMPTION,
+    ArrayElement,
+    ArrayTerms,
+    Preemption,
+    Resources,
+    Retries,
+)
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 from reservation_core.domain.sync.job_sync import JobSync
 
@@ -165,7 +172,7 @@ class Gpu:
 class Node:
     """One machine and its GPUs, in index order. `available` is false while it is not ready, cordoned or removed.
 
-    `links` say how its GPUs are linked, if known.
+    `links` say how its GPUs are linked, `cpu_milli` and `memory_bytes` what jobs can have of it, if known.
     """
 
     name: str
@@ -173,6 +180,8 @@ class Node:
     available: bool = True
     unavailable_detail: str | None = None
     links: Links | None = None
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +230,8 @@ class Reservation:
     pod may still appear whose creation got no answer. With `booking_id` a job runs in that booking, for its `project`.
     A session ends when nobody was connected to it for `inactivity`. A `held` job waits for others; None: it names none.
     `retried` counts its retries so far. `idle` is set while it runs and is warned that its GPUs are idle, which counts
-    from `idle_from` or its start. An `array` runs nothing itself, but its elements do, which have `element`.
+    from `idle_from` or its start. An `array` runs nothing itself, but its elements do, which have `element`. Without
+    `resources` it has the share of its nodes that its GPUs are.
     """
 
     id: str
@@ -260,6 +270,7 @@ class Reservation:
     array: ArrayTerms | None = None
     element: ArrayElement | None = None
     preemption: Preemption = NO_PREEMPTION
+    resources: Resources | None = None
 
 
 class PodPhase(StrEnum):
@@ -356,6 +367,7 @@ class PodSpec:
     ends_at: datetime | None = None
     gpu_resource: str | None = None
     secrets: tuple[PodSecret, ...] = ()
+    resources: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +386,8 @@ class NodeReport:
     """One node as the cluster reports it; `detail` says why it is not ready or not schedulable.
 
     `logical_name` is the administrators' name, if it differs from `name`; `taints` are `key=value:effect`.
-    `gpu_resource` as in AllocatedGpu. `links` say how its GPUs are linked, if known.
+    `gpu_resource` as in AllocatedGpu. `links` say how its GPUs are linked, if known. `cpu_milli` and `memory_bytes` are
+    what pods can have of it.
     """
 
     name: str
@@ -388,6 +401,8 @@ class NodeReport:
     taints: tuple[str, ...] = ()
     gpu_resource: str | None = None
     links: Links | None = None
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

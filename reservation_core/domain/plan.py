@@ -9,14 +9,19 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from reservation_core.domain.model import Node, Reason
+from reservation_core.domain.request_terms import Share
 
 
 class Shape(NamedTuple):
-    """What decides where a job fits: `gpus` GPUs on each of `nodes` distinct nodes, if possible on none of `avoid`."""
+    """What decides where a job fits: `gpus` GPUs on each of `nodes` distinct nodes, if possible on none of `avoid`.
+
+    `share` is what it asks for of each node beside GPUs; None: as much as its GPUs are.
+    """
 
     gpus: int
     nodes: int
     avoid: frozenset[str] = frozenset()
+    share: Share | None = None
 
 
 class Asker(NamedTuple):
@@ -32,10 +37,10 @@ class Waiting:
     """A job in the queue: `gpus` GPUs on each of `nodes` distinct nodes, all of one type (`gpu_type` None: of any).
 
     `length` is the range to allocate: start allowance + duration; for a preemptible job what it keeps for sure instead.
-    Higher priority goes first; see `waiting_queue` for
-    the order of equal ones, in which `submitted_at` counts. `promised_at` is its promised start, if it has one; both
-    are microseconds since 1970, UTC. `version` is the row's when it was read; a plan is void once that changes.
-    `avoid_nodes` are those where its pods could not start: they are used only if no others could ever run it.
+    Higher priority goes first; see `waiting_queue` for the order of equal ones, in which `submitted_at` counts.
+    `promised_at` is its promised start, if it has one; both are microseconds since 1970, UTC. `version` is the row's
+    when it was read; a plan is void once that changes. `avoid_nodes` are those where its pods could not start: they are
+    used only if no others could ever run it. `share` is what it asks for of each node beside GPUs.
     """
 
     id: str
@@ -53,10 +58,11 @@ class Waiting:
     submitted_at: int = 0
     promised_at: int | None = None
     preemptible: bool = False
+    share: Share | None = None
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.gpus, self.nodes, self.avoid_nodes)
+        return Shape(self.gpus, self.nodes, self.avoid_nodes, self.share)
 
     @property
     def key(self) -> tuple[int, int]:
@@ -84,7 +90,8 @@ class Commitment:
 
     `held`: its pod may exist. A held GPU is not free even when `end` is past: the pod overruns. `planned` rows are the
     slot of a waiting job. With `booking_id` the row lies within that booking's own rows. The job of a `preemptible` row
-    goes on after `end` only while nobody else needs the GPU.
+    goes on after `end` only while nobody else needs the GPU. `share` is what the reservation has of the GPU's node;
+    None: as much as its GPUs are.
     """
 
     reservation_id: str
@@ -95,6 +102,7 @@ class Commitment:
     planned: bool = False
     booking_id: str | None = None
     preemptible: bool = False
+    share: Share | None = None
 
 
 def by_reservation(commitments: Iterable[Commitment]) -> dict[str, list[Commitment]]:

@@ -1,9 +1,10 @@
-"""Terms of requests for GPUs: arrays, retries, preemption and signals, and in what another request differs."""
+"""Terms of requests for GPUs: CPUs, arrays, retries, preemption, signals, and in what another request differs."""
 
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from reservation_core.domain.short_durations import written
 
@@ -115,6 +116,20 @@ def fault_of_preemption(
     if preemptible and booking_id is not None:
         return "preemptible: a job in a booking has the booking's GPUs; leave out preemptible, or the booking"
     return None
+
+
+class Share(NamedTuple):
+    """What a job asks for of each of its nodes: thousandths of a CPU, and bytes. None: the share that its GPUs are."""
+
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+
+
+class Resources(NamedTuple):
+    """What a job asks for on each of its nodes beside GPUs. `shm_bytes` of its memory are for /dev/shm."""
+
+    share: Share = Share()
+    shm_bytes: int | None = None
 
 
 class RequestChange(StrEnum):

@@ -18,7 +18,9 @@ ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MA
 REMOVED_DETAIL = "The cluster no longer reports this node."
 
 # The fields that the planner decides by; other changes don't wake it.
-_PLANNED_BY = frozenset({"ready", "schedulable", "removed", "gpu_links", "gpu_type", "uuid", "condition"})
+_PLANNED_BY = frozenset(
+    {"ready", "schedulable", "removed", "gpu_links", "gpu_type", "uuid", "condition", "cpu_milli", "memory_bytes"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class KnownNode:
     taints: tuple[str, ...] = ()
     gpu_resource: str | None = None
     gpu_links: str | None = None
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
 
     @property
     def word(self) -> str:
@@ -151,6 +155,8 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
         taints=report.taints,
         gpu_resource=report.gpu_resource,
         gpu_links=None if report.links is None else format_links(report.links),
+        cpu_milli=report.cpu_milli,
+        memory_bytes=report.memory_bytes,
     )
 
 

@@ -125,6 +125,9 @@ class CalendarPicture:
         for pool in list(self._bookings.values()):
             pool.note_time(to_micros(now))
             if len(starts) < limit and pool.changed and pool.waiting:
+                own = [gpu_id for gpu_id, _ in self.common.ledger.by_reservation.get(pool.booking_id, ())]
+                if self.common.pools.shares.overfull(own, to_micros(now)):
+                    continue  # a pod that should have ended still has what the booking was promised
                 within = pool.plan_starts(self._picture_of(pool, now), now, limit - len(starts))
                 for start in within:
                     self.common.set_reservation(start.id, None, pool.rows[start.id])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from reservation_core.domain.calendar import Row
+from reservation_core.domain.calendar import Row, length_micros
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.model import Gpu, GpuCondition, Node
 from reservation_core.domain.plan import Waiting
@@ -10,8 +10,9 @@ from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_queue import WaitingQueue
 from reservation_core.domain.policy.quota_book import Counted
 from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime
-from reservation_core.domain.pools.pool import Pool
+from reservation_core.domain.pools.pool import Avoided, Pool, Shadow
 from reservation_core.domain.pools.pool_profile import PoolProfile
+from reservation_core.domain.pools.pool_shares import PoolShares
 from reservation_core.domain.pools.reach import Reach
 from reservation_core.domain.pools.waiting_reasons import Capacity
 
@@ -55,6 +56,7 @@ class GpuPools:
             for node in pool.nodes
             for card in node.cards
         }
+        self.shares = PoolShares(nodes, self.by_type, ledger)
         self._allocated: dict[str, dict[int, int]] = {gpu_type: {} for gpu_type in self.by_type}
         for reservation_id in ledger.by_reservation:
             self.count_pieces(ledger.allocated(reservation_id), 1)
@@ -75,6 +77,31 @@ class GpuPools:
     def has_room(self, job: Waiting, pools: Iterable[Pool]) -> bool:
         """Whether one of these pools has enough free GPUs for a job now, whatever is promised for later."""
         return any(pool.has_room(job.gpus, job.nodes, self.never(pool, job)) for pool in pools)
+
+    def avoided(
+        self, job: Waiting, pool: Pool, at: int, end: int, shadow: Shadow | None, *, head_asks: bool
+    ) -> Avoided:
+        """The nodes that a job avoids, and those of its pool where it lacks CPUs or memory from now until `end`.
+
+        Where CPUs or memory might delay the pool's head, its nodes are left alone. `head_asks`: it asks for some.
+        """
+        avoided = self.reach.avoided(pool, job)
+        if not (head_asks or self.shares.matters(job)):
+            return avoided
+        never = avoided.never | self.shares.unfit(job, pool, at, end)
+        if shadow is not None and shadow.start < end:
+            never |= shadow.nodes & (~0 if head_asks or job.share is not None else self.shares.asked_on(pool))
+        return Avoided(never, avoided.last & ~never)
+
+    def shadow(self, pool: Pool, job: Waiting, at: int, never: int) -> Shadow | None:
+        """The earliest fit of a pool's head."""
+        length = length_micros(job.length)
+        profile = self.profiles[pool.gpu_type]
+        bounded = self.shares.timelines(job, profile, pool, at, {})
+        if not bounded:
+            return pool.shadow(job.gpus, job.nodes, length, at, never)
+        fit = profile.earliest(job.gpus, job.nodes, length, at, never=never, instead=bounded)
+        return None if fit is None else Shadow(fit.start, {node.position: mask for node, mask in fit.spots})
 
     def position_of(self, gpu_id: int) -> int:
         """The position in its pool of the node of a usable GPU."""
@@ -125,7 +152,7 @@ class GpuPools:
     def mark_changed(self, gpu_ids: Iterable[int], *, freed: bool) -> None:
         """Look again at these GPUs; `freed` says that they may be free sooner than they were."""
         # Many GPUs are on one node.
-        for place in {self._places.get(gpu_id) for gpu_id in gpu_ids}:
+        for place in self.shares.with_others({self._places.get(gpu_id) for gpu_id in gpu_ids}, gpu_ids):
             if place is not None:
                 pool, position = place
                 pool.stale.add(position)

@@ -3,7 +3,7 @@
 A slot says where a job will be at the latest, and its promise when. As long as each job whose slot is in the way finds
 another place no later than it was promised, a small job need not wait for it. Jobs on the nodes concerned are placed
 anew in the order of their slots. Where a project's order is that of arrival, its jobs neither make room nor are given
-any.
+any. Nor is room made for jobs that ask for CPUs or memory, or on nodes with such jobs.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ def room_length(picture: Picture, job: Waiting) -> int:
 
 def may_have_room(picture: Picture, job: Waiting) -> bool:
     """Whether others may make room for a job, if it is not too long."""
-    return job.id not in picture.queue.held and picture.queue.is_by_area(job)
+    return job.id not in picture.queue.held and job.share is None and picture.queue.is_by_area(job)
 
 
 class RoomMaker:
@@ -80,7 +80,7 @@ class RoomMaker:
         if not may_have_room(picture, job) or length >= room_length(picture, job):
             return []
         for pool in picture.pools.for_job(job):
-            never = picture.pools.never(pool, job)
+            never = picture.pools.never(pool, job) | picture.pools.shares.asked_on(pool)
             if pool.has_room(job.gpus, job.nodes, never) and picture.within_quotas(
                 job, pool.gpu_type, self._at, length
             ):

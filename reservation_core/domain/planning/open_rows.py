@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from reservation_core.domain.calendar import FOREVER, GpuCalendar, Range, Row, to_micros
 from reservation_core.domain.plan import Commitment, PlacedGpu, by_reservation
+from reservation_core.domain.request_terms import Share
 
 _STALE_EDGES = 4096
 
@@ -15,6 +16,7 @@ class Ledger:
     `preemptible` are the reservations that give their GPUs back when others need them.
 
     `slots` has the [start, end) of each reservation whose rows are planned; `due` are the slots that have begun.
+    `shares` has what reservations asked for of nodes, and `shares_version` changes whenever a row of theirs does.
     """
 
     def __init__(self, commitments: Iterable[Commitment] = ()) -> None:
@@ -23,6 +25,8 @@ class Ledger:
         self.slots: dict[str, tuple[int, int]] = {}
         self.due: set[str] = set()
         self.preemptible: set[str] = set()
+        self.shares: dict[str, Share] = {}
+        self.shares_version = 0
         self._rows = 0
         self._edges: list[tuple[int, str]] = []
         self._slot_starts: list[tuple[int, str]] = []
@@ -53,17 +57,23 @@ class Ledger:
                 for commitment in commitments
             )
         )
+        if commitments and commitments[0].share is not None:
+            self.shares[reservation_id] = commitments[0].share
         planned = bool(commitments) and all(commitment.planned for commitment in commitments)
         self.preemptible.discard(reservation_id)
         if any(commitment.preemptible for commitment in commitments):
             self.preemptible.add(reservation_id)
-        return self.set_rows(reservation_id, rows, planned=planned)
+        changed = self.set_rows(reservation_id, rows, planned=planned)
+        if not rows:
+            self.shares.pop(reservation_id, None)
+        return changed
 
     def set_rows(self, reservation_id: str, after: tuple[tuple[int, Row], ...], *, planned: bool) -> list[int]:
         """Like `replace`, with rows by GPU in order; `planned` says that they are a slot."""
         before = self.by_reservation.get(reservation_id, ())
         if after == before and planned == (reservation_id in self.slots):
             return []
+        self.shares_version += reservation_id in self.shares
         for gpu_id in {gpu_id for gpu_id, _ in before}:
             self.calendars[gpu_id].remove(reservation_id)
         self._rows -= len(before)
@@ -78,8 +88,13 @@ class Ledger:
                 self._remember_slot(reservation_id, after[0][1])
         return [gpu_id for gpu_id, _ in (*before, *after)]
 
-    def book(self, reservation_id: str, placed: Iterable[PlacedGpu], row: Row, *, planned: bool) -> None:
+    def book(
+        self, reservation_id: str, placed: Iterable[PlacedGpu], row: Row, *, planned: bool, share: Share | None = None
+    ) -> None:
         """Note a start, or a planned slot, that stands in the calendars already."""
+        if share is not None:
+            self.shares[reservation_id] = share
+            self.shares_version += 1
         before = self.by_reservation.get(reservation_id, ())
         self._rows -= len(before)
         rows = [(gpu.gpu_id, row) for gpu in placed]

@@ -30,6 +30,10 @@ class PoolHeads:
     def __contains__(self, gpu_type: str) -> bool:
         return gpu_type in self._heads
 
+    def asks(self, gpu_type: str) -> bool:
+        """Whether a pool's head asks for CPUs or memory."""
+        return self._heads[gpu_type].job.share is not None
+
     @property
     def jobs(self) -> dict[str, Waiting]:
         """The heads by type of pool."""
@@ -74,7 +78,7 @@ class PoolHeads:
         if head.shadow is None:
             job = head.job
             never = self._pools.never(pool, job)
-            head.shadow = pool.shadow(job.gpus, job.nodes, length_micros(job.length), at, never)
+            head.shadow = self._pools.shadow(pool, job, at, never)
             head.version = -1 if pool.overrun else pool.version
             self._note_overruns([pool], at)
         return head.shadow

@@ -98,7 +98,7 @@ def _reasons(run: DryRun, job: Waiting, now: datetime) -> list[Reason]:
     pools, quotas = run.picture.common.pools, run.picture.common.quotas
     able = pools.for_job(job)
     if not able:
-        never = pools.capacity.unplaceable(job.gpus, job.nodes, job.gpu_type)
+        never = pools.capacity.unplaceable(job.gpus, job.nodes, job.gpu_type, job.share)
         return [] if never is None else [never]
     asker = job.asker(run.gpu_type or able[0].gpu_type)
     asked = (asker, job.all_gpus, length_micros(job.length), to_micros(now))
@@ -106,7 +106,7 @@ def _reasons(run: DryRun, job: Waiting, now: datetime) -> list[Reason]:
     if run.start is None:
         # Without a quota, every job has its time; beyond the jobs that get slots it is not known yet.
         return [over or behind_in_line(job.gpu_type)]
-    taken = taken_until_then(job.gpus, job.nodes, job.gpu_type)
+    taken = taken_until_then(job.gpus, job.nodes, job.gpu_type, job.share)
     if over is None:
         return [taken]
     return [over] if to_micros(run.start) == quotas.earliest(*asked) else [over, taken]

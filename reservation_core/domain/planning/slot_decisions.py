@@ -272,20 +272,22 @@ class _SlotSearch:
         `own` is the pool with the job's slot, which does not stand in its way.
         """
         best: tuple[Pool, Fit] | None = None
-        own_instead: dict[int, Timeline] = {}
+        beside: Mapping[int, Timeline] = {}
         for pool in self._pools.for_job(job):
             instead: dict[int, Timeline] = {}
             if pool is own:
                 profile = self._pools.profiles[pool.gpu_type]
                 rows = self._picture.ledger.by_reservation[job.id]
                 positions = {self._pools.position_of(gpu_id) for gpu_id, _ in rows}
-                instead = own_instead = {pos: profile.without(pos, job.id, self._at) for pos in positions}
-            fit = self._earliest(job, pool, before, instead)
+                instead = {position: profile.without(position, job.id, self._at) for position in positions}
+            shares = self._pools.shares
+            bounded = shares.timelines(job, self._pools.profiles[pool.gpu_type], pool, self._at, instead)
+            fit = self._earliest(job, pool, before, bounded)
             if fit is not None:
-                best, before = (pool, fit), fit.start
+                best, before, beside = (pool, fit), fit.start, bounded
         if best is not None and self._picture.ledger.preemptible:
             pool, fit = best
-            return pool, with_fewest_lost(self._picture, job, pool, fit, own_instead if pool is own else {})
+            return pool, with_fewest_lost(self._picture, job, pool, fit, beside)
         return best
 
     def _earliest(self, job: Waiting, pool: Pool, before: int, instead: Mapping[int, Timeline]) -> Fit | None:
@@ -316,7 +318,7 @@ class _SlotSearch:
         start, end = fit.start, fit.start + length_micros(job.length)
         row: Row = (start, end, False, job.id)
         placed = write_row(fit.spots, row)
-        self._picture.ledger.book(job.id, placed, row, planned=True)
+        self._picture.ledger.book(job.id, placed, row, planned=True, share=job.share)
         promised = self._picture.queue.promises.setdefault(job.id, start + self._picture.slack)
         self._pools.profiles[pool.gpu_type].take(fit.spots, start, end)
         pool.stale.update([node.position for node, _ in fit.spots])

@@ -206,6 +206,12 @@ class _Decisions:
         # The next that its owner was promised may begin on other GPUs as this slot ends.
         if end > slot_end and not self._picture.within_quotas(job, pool.gpu_type, self._at, end - self._at):
             end = slot_end
+        positions = {self._pools.position_of(gpu_id) for gpu_id, _ in rows}
+        shares = self._pools.shares
+        if not shares.fits_on(job, pool, positions, self._at, end):
+            end = slot_end
+            if not shares.fits_on(job, pool, positions, self._at, end):
+                return False
         masks: Counter[int] = Counter()
         for gpu_id, _ in rows:
             node = pool.nodes[self._pools.position_of(gpu_id)]
@@ -223,7 +229,7 @@ class _Decisions:
         placed = pool.occupy(spots, row)
         for node, _ in spots:
             self._pools.profiles[pool.gpu_type].forget(node.position, freed=False)
-        self._ledger.book(job.id, placed, row, planned=False)
+        self._ledger.book(job.id, placed, row, planned=False, share=job.share)
         self._pools.count_pieces(self._ledger.allocated(job.id), 1)
         asker = self._picture.claim(job, pool.gpu_type, self._at, end)
         if job.preemptible:
@@ -281,7 +287,10 @@ class _Decisions:
             avoided = self._pools.reach.avoided(pool, job)
             if pool.has_room(job.gpus, job.nodes, avoided.never):
                 shadow = self._heads.shadow(pool, self._at)
-                found = pool.place(job.gpus, job.nodes, self._at + length, shadow, avoided)
+                asks = shadow is not None and self._heads.asks(pool.gpu_type)
+                end = self._at + length
+                avoided = self._pools.avoided(job, pool, self._at, end, shadow, head_asks=asks)
+                found = pool.place(job.gpus, job.nodes, end, shadow, avoided)
                 if found is not None and (best is None or found[0] < best[0]):
                     best = (found[0], pool, found[1])
         if best is not None:

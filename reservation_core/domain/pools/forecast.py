@@ -2,7 +2,8 @@
 
 The forecast for jobs without a slot (new ones, or far behind) is conservative: it reserves a place for each after those
 before it, and lets no job pass. The real queue is at least as fast for the first, unless a job runs longer than
-expected or a new one goes first; the end of an overrunning pod is a guess.
+expected or a new one goes first; the end of an overrunning pod is a guess. Of jobs without a slot, GPUs alone count:
+what they ask for of CPUs and memory may make them later.
 """
 
 from collections import Counter
@@ -24,6 +25,7 @@ from reservation_core.domain.plan import WaitEstimate, Waiting
 from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.reach import Reach
 from reservation_core.domain.pools.waiting_reasons import Capacity, behind_in_line, waiting_for_gpus
+from reservation_core.domain.request_terms import Share
 
 _CACHE_SIZE = 64
 
@@ -123,7 +125,7 @@ def forecast(
     `slots` has the type and the start of jobs with a slot, which are their estimates.
     """
     forecasts: dict[str, PoolForecast] = {}
-    refusals: dict[tuple[int, int, str | None], Reason | None] = {}
+    refusals: dict[tuple[int, int, str | None, Share | None], Reason | None] = {}
     headed: set[str] = set()
     estimates: list[WaitEstimate] = []
     places: Counter[str | None] = Counter()
@@ -131,7 +133,7 @@ def forecast(
         # Positions count per requested type: jobs for other types are not ahead.
         places[job.gpu_type] += 1
         position = places[job.gpu_type]
-        shape = (job.gpus, job.nodes, job.gpu_type)
+        shape = (job.gpus, job.nodes, job.gpu_type, job.share)
         if shape not in refusals:
             refusals[shape] = capacity.unplaceable(*shape)
         refusal = refusals[shape]

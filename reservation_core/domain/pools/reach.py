@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from reservation_core.domain.plan import Shape, Waiting
 from reservation_core.domain.pools.pool import NOTHING, Avoided, Pool
 from reservation_core.domain.pools.waiting_reasons import Capacity
+from reservation_core.domain.request_terms import Share
 
 _REMEMBERED = 10_000
 
@@ -25,7 +26,7 @@ class Reach:
     def __init__(self, pools: dict[str, Pool], capacity: Capacity) -> None:
         self._pools = pools
         self._capacity = capacity
-        self._known: dict[tuple[str | None, tuple[int, int, frozenset[str]]], _Place] = {}
+        self._known: dict[tuple[str | None, tuple[int, int, frozenset[str], Share | None]], _Place] = {}
 
     def pools_for(self, gpu_type: str | None, shape: Shape) -> list[Pool]:
         """The pools that could run such a job if nothing were held."""
@@ -34,7 +35,7 @@ class Reach:
     def pools_of(self, job: Waiting) -> list[Pool]:
         """The pools that could run a job if nothing were held."""
         # A shape is a tuple; making one takes longer than looking it up.
-        known = self._known.get((job.gpu_type, (job.gpus, job.nodes, job.avoid_nodes)))
+        known = self._known.get((job.gpu_type, (job.gpus, job.nodes, job.avoid_nodes, job.share)))
         return self._place(job.gpu_type, job.shape).pools if known is None else known.pools
 
     def avoided(self, pool: Pool, job: Waiting) -> Avoided:
@@ -54,12 +55,17 @@ class Reach:
         able = [
             self._pools[pool_type]
             for pool_type in types
-            if self._capacity.could_run_on(pool_type, shape.gpus, shape.nodes)
+            if self._capacity.could_run_on(pool_type, shape.gpus, shape.nodes, shape.share)
         ]
         if not shape.avoid:
             return _Place(able, {})
         masks = {pool.gpu_type: pool.positions_of(shape.avoid) for pool in able}
-        elsewhere = [pool for pool in able if pool.could_run(shape.gpus, shape.nodes, masks[pool.gpu_type])]
+        small = frozenset() if shape.share is None else self._capacity.without_enough(shape.gpus, shape.share)
+        elsewhere = [
+            pool
+            for pool in able
+            if pool.could_run(shape.gpus, shape.nodes, masks[pool.gpu_type] | pool.positions_of(small))
+        ]
         if elsewhere:
             return _Place(elsewhere, {pool.gpu_type: Avoided(never=masks[pool.gpu_type]) for pool in elsewhere})
         return _Place(able, {pool.gpu_type: Avoided(last=masks[pool.gpu_type]) for pool in able})

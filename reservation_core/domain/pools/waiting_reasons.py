@@ -4,8 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
+from reservation_core.domain.pools.node_shares import could_run
+from reservation_core.domain.request_terms import Share
 
 _NAMED = 3
+_MILLI = 1000
+_GIB = 2**30
 _LONGEST_DETAIL = 300
 
 
@@ -39,7 +43,9 @@ class Capacity:
     """What the inventory could give if nothing were held, by type of GPU."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
+        nodes = tuple(nodes)
         self.types: dict[str, TypeCapacity] = {}
+        self._nodes = nodes
         for node in nodes:
             for gpu_type in {gpu.gpu_type for gpu in node.gpus}:
                 gpus = [gpu for gpu in node.gpus if gpu.gpu_type == gpu_type]
@@ -49,13 +55,24 @@ class Capacity:
                 if not node.available:
                     capacity.away.append(node)
 
-    def could_run_on(self, gpu_type: str, gpus: int, nodes: int) -> bool:
-        """Whether the usable GPUs of this type are enough for such a job."""
+    def could_run_on(self, gpu_type: str, gpus: int, nodes: int, share: Share | None = None) -> bool:
+        """Whether the usable GPUs of this type, on nodes with enough beside them, are enough for such a job."""
+        if share is not None:
+            return Capacity(could_run(self._nodes, share, gpus)).could_run_on(gpu_type, gpus, nodes)
         capacity = self.types.get(gpu_type)
         return capacity is not None and _fits(capacity.usable, gpus, nodes)
 
-    def unplaceable(self, gpus: int, nodes: int, gpu_type: str | None) -> Reason | None:
+    def without_enough(self, gpus: int, share: Share) -> set[str]:
+        """The names of nodes that have too little CPU or memory for such a job."""
+        return {node.name for node in self._nodes} - {node.name for node in could_run(self._nodes, share, gpus)}
+
+    def unplaceable(self, gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None) -> Reason | None:
         """Why no such job could start even if nothing were held; None if it could."""
+        if share is not None:
+            if Capacity(could_run(self._nodes, share, gpus)).unplaceable(gpus, nodes, gpu_type) is None:
+                return None
+            whatever = self.unplaceable(gpus, nodes, gpu_type)
+            return whatever or _too_little(self._nodes, gpus, nodes, gpu_type, share)
         wanted = self.types if gpu_type is None else {t: c for t, c in self.types.items() if t == gpu_type}
         if not wanted:
             return self._no_such_type(gpu_type)
@@ -98,17 +115,19 @@ class Capacity:
         )
 
 
-def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, *, first: bool) -> Reason:
-    """The reason of a job that gets the next GPUs: all that it could use are taken.
+def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None, *, first: bool) -> Reason:
+    """The reason of a job that gets the next GPUs: all that it could use, or what it asks for beside, are taken.
 
     `first`: no job is ahead of it, not even one that can't start or gets other GPUs.
     """
     of_type = "" if gpu_type is None else f"{gpu_type} "
     why = "Next in the queue" if first else "The jobs ahead of it can't start, or get other GPUs"
+    beside = "" if share is None else f", with {share_words(share)} on the same node,"
+    fewer = "Fewer GPUs" if share is None else "Fewer GPUs, fewer CPUs, less memory"
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"{why}: it starts when {sized_words(gpus, nodes, of_type)} {_are(gpus)} free for its whole duration. "
-        "Fewer GPUs or another type might be free sooner.",
+        f"{why}: it starts when {sized_words(gpus, nodes, of_type)}{beside} {_are(gpus)} free for its whole "
+        f"duration. {fewer} or another type might be free sooner.",
     )
 
 
@@ -122,9 +141,15 @@ def behind_in_line(gpu_type: str | None) -> Reason:
     )
 
 
-def taken_until_then(gpus: int, nodes: int, gpu_type: str | None) -> Reason:
-    """The reason of a job beside its estimated start: until then, others have the GPUs that it could use."""
+def taken_until_then(gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None) -> Reason:
+    """The reason of a job beside its estimated start: until then, others have what it could use."""
     of_type = "" if gpu_type is None else f"{gpu_type} "
+    if share is not None:
+        return Reason(
+            ReasonCode.WAITING_FOR_GPUS,
+            f"Until then, others hold GPUs, CPUs or memory that it needs: {sized_words(gpus, nodes, of_type)} with "
+            f"{share_words(share)} for its whole duration. Less of them, or a shorter duration, may start sooner.",
+        )
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
         f"Until then, others hold GPUs that it needs: {sized_words(gpus, nodes, of_type)} for its whole duration. "
@@ -143,6 +168,38 @@ def booking_too_full(booking_id: str) -> Reason:
         ReasonCode.WAITING_FOR_GPUS,
         f"The GPUs of {booking_id} are not enough for it before the booking ends. "
         "Cancel another job in it, ask for less, or extend the booking.",
+    )
+
+
+def share_words(share: Share) -> str:
+    """What is asked for of a node, such as `16 CPUs and 64 GiB of memory`."""
+    parts = []
+    if share.cpu_milli is not None:
+        parts.append("1 CPU" if share.cpu_milli == _MILLI else f"{share.cpu_milli / _MILLI:g} CPUs")
+    if share.memory_bytes is not None:
+        parts.append(f"{share.memory_bytes / _GIB:.4g} GiB of memory")
+    return " and ".join(parts)
+
+
+def _too_little(nodes: Iterable[Node], gpus: int, count: int, gpu_type: str | None, share: Share) -> Reason:
+    """Why no nodes with enough GPUs have enough CPUs and memory."""
+    of_type = "" if gpu_type is None else f"{gpu_type} "
+    able = [
+        node
+        for node in nodes
+        if sum(gpu_type in (None, gpu.gpu_type) for gpu in node.gpus) >= gpus
+        and (node.cpu_milli is not None or node.memory_bytes is not None)
+    ]
+    most = Share(
+        max((node.cpu_milli for node in able if node.cpu_milli is not None), default=None),
+        max((node.memory_bytes for node in able if node.memory_bytes is not None), default=None),
+    )
+    has = share_words(most)
+    return Reason(
+        ReasonCode.LARGER_THAN_ANY_NODE,
+        f"It asks for {sized_words(gpus, count, of_type)} with {share_words(share)} on each, and too few nodes have "
+        + (f"that. The most on one node is {has}. " if has else "that. No node reports how much it has. ")
+        + "Only a request for fewer CPUs or less memory can start.",
     )
 
 
