@@ -39,6 +39,8 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
         fields |= {"preemptible": True, "min_runtime": spec.min_runtime}
     if spec.end_signal is not None:
         fields["end_signal"] = asdict(spec.end_signal)
+    if spec.resources is not None:
+        fields["resources"] = {name: value for name, value in to_builtins(spec.resources).items() if value is not None}
     fields |= given
     fields["workload"] = {name: value for name, value in workload.items() if value is not None}
     return {name: value for name, value in fields.items() if value is not None}

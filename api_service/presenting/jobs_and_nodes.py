@@ -14,7 +14,15 @@ from reservation_core.contracts import jobs as contracts_jobs
 from reservation_core.contracts import nodes as contracts_nodes
 from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut, JobEvent
-from reservation_core.contracts.base import ArrayTermsOut, JobArray, JobElement, JobRetries, ReasonOut, RetriesOut
+from reservation_core.contracts.base import (
+    ArrayTermsOut,
+    JobArray,
+    JobElement,
+    JobRetries,
+    ReasonOut,
+    ResourcesOut,
+    RetriesOut,
+)
 from reservation_core.contracts.job_files.secret_uses import JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncOut
 from reservation_core.contracts.jobs import (
@@ -30,7 +38,7 @@ from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus, PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
-from reservation_core.domain.request_terms import NO_PREEMPTION, ArrayCounts, ArrayTerms, Retries
+from reservation_core.domain.request_terms import MILLI, NO_PREEMPTION, ArrayCounts, ArrayTerms, Retries, Share
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.history.audit import RecordedEvent
@@ -95,6 +103,7 @@ def job(view: JobView) -> contracts_jobs.Job:
         else JobElement(array=row.element.array_id, index=row.element.index, size=row.element.size),
         preemption=preemption(row.preemption),
         end_signal=end_signal(row.preemption),
+        resources=ResourcesOut.of(row.resources),
     )
 
 
@@ -134,6 +143,7 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         preemptible=row.preemption.preemptible,
         min_runtime=row.preemption.min_runtime or None,
         end_signal=end_signal(row.preemption),
+        resources=ResourcesOut.of(row.resources),
     )
 
 
@@ -167,6 +177,8 @@ def encode_accepted(row: Reservation, after: Sequence[KnownDependency] = ()) -> 
         shown["array"] = _array(row.array, None).model_dump(mode="json")
     if row.preemption is not NO_PREEMPTION:
         shown |= accepted_preemption(row.preemption)
+    if (asked := ResourcesOut.of(row.resources)) is not None:
+        shown["resources"] = asked.model_dump()
     if after:
         shown["after"] = [
             {"job": needed.job, "when": needed.when.value, "status": needed.status.value, "state": needed.state.value}
@@ -193,10 +205,10 @@ def _estimated_start(view: JobView) -> contracts_jobs.EstimatedStart | None:
     return None if predicted is None else contracts_jobs.EstimatedStart(p50=predicted.p50, p90=predicted.p90)
 
 
-def _idle(row: Reservation) -> contracts_jobs.IdleOut | None:
+def _idle(row: Reservation) -> contracts_nodes.IdleOut | None:
     if row.idle is None or row.status is not JobStatus.RUNNING:
         return None
-    return contracts_jobs.IdleOut(since=row.idle.since, warned_at=row.idle.warned_at, release_at=row.idle.release_at)
+    return contracts_nodes.IdleOut(since=row.idle.since, warned_at=row.idle.warned_at, release_at=row.idle.release_at)
 
 
 def reason(value: Reason) -> ReasonOut:
@@ -271,7 +283,15 @@ def node(view: NodeView) -> contracts_nodes.NodeOut:
         cordon_reason=None if view.cordon is None else view.cordon.reason,
         quarantined_gpus=list(view.quarantined),
         gpu_links=None if view.links is None else link_words(view.links),
+        cpus=_cpus(view.has),
+        cpus_free=_cpus(view.has_free),
+        memory_bytes=view.has.memory_bytes,
+        memory_bytes_free=view.has_free.memory_bytes,
     )
+
+
+def _cpus(share: Share) -> float | None:
+    return None if share.cpu_milli is None else share.cpu_milli / MILLI
 
 
 def unknown_pod(pod: UnknownPod) -> UnknownPodOut:

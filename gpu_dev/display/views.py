@@ -1,6 +1,6 @@
 """Tables of jobs, GPUs, nodes, events, tokens and users."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
     from gpu_dev.display.gpu_types import TypeSummary
     from gpu_dev.wire.audit_log import JobEvent
-    from gpu_dev.wire.base import JobArray, RetriesOut
+    from gpu_dev.wire.base import JobArray, ResourcesOut, RetriesOut
     from gpu_dev.wire.dead_letters import DeadLetterOut
     from gpu_dev.wire.jobs import AllocationOut, Job, QueueEntry
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
@@ -59,6 +59,19 @@ def _until(job: "Job") -> datetime | None:
 def _as_text(data: Any) -> str:
     """Data in one line of JSON."""
     return as_json(as_data(data)).rstrip()
+
+
+def resource_words(asked: "ResourcesOut | None") -> str:
+    """The CPUs and memory that a job asked for; nothing for the share of its nodes that its GPUs are."""
+    if asked is None:
+        return ""
+    sizes = (("memory", asked.memory), ("shm", asked.shm))
+    parts = [] if asked.cpus is None else [f"{asked.cpus:g} CPUs"]
+    return ", ".join(parts + [f"{memory(size)} {name}" for name, size in sizes if size is not None])
+
+
+def _free(free: float | None, whole: float | None, words: Callable[[Any], str] = "{:g}".format) -> str:
+    return "" if free is None or whole is None else f"{words(free)} of {words(whole)}"
 
 
 def needed_jobs(job: "Job", states: Collection[DependencyState] = tuple(DependencyState)) -> list[str]:
@@ -180,6 +193,7 @@ JOB_DETAILS: "View[Job]" = View(
         Column("RETRIES", lambda job: _retries(job.retries)),
         Column("PREEMPTIBLE", preemption_words),
         Column("SIGNAL", _signal),
+        Column("RESOURCES", lambda job: resource_words(job.resources)),
         Column("WHERE", lambda job: placed(job.allocations)),
         Column("PODS", lambda job: " ".join(one.pod for one in job.allocations)),
         Column("SHARED WITH", lambda job: ", ".join(job.shared_with or ())),
@@ -255,6 +269,10 @@ NODE: "View[NodeOut]" = View(
             "CORDONED",
             lambda node: f"{local_time(node.cordoned_at)} by {node.cordoned_by}" if node.cordoned_at else "",
             wide=True,
+        ),
+        Column("CPUS FREE", lambda node: _free(node.cpus_free, node.cpus), wide=True, right=True),
+        Column(
+            "MEMORY FREE", lambda node: _free(node.memory_bytes_free, node.memory_bytes, memory), wide=True, right=True
         ),
         Column("LAST SEEN", lambda node: local_time(node.last_seen_at), wide=True),
         Column("LABELS", lambda node: ",".join(f"{k}={v}" for k, v in sorted(node.labels.items())), wide=True),

@@ -79,6 +79,7 @@ def _is_job(said: Said) -> bool:
         "preemptible",
         "min_runtime",
         "end_signal",
+        "resources",
     }
 
 

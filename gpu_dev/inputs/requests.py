@@ -53,6 +53,10 @@ _OPTIONS = {
     "reason": "--reason",
     "gpu_hours": "--gpu-hours",
     "until": "--until",
+    "resources": "--cpus, --memory, --shm",
+    "resources.cpus": "--cpus",
+    "resources.memory": "--memory",
+    "resources.shm": "--shm",
     "workload.image": "--image",
     "workload.env": "--env",
     "workload.working_dir": "--working-dir",
@@ -228,6 +232,9 @@ def job_fields(
     *,
     requeue: bool = False,
     array: str | None = None,
+    cpus: float | None = None,
+    memory: str | None = None,
+    shm: str | None = None,
 ) -> dict[str, Any]:
     """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
@@ -248,6 +255,7 @@ def job_fields(
         "after": read_dependencies(after) if after else None,
         "retries": _retries(retries, requeue=requeue),
         "array": None if array is None else array_fields(array),
+        "resources": _resources(cpus, memory, shm),
         "workload": {key: value for key, value in workload.items() if value is not None},
     }
     return {key: value for key, value in fields.items() if value is not None}
@@ -264,6 +272,11 @@ def end_fields(*, preemptible: bool, min_runtime: str | None, end_signal: str | 
             raise UsageError(f"--signal {end_signal}: write a signal and seconds, such as USR1@300.")
         fields["end_signal"] = {"signal": read[0].value, "before": timedelta(seconds=read[1])}
     return fields
+
+
+def _resources(cpus: float | None, memory: str | None, shm: str | None) -> dict[str, Any] | None:
+    asked = {"cpus": cpus, "memory": memory, "shm": shm}
+    return {name: value for name, value in asked.items() if value is not None} or None
 
 
 def _retries(most: int | None, *, requeue: bool) -> dict[str, Any] | None:

@@ -12,6 +12,18 @@ from reservation_core.domain.request_terms import RetryCause, SignalName
 T = TypeVar("T")
 
 
+class ResourcesAsked(Struct, kw_only=True, forbid_unknown_fields=True):
+    cpus: UnsetType | Annotated[float, Meta(gt=0, le=10000)] | None = UNSET
+    memory: UnsetType | Annotated[int, Meta(ge=1048576, le=1125899906842624)] | None = UNSET
+    shm: UnsetType | Annotated[int, Meta(ge=1048576, le=1125899906842624)] | None = UNSET
+
+
+class ResourcesOut(Struct, kw_only=True):
+    cpus: float | None
+    memory: int | None
+    shm: int | None
+
+
 class Page(Struct, Generic[T], kw_only=True):
     items: list[T]
     next_cursor: str | None

@@ -16,11 +16,14 @@ from gpu_dev.wire.base import (
     Page,
     PreemptionOut,
     ReasonOut,
+    ResourcesAsked,
+    ResourcesOut,
     RetriesAsked,
     RetriesOut,
 )
 from gpu_dev.wire.job_files.secret_uses import JobSecret, JobSecretOut
 from gpu_dev.wire.job_files.synced import JobSyncAsked, JobSyncOut
+from gpu_dev.wire.nodes import IdleOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import RequestChange
@@ -57,6 +60,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     preemptible: UnsetType | bool = UNSET
     min_runtime: UnsetType | timedelta | None = UNSET
     end_signal: UnsetType | EndSignalAsked | None = UNSET
+    resources: UnsetType | ResourcesAsked | None = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -80,12 +84,6 @@ class JobDependencyOut(Struct, kw_only=True):
 class EstimatedStart(Struct, kw_only=True):
     p50: datetime
     p90: datetime
-
-
-class IdleOut(Struct, kw_only=True):
-    since: datetime
-    warned_at: datetime
-    release_at: datetime | None
 
 
 class Job(Struct, kw_only=True):
@@ -121,6 +119,7 @@ class Job(Struct, kw_only=True):
     element: JobElement | None = None
     preemption: PreemptionOut | None = None
     end_signal: EndSignalOut | None = None
+    resources: ResourcesOut | None = None
 
 
 class SoonerRequest(Struct, kw_only=True):
@@ -200,3 +199,4 @@ class JobSpec(Struct, kw_only=True):
     preemptible: bool = False
     min_runtime: timedelta | None = None
     end_signal: EndSignalOut | None = None
+    resources: ResourcesOut | None = None

@@ -51,6 +51,12 @@ class GpuOut(Struct, kw_only=True):
     slow_reason: str | None = None
 
 
+class IdleOut(Struct, kw_only=True):
+    since: datetime
+    warned_at: datetime
+    release_at: datetime | None
+
+
 class NodeOut(Struct, kw_only=True):
     name: str
     ready: bool
@@ -71,6 +77,10 @@ class NodeOut(Struct, kw_only=True):
     cordon_reason: str | None = None
     quarantined_gpus: list[int] = []
     gpu_links: list[list[str]] | None = None
+    cpus: float | None = None
+    cpus_free: float | None = None
+    memory_bytes: int | None = None
+    memory_bytes_free: int | None = None
 
 
 class UseLevel(Struct, kw_only=True):

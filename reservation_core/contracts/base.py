@@ -5,7 +5,7 @@ Unknown fields are refused, every field has bounds, and numbers are not read fro
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 from unicodedata import category
 
 from pydantic import (
@@ -17,20 +17,28 @@ from pydantic import (
     Field,
     PlainSerializer,
     WithJsonSchema,
+    model_validator,
 )
 
-from reservation_core.domain.model import FoundKind, ReasonCode
+from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.request_terms import (
     LARGEST_ARRAY,
     LONGEST_SIGNAL_LEAD,
+    MILLI,
+    MOST_CPUS,
+    MOST_MEMORY,
     MOST_RETRIES,
     ArrayTerms,
     EndSignal,
+    Resources,
     Retries,
     RetryCause,
+    Share,
     SignalName,
+    read_bytes,
 )
 from reservation_core.domain.short_durations import LONGEST_DURATION
+from reservation_core.domain.similar_names import FoundKind
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.domain.wall_times import WallTimeError, read_time
@@ -136,6 +144,78 @@ class Wire(BaseModel):
     """Base class of all REST messages."""
 
     model_config = ConfigDict(extra="forbid", ser_json_timedelta="iso8601", hide_input_in_errors=True, defer_build=True)
+
+
+def _refuse_none(gpus: object) -> object:
+    if gpus == 0 and not isinstance(gpus, bool):
+        raise ValueError("a job needs at least one GPU: jobs without GPUs are not offered yet")
+    return gpus
+
+
+JobGpus = Annotated[
+    int, BeforeValidator(_refuse_none, json_schema_input_type=int), Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)
+]
+
+
+def _read_amount(value: object) -> object:
+    amount = read_bytes(value) if isinstance(value, str) else value
+    if amount is None or isinstance(amount, bool) or not isinstance(amount, int):
+        raise ValueError("must be a number of bytes, or one such as 64Gi or 500M")
+    return amount
+
+
+def _whole_thousandths(cpus: float) -> float:
+    if abs(cpus * MILLI - round(cpus * MILLI)) > _TOLERANCE or round(cpus * MILLI) == 0:
+        raise ValueError("must be a number of CPUs with at most three decimals, such as 4 or 0.5")
+    return round(cpus * MILLI) / MILLI
+
+
+_TOLERANCE = 1e-6
+Bytes = Annotated[int, BeforeValidator(_read_amount, json_schema_input_type=int | str), Field(ge=2**20, le=MOST_MEMORY)]
+
+
+class ResourcesAsked(Wire):
+    """CPUs and memory on each node. Without one of them a job has the share of it that its GPUs are of the node's."""
+
+    cpus: (
+        Annotated[
+            float, Field(strict=True, gt=0, le=MOST_CPUS, allow_inf_nan=False), AfterValidator(_whole_thousandths)
+        ]
+        | None
+    ) = None
+    memory: Annotated[Bytes, Field(description="Bytes, or text such as `64Gi`.")] | None = None
+    shm: (
+        Annotated[Bytes, Field(description="The size of /dev/shm, as `memory`. It counts as memory of the job.")] | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        if self.shm is not None and self.memory is not None and self.shm > self.memory:
+            raise ValueError("`shm` is a part of `memory`: ask for at least as much memory")
+        if self.terms == Resources():
+            raise ValueError("name `cpus`, `memory` or `shm`, or leave `resources` out")
+        return self
+
+    @property
+    def terms(self) -> Resources:
+        cpu_milli = None if self.cpus is None else round(self.cpus * MILLI)
+        return Resources(Share(cpu_milli, self.memory), self.shm)
+
+
+class ResourcesOut(Wire):
+    """CPUs and memory that a job asked for on each node. Null: the share of the node that its GPUs are."""
+
+    cpus: float | None
+    memory: int | None
+    shm: int | None
+
+    @classmethod
+    def of(cls, asked: Resources | None) -> "ResourcesOut | None":
+        """What a job asked for, if it asked for anything."""
+        if asked is None:
+            return None
+        milli, memory = asked.share
+        return cls(cpus=None if milli is None else milli / MILLI, memory=memory, shm=asked.shm_bytes)
 
 
 class Page(Wire, Generic[T]):

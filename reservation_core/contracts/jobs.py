@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from pydantic.functional_validators import field_validator
 
 from reservation_core.contracts.base import (
-    MAX_GPUS_PER_NODE,
     MAX_NODES,
     ArrayAsked,
     ArrayTermsOut,
@@ -18,6 +17,7 @@ from reservation_core.contracts.base import (
     GpuTypeName,
     JobArray,
     JobElement,
+    JobGpus,
     JobRetries,
     Line,
     Page,
@@ -25,6 +25,8 @@ from reservation_core.contracts.base import (
     PreemptionOut,
     ProjectName,
     ReasonOut,
+    ResourcesAsked,
+    ResourcesOut,
     RetriesAsked,
     RetriesOut,
     Text,
@@ -35,6 +37,7 @@ from reservation_core.contracts.base import (
 )
 from reservation_core.contracts.job_files.secret_uses import JobSecret, JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncAsked, JobSyncOut
+from reservation_core.contracts.nodes import IdleOut
 from reservation_core.domain.jobs.asked_dependencies import (
     MOST_DEPENDENCIES,
     Dependency,
@@ -108,7 +111,7 @@ class JobSubmit(Wire):
     )
 
     name: Annotated[Line, Field(min_length=1, max_length=200)] | None = None
-    gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
+    gpus: JobGpus
     gpu_type: GpuTypeName | None = None
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
     duration: Duration
@@ -186,8 +189,14 @@ class JobSubmit(Wire):
             raise ValueError(fault)
         return self
 
+    resources: Annotated[
+        ResourcesAsked | None, Field(exclude_if=_is_none, description="CPUs and memory on each node beside GPUs.")
+    ] = None
+
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
+        if self.booking_id is not None and self.resources is not None:
+            raise ValueError("a job in a booking has the share of its GPUs: leave `resources` out")
         if self.secrets and (fault := fault_of_uses([secret.use for secret in self.secrets], self.workload.env)):
             raise ValueError(fault)
         return self
@@ -223,16 +232,6 @@ class EstimatedStart(Wire):
 
     p50: Annotated[Time, Field(description="It starts by then in half of all cases.")]
     p90: Annotated[Time, Field(description="It starts by then in nine of ten cases.")]
-
-
-class IdleOut(Wire):
-    """The warning of a running job whose GPUs are idle, by the policy's rule `idle`."""
-
-    since: Annotated[Time, Field(description="Since when all its GPUs are idle.")]
-    warned_at: Time
-    release_at: Annotated[
-        Time | None, Field(description="When the job is ended if they still are. Null: the rule only warns.")
-    ]
 
 
 class Job(Wire):
@@ -277,6 +276,7 @@ class Job(Wire):
         PreemptionOut | None, Field(exclude_if=_is_none, description="Null unless the job is preemptible.")
     ] = None
     end_signal: Annotated[EndSignalOut | None, Field(exclude_if=_is_none)] = None
+    resources: Annotated[ResourcesOut | None, Field(exclude_if=_is_none)] = None
 
 
 class SoonerRequest(Wire):
@@ -380,3 +380,4 @@ class JobSpec(Wire):
     preemptible: Annotated[bool, Field(exclude_if=not_)] = False
     min_runtime: Annotated[timedelta | None, Field(exclude_if=_is_none)] = None
     end_signal: Annotated[EndSignalOut | None, Field(exclude_if=_is_none)] = None
+    resources: Annotated[ResourcesOut | None, Field(exclude_if=_is_none)] = None

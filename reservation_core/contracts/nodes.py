@@ -70,6 +70,16 @@ class GpuOut(Wire):
     slow_reason: str | None = None
 
 
+class IdleOut(Wire):
+    """The warning of a running job whose GPUs are idle, by the policy's rule `idle`."""
+
+    since: Annotated[Time, Field(description="Since when all its GPUs are idle.")]
+    warned_at: Time
+    release_at: Annotated[
+        Time | None, Field(description="When the job is ended if they still are. Null: the rule only warns.")
+    ]
+
+
 class NodeOut(Wire):
     name: str
     ready: bool
@@ -98,6 +108,10 @@ class NodeOut(Wire):
             examples=[[["X", "NV18"], ["NV18", "X"]]],
         ),
     ] = None
+    cpus: Annotated[float | None, Field(description="CPUs that jobs can have; null if unknown.")] = None
+    cpus_free: Annotated[float | None, Field(description="Of these, what no job has now.")] = None
+    memory_bytes: Annotated[int | None, Field(description="Memory that jobs can have; null if unknown.")] = None
+    memory_bytes_free: Annotated[int | None, Field(description="Of this, what no job has now.")] = None
 
 
 class UseLevel(Wire):

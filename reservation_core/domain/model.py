@@ -59,15 +59,6 @@ class ReservationKind(StrEnum):
     MAINTENANCE = "maintenance"
 
 
-class FoundKind(StrEnum):
-    """The kinds of things that are searched, in the order in which they are shown."""
-
-    JOB = "job"
-    BOOKING = "booking"
-    NODE = "node"
-    USER = "user"
-
-
 class Role(StrEnum):
     """What a user may do: `admin` sees and changes everything, `service` only asks who may use GPUs now."""
 

@@ -40,7 +40,7 @@ class Waiting:
     Higher priority goes first; see `waiting_queue` for the order of equal ones, in which `submitted_at` counts.
     `promised_at` is its promised start, if it has one; both are microseconds since 1970, UTC. `version` is the row's
     when it was read; a plan is void once that changes. `avoid_nodes` are those where its pods could not start: they are
-    used only if no others could ever run it. `share` is what it asks for of each node beside GPUs.
+    used only if no others could ever run it. With a `share` it asks for CPUs or memory of each node.
     """
 
     id: str

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
 from reservation_core.domain.short_durations import written
@@ -118,6 +120,25 @@ def fault_of_preemption(
     return None
 
 
+MILLI = 1000
+"""CPUs are counted in thousandths."""
+MOST_CPUS = 10_000
+MOST_MEMORY = 2**50
+_BYTES = re.compile(r"([0-9]{1,16})(\.[0-9]{1,3})?([kKMGTP]i?)?")
+_PREFIXES = "KMGTP"
+
+
+def read_bytes(text: str) -> int | None:
+    """Bytes from text such as `64Gi`, `1.5G` or `1000`; None where it is no amount."""
+    match = _BYTES.fullmatch(text)
+    if match is None or (match[2] and not match[3]):
+        return None
+    unit = match[3] or ""
+    base = 1024 if unit.endswith("i") else 1000
+    power = _PREFIXES.index(unit[0].upper()) + 1 if unit else 0
+    return ceil(Fraction(match[1] + (match[2] or "")) * int(base**power))
+
+
 class Share(NamedTuple):
     """What a job asks for of each of its nodes: thousandths of a CPU, and bytes. None: the share that its GPUs are."""
 
@@ -125,11 +146,19 @@ class Share(NamedTuple):
     memory_bytes: int | None = None
 
 
+UNSAID = Share()
+
+
 class Resources(NamedTuple):
     """What a job asks for on each of its nodes beside GPUs. `shm_bytes` of its memory are for /dev/shm."""
 
-    share: Share = Share()
+    share: Share = UNSAID
     shm_bytes: int | None = None
+
+    @property
+    def asked(self) -> Share | None:
+        """Its share, if it asks for one."""
+        return None if self.share == UNSAID else self.share
 
 
 class RequestChange(StrEnum):

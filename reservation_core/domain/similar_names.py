@@ -1,6 +1,16 @@
-"""The name that somebody who mistyped one probably meant."""
+"""Names that are searched for, and the name that a mistyped one probably means."""
 
 from collections.abc import Iterable
+from enum import StrEnum
+
+
+class FoundKind(StrEnum):
+    """The kinds of things that are searched, in the order in which they are shown."""
+
+    JOB = "job"
+    BOOKING = "booking"
+    NODE = "node"
+    USER = "user"
 
 
 def similar(name: str, known: Iterable[str], least: float = 0.6) -> str | None:

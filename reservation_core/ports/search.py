@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.model import FoundKind
+from reservation_core.domain.similar_names import FoundKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.domain.request_terms import MILLI, Share
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.gpu_use import GpuSampler
@@ -73,6 +74,8 @@ def open_cluster(settings: CommonSettings, clock: Clock) -> Cluster:
                     clock,
                     open_files=soft_limit_before(),
                     log_bytes_per_job=settings.retention.log_bytes_per_job,
+                    has=Share(settings.local_cpus and settings.local_cpus * MILLI, settings.local_memory),
+                    cgroup=settings.local_cgroup,
                 )
             except BadGpusSettingError as error:
                 raise SettingsError(str(error)) from error

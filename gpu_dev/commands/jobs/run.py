@@ -112,6 +112,15 @@ EndSignal = Annotated[
     str | None,
     typer.Option("--signal", metavar="USR1@300", help="Send the command this signal so many seconds before its end."),
 ]
+Cpus = Annotated[
+    float | None, typer.Option("--cpus", help="CPUs on each node (default: the share of the node that its GPUs are).")
+]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Memory on each node, such as 64Gi (default: the share).")
+]
+Shm = Annotated[
+    str | None, typer.Option("--shm", metavar="SIZE", help="The size of /dev/shm, a part of its memory, such as 8Gi.")
+]
 JsonFile = Annotated[
     str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
 ]
@@ -155,6 +164,9 @@ def submit(
     preemptible: Preemptible = False,
     min_runtime: MinRuntime = None,
     end_signal: EndSignal = None,
+    cpus: Cpus = None,
+    memory: Memory = None,
+    shm: Shm = None,
     json_file: JsonFile = None,
     again: Again = None,
     wait: Annotated[
@@ -174,7 +186,7 @@ def submit(
     patience = None if timeout is None else parse_duration(timeout)
     fields = job_fields(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after,
-        retries, requeue=requeue, array=array,
+        retries, requeue=requeue, array=array, cpus=cpus, memory=memory, shm=shm,
     )  # fmt: skip
     files = read_synced(sync, fetch)
     fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)
@@ -226,6 +238,9 @@ def run(
     preemptible: Preemptible = False,
     min_runtime: MinRuntime = None,
     end_signal: EndSignal = None,
+    cpus: Cpus = None,
+    memory: Memory = None,
+    shm: Shm = None,
     json_file: JsonFile = None,
     again: Again = None,
     on_interrupt: Annotated[
@@ -252,6 +267,7 @@ def run(
     fields = job_fields(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project,
         secrets=secret, after=after, retries=retries, requeue=requeue,
+        cpus=cpus, memory=memory, shm=shm,
     )  # fmt: skip
     files = read_synced(sync, fetch)
     fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)

@@ -6,17 +6,20 @@ import typer
 
 from gpu_dev.commands.jobs.run import (
     Booking,
+    Cpus,
     Env,
     For,
     Gpus,
     GpuType,
     Image,
     Inactivity,
+    Memory,
     Name,
     Nodes,
     Priority,
     Project,
     Secret,
+    Shm,
     WorkingDir,
 )
 from gpu_dev.commands.sessions.ssh import write_config
@@ -48,6 +51,9 @@ def dev(
     booking: Booking = None,
     project: Project = None,
     inactivity: Inactivity = None,
+    cpus: Cpus = None,
+    memory: Memory = None,
+    shm: Shm = None,
     ide: Annotated[
         Ide | None,
         typer.Option(help="Also open an editor on the session, or run JupyterLab in it instead of a shell."),
@@ -66,8 +72,9 @@ def dev(
     from gpu_dev.sessions.notebooks import enter_notebook
 
     fields = job_fields(
-        None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret
-    )
+        None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret,
+        cpus=cpus, memory=memory, shm=shm,
+    )  # fmt: skip
     with client_for(ctx) as client:
         if booking is not None:
             fields["booking_id"] = booking_id_of(client, booking)

@@ -19,10 +19,12 @@ from typing import ParamSpec, TypeVar
 
 from reservation_core.adapters.local import log_reading, supervisor
 from reservation_core.adapters.local.inventory import LocalInventory
+from reservation_core.adapters.local.limits.cgroups import PodCgroups
 from reservation_core.adapters.local.log_trimming import trim_logs
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
 from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.request_terms import UNSAID, Share
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import (
     ClusterUnavailableError,
@@ -50,7 +52,8 @@ class LocalCluster:
 
     `clock` is the machine's, for the times of files; pods report times by `ledger`, by default `clock`. `open_files` is
     the pods' soft limit of open files (None: this process's). `log_bytes_per_job` bounds the logs of one attempt, all
-    its pods together; 0 means no bound. Raises BadGpusSettingError.
+    its pods together; 0 means no bound. Jobs can have `has` of each node (see LocalInventory). Control groups below
+    `cgroup` keep them to what they ask for, if it can be used. Raises BadGpusSettingError.
     """
 
     def __init__(
@@ -62,8 +65,11 @@ class LocalCluster:
         *,
         open_files: int | None = None,
         log_bytes_per_job: int = 0,
+        has: Share = UNSAID,
+        cgroup: Path | None = None,
     ) -> None:
-        self._inventory = LocalInventory(gpus)
+        self._inventory = LocalInventory(gpus, has=has)
+        self._cgroups = PodCgroups.open(cgroup)
         self._log_bytes_per_job = log_bytes_per_job
         self._pods = PodDirectories(home, MachineTimes(clock, ledger or clock))
         self._clock = clock
@@ -145,6 +151,7 @@ class LocalCluster:
         if self._pruned_at is None or now - self._pruned_at > _PRUNE_EVERY:
             self._pruned_at = now
             await self._call(self._pods.prune, now)
+            await self._call(self._cgroups.remove_empty)
 
     async def forget_pod(self, name: str) -> None:
         """End a pod without grace; on this machine, its end can be verified."""
@@ -246,7 +253,8 @@ class LocalCluster:
         name = str(spec.name)
         arguments = [str(self._pods.pods / name), str(self._pods.tombstones / name), str(self._pods.log(name))]
         log_limit = max(1, self._log_bytes_per_job // spec.pods) if self._log_bytes_per_job else 0
-        arguments += [str(log_limit), str(self._open_files or 0)]
+        cgroup = self._cgroups.make(name, spec.resources)
+        arguments += [str(log_limit), str(self._open_files or 0), "" if cgroup is None else str(cgroup)]
         try:
             launched = subprocess.run(  # our own program, and no text of a user's in argv
                 [sys.executable, "-I", "-S", supervisor.__file__, *arguments],

@@ -4,9 +4,11 @@ The setting: nodes separated by `;`, each `[name=]type:count[,type:count...]`, a
 Indices are consecutive within a node. A node without a name is named after this machine.
 """
 
+import os
 import re
 import socket
 import threading
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -17,6 +19,7 @@ from reservation_core.adapters.local.processes import is_pod_process
 from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.request_terms import MILLI, UNSAID, Share
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)
@@ -89,9 +92,14 @@ def _bad(problem: str) -> BadGpusSettingError:
 
 
 class LocalInventory:
-    """The nodes of the local cluster. Methods block; thread-safe. `setting` None means NVML."""
+    """The nodes of the local cluster. Methods block; thread-safe. `setting` None means NVML.
 
-    def __init__(self, setting: str | None, default_node: str | None = None) -> None:
+    Jobs can have `has` of each node; what is None there they have of this machine.
+    """
+
+    def __init__(self, setting: str | None, default_node: str | None = None, has: Share = UNSAID) -> None:
+        self._cpu_milli = has.cpu_milli or len(os.sched_getaffinity(0)) * MILLI
+        self._memory_bytes = has.memory_bytes or psutil.virtual_memory().total
         self._node = default_node or short_hostname()
         self._simulated = None if setting is None or not setting.strip() else parse_gpus(setting, self._node)
         self._lock = threading.Lock()
@@ -109,13 +117,18 @@ class LocalInventory:
     def nodes(self) -> list[NodeReport]:
         """Every node with its GPUs. Raises ClusterUnavailableError when the driver exists but does not answer."""
         if self._simulated is not None:
-            return list(self._simulated)
+            return [self._sized(node) for node in self._simulated]
         with self._lock:
             nvml, why = self._driver()
             gpus = () if nvml is None else self._cards(nvml)
             links = None if nvml is None else self._read_links(nvml, len(gpus))
         detail = None if gpus else NO_GPUS.format(why or "the driver lists none")
-        return [NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail, links=links)]
+        return [
+            self._sized(NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail, links=links))
+        ]
+
+    def _sized(self, node: NodeReport) -> NodeReport:
+        return replace(node, cpu_milli=self._cpu_milli, memory_bytes=self._memory_bytes)
 
     def node_names(self) -> frozenset[str]:
         """The names alone, without asking the driver."""

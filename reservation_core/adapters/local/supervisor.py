@@ -199,10 +199,19 @@ def own(pod_dir: str, tombstone: str, log: str, log_limit: int, ready: int) -> N
     supervise(pod, ending, umask, ready)
 
 
+def enter_cgroup(cgroup: str) -> None:
+    """Move this process, and all that it starts, into a control group."""
+    with open(cgroup + "/cgroup.procs", "wb", 0) as file:
+        file.write(b"0")
+
+
 def main() -> None:
     """Start a detached supervisor and print the result: `started`, `exists`, `gone` or `failed …`."""
     pod_dir, tombstone, log, *limits = sys.argv[1:]
-    log_limit, open_files = [*map(int, limits), 0, 0][:2]
+    log_limit, open_files = [*map(int, limits[:2]), 0, 0][:2]
+    for cgroup in limits[2:]:
+        if cgroup:
+            enter_cgroup(cgroup)
     if open_files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     read, write = os.pipe()

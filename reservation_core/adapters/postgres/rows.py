@@ -22,8 +22,10 @@ from reservation_core.domain.request_terms import (
     ArrayTerms,
     EndSignal,
     Preemption,
+    Resources,
     Retries,
     RetryCause,
+    Share,
     SignalName,
 )
 from reservation_core.domain.sessions.secret_uses import SecretUse
@@ -66,6 +68,7 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         idle=_warning_of(row),
         idle_from=row["idle_from"],
         preemption=_preemption_of(row),
+        resources=_resources_of(row),
         unsettled_until=row["unsettled_until"],
         array=_array_of(row),
         element=None
@@ -78,6 +81,16 @@ def _array_of(row: Mapping[Any, Any]) -> ArrayTerms | None:
     if row["array_size"] is None or row["array_id"] is not None:
         return None
     return ArrayTerms(row["array_size"], row["array_parallel"])
+
+
+def share_of(cpu_milli: int | None, memory_bytes: int | None) -> Share | None:
+    """What is asked for of a node, from its columns."""
+    return None if cpu_milli is None and memory_bytes is None else Share(cpu_milli, memory_bytes)
+
+
+def _resources_of(row: Mapping[Any, Any]) -> Resources | None:
+    resources = Resources(Share(row["cpu_milli"], row["memory_bytes"]), row["shm_bytes"])
+    return None if resources == Resources() else resources
 
 
 def _retries_of(most: int | None, causes: list[str] | None) -> Retries | None:

@@ -117,6 +117,7 @@ def pod_specs(
             ends_at=ends_at,
             gpu_resource=gpus[0].gpu_resource,
             secrets=secrets,
+            resources=reservation.resources,
         )
         for rank, gpus in ranks.items()
     )

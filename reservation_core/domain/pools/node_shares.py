@@ -1,7 +1,7 @@
 """CPUs and memory of nodes: how much of them is taken at each time, and where one more job fits.
 
 A job that asks for nothing has the share of a node that its GPUs are. Such shares fit beside each other whatever
-happens, so nodes are looked at only for a job that asks for more than its share, or where one is that asks for any.
+happens, so nodes are looked at only for a job that asks for more than its share, or where another job asks for some.
 Amounts are multiplied by the node's number of GPUs, so that shares are whole numbers. Bookings have the share of their
 GPUs, maintenance windows have none.
 """

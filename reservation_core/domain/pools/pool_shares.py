@@ -21,7 +21,7 @@ Place = tuple[Pool, int]
 
 
 class OpenRows(Protocol):
-    """What is asked of the ledger."""
+    """The part of the ledger that is read here."""
 
     shares: dict[str, Share]
     shares_version: int

@@ -172,7 +172,7 @@ def booking_too_full(booking_id: str) -> Reason:
 
 
 def share_words(share: Share) -> str:
-    """What is asked for of a node, such as `16 CPUs and 64 GiB of memory`."""
+    """Format a share of a node, such as `16 CPUs and 64 GiB of memory`."""
     parts = []
     if share.cpu_milli is not None:
         parts.append("1 CPU" if share.cpu_milli == _MILLI else f"{share.cpu_milli / _MILLI:g} CPUs")

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import GpuState
+from reservation_core.domain.request_terms import UNSAID, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class GpuHealthView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as readers see it; `detail` says why it gets nothing new."""
+    """One node as readers see it; `detail` says why it gets nothing new. `has_free` of what it `has` no job has now."""
 
     name: str
     ready: bool
@@ -57,6 +58,8 @@ class NodeView:
     links: Links | None = None
     cordon: "Cordon | None" = None
     quarantined: tuple[int, ...] = ()
+    has: Share = UNSAID
+    has_free: Share = UNSAID
 
 
 @dataclass(frozen=True, slots=True)

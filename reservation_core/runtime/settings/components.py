@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.network.client_addresses import trusted_networks
+from reservation_core.domain.request_terms import MOST_CPUS
 from reservation_core.runtime.settings.auth import AuthSettings
 from reservation_core.runtime.settings.gpus import GpuSettings, HealthSettings
 from reservation_core.runtime.settings.http import HttpSettings
@@ -22,7 +23,7 @@ from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.settings.placement import PlacementSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
-from reservation_core.runtime.settings.section import Seconds, Section, split
+from reservation_core.runtime.settings.section import MemorySize, Seconds, Section, split
 from reservation_core.runtime.settings.ssh import SshSettings
 from reservation_core.runtime.settings.sync import SyncSettings
 from reservation_core.runtime.settings.web import WebSettings
@@ -121,6 +122,11 @@ class CommonSettings(BaseSettings):
     database_wait_s: Annotated[float, Field(ge=0, le=3600)] = 30
     cluster: ClusterKind = ClusterKind.LOCAL
     local_gpus: str | None = None
+    # CPUs, and memory such as 64Gi, that jobs can have of each node of a local cluster. None: what this machine has.
+    local_cpus: Annotated[int, Field(ge=1, le=MOST_CPUS)] | None = None
+    local_memory: MemorySize | None = None
+    # A folder of cgroup v2 that this user may write: jobs are kept there to the CPUs and memory that they ask for.
+    local_cgroup: Path | None = None
     # A recording of the use of GPUs, which the simulated GPUs of GPU_DEV_LOCAL_GPUS play back again and again.
     local_use: Path | None = None
     # On a local cluster: time between two samples of the use of its GPUs.

@@ -2,8 +2,19 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from reservation_core.domain.request_terms import MOST_MEMORY, read_bytes
+
+
+def _read_size(value: object) -> object:
+    read = read_bytes(value) if isinstance(value, str) else value
+    if read is None:
+        raise ValueError("must be a number of bytes, or one such as 64Gi")
+    return read
+
+
+MemorySize = Annotated[int, BeforeValidator(_read_size), Field(ge=2**20, le=MOST_MEMORY)]
 Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
 
 

@@ -77,6 +77,7 @@ def prepare(
         array=None if request.array is None else request.array.terms,
         retries=None if request.retries is None else request.retries.terms,
         preemption=_preemption_of(request),
+        resources=None if request.resources is None else request.resources.terms,
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
     if refusals and not broken and foreign and request.booking_id is None and request.project is not None:

@@ -200,6 +200,7 @@ def _waiting(job: Reservation, terms: JobTerms) -> Waiting:
         project=job.project,
         submitted_at=to_micros(job.created_at),
         preemptible=job.preemption.preemptible,
+        share=None if job.resources is None else job.resources.asked,
     )
 
 

@@ -41,8 +41,8 @@ ANSWER_CLASSES = [
     if name != "Page"
 ]
 UNSENT: dict[type[msgspec.Struct], dict[str, object]] = {
-    JobSpec: {"secrets": [], "after": [], "retries": None, "array": None},
-    Job: {"after": [], "array": None, "element": None},
+    JobSpec: {"secrets": [], "after": [], "retries": None, "array": None, "resources": None},
+    Job: {"after": [], "array": None, "element": None, "resources": None},
 }
 _PLAIN = {
     str: st.text(),

@@ -26,6 +26,7 @@ from reservation_core.adapters.kubernetes.pods.quantities import read_quantity
 from reservation_core.domain.cards.gpu_types import UNKNOWN, TypeNames
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.request_terms import MILLI, MOST_MEMORY
 
 LOGICAL_NAME_LABEL = "gpu-node-name"
 _ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
@@ -124,7 +125,18 @@ def _report(
         taints=tuple(_written(taint) for taint in taints),
         gpu_resource=resource,
         links=links,
+        cpu_milli=_allocatable(node, "cpu", MILLI),
+        memory_bytes=_allocatable(node, "memory", 1),
     )
+
+
+def _allocatable(node: Mapping[str, Any], kind: str, times: int) -> int | None:
+    """What pods can have of a node, as its kubelet says."""
+    amount = as_mapping(as_mapping(node.get("status")).get("allocatable")).get(kind)
+    try:
+        return None if amount is None else min(int(read_quantity(amount) * times), MOST_MEMORY)
+    except ValueError:
+        return None
 
 
 def _why_not_ready(node: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from math import ceil
 from typing import Any, assert_never
@@ -19,6 +20,7 @@ from reservation_core.adapters.kubernetes.pods.pod_defaults import SHM_PATH, SHM
 from reservation_core.adapters.kubernetes.pods.quantities import format_bytes, format_cores, read_quantity
 from reservation_core.adapters.kubernetes.pods.secret_objects import secret_mounts, secret_variables, secret_volumes
 from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
+from reservation_core.domain.request_terms import MILLI, Share
 from reservation_core.ports.cluster import PodRefusedError
 
 CONTAINER = "workload"
@@ -306,10 +308,21 @@ def _uuids(spec: PodSpec) -> list[str]:
 def _resources(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
     shares, gpus = rules.defaults.resources, len(spec.gpu_indices)
     requests, limits = dict(_amounts(shares.requests, gpus)), dict(_amounts(shares.limits, gpus))
+    for kind, amount in _asked(spec).items():
+        requests[kind] = limits[kind] = amount
     if rules.attach is GpuAttach.DEVICE_PLUGIN:
         name = spec.gpu_resource or rules.resource_name
         requests[name] = limits[name] = str(gpus)
     return {"requests": requests, "limits": limits}
+
+
+def _asked(spec: PodSpec) -> dict[str, str]:
+    """What the job asks for, which goes before the administrator's defaults."""
+    cpu_milli, memory_bytes = Share() if spec.resources is None else spec.resources.share
+    return {
+        **({} if cpu_milli is None else {"cpu": format_cores(Decimal(cpu_milli) / MILLI)}),
+        **({} if memory_bytes is None else {"memory": format_bytes(Decimal(memory_bytes))}),
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -330,7 +343,9 @@ def _volumes(spec: PodSpec, rules: PodRules) -> list[dict[str, Any]]:
     defaults = rules.defaults
     # Frameworks share batches through /dev/shm, and the default 64 MiB are too small for that.
     memory: dict[str, Any] = {"medium": "Memory"}
-    if defaults.shm_size is not None:
+    if spec.resources is not None and spec.resources.shm_bytes is not None:
+        memory["sizeLimit"] = format_bytes(Decimal(spec.resources.shm_bytes))
+    elif defaults.shm_size is not None:
         memory["sizeLimit"] = defaults.shm_size
     own: list[dict[str, Any]] = [{"name": SHM_VOLUME, "emptyDir": memory}]
     if _has_tools(spec, rules):

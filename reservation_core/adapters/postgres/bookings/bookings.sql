@@ -8,13 +8,32 @@ SELECT pg_advisory_xact_lock(hashtextextended('bookings', 0));
 -- within a booking lie in its ranges and are not read, except overrunning pods. Overlaps are found by the function, not
 -- by its operator: the operator's index holds the whole history, and comparing the bounds costs twice as much for each
 -- of 20,000 ranges.
-WITH ranges AS (
-    SELECT gpu_id, string_agg(timestamptz_send(lower(during)), '') AS begins,
-           string_agg(timestamptz_send(upper(during)), '') AS ends
-    FROM allocations
-    WHERE released_at IS NULL AND booking_id IS NULL AND CAST(:start AS timestamptz) < CAST(:end AS timestamptz)
-      AND range_overlaps(during, (SELECT tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))))
-      AND reservation_id <> ALL (CAST(:without AS text[]))
+WITH crowded AS (
+    -- Jobs with more CPUs or memory than their GPUs are of the node: what is left may be no share of a booking there.
+    SELECT n.id AS node_id, a.reservation_id, min(lower(a.during)) AS begins, max(upper(a.during)) AS ends
+    FROM allocations a
+    JOIN gpus g ON g.id = a.gpu_id
+    JOIN nodes n ON n.id = g.node_id
+    CROSS JOIN LATERAL (SELECT count(*) AS gpus FROM gpus WHERE node_id = n.id) AS whole
+    WHERE a.released_at IS NULL AND (a.cpu_milli IS NOT NULL OR a.memory_bytes IS NOT NULL)
+    GROUP BY n.id, a.reservation_id, whole.gpus
+    HAVING max(a.cpu_milli) * whole.gpus > max(n.cpu_milli) * count(DISTINCT a.gpu_id)
+        OR max(a.memory_bytes) * whole.gpus > max(n.memory_bytes) * count(DISTINCT a.gpu_id)
+), ranges AS (
+    SELECT gpu_id, string_agg(timestamptz_send(begins), '') AS begins, string_agg(timestamptz_send(ends), '') AS ends
+    FROM (
+        SELECT gpu_id, lower(during) AS begins, upper(during) AS ends
+        FROM allocations
+        WHERE released_at IS NULL AND booking_id IS NULL AND CAST(:start AS timestamptz) < CAST(:end AS timestamptz)
+          AND range_overlaps(during, (SELECT tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz))))
+          AND reservation_id <> ALL (CAST(:without AS text[]))
+        UNION ALL
+        SELECT g.id, w.begins, w.ends
+        FROM crowded w JOIN gpus g ON g.node_id = w.node_id
+        WHERE w.begins < CAST(:end AS timestamptz) AND w.ends > CAST(:start AS timestamptz)
+          AND NOT EXISTS (SELECT FROM allocations a
+                          WHERE a.gpu_id = g.id AND a.released_at IS NULL AND a.reservation_id = w.reservation_id)
+    ) AS taken
     GROUP BY gpu_id
 ), overruns AS (
     SELECT gpu_id FROM allocations

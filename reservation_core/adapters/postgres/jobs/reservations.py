@@ -54,6 +54,7 @@ LEDGER_CONSTRAINTS = (
     "allocations_calendar_in_bookings",
     "allocations_within_booking",
     "allocations_cover_what_is_within",
+    "allocations_shares",
 )
 
 

@@ -163,6 +163,9 @@ def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
         document["array_parallel"] = row.array.parallel
     if row.preemption is not NO_PREEMPTION:
         document |= _preemption_document(row.preemption)
+    if row.resources is not None:
+        share, shm = row.resources
+        document |= {"cpu_milli": share.cpu_milli, "memory_bytes": share.memory_bytes, "shm_bytes": shm}
     if new.idempotency_key is not None:
         document["key"] = new.idempotency_key
         document["request_hash"] = None if new.request_hash is None else new.request_hash.hex()

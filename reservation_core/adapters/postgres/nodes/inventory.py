@@ -16,6 +16,7 @@ from reservation_core.domain.cards.inventory import InventoryChange, KnownGpu, K
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
+from reservation_core.domain.request_terms import Share
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuHealthView, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import QueueName
@@ -147,6 +148,8 @@ class Inventory(StatementRunner):
                 tuple(row.taints),
                 row.gpu_resource,
                 row.gpu_links,
+                row.cpu_milli,
+                row.memory_bytes,
             )
             for row in result
         ]
@@ -182,6 +185,8 @@ class Inventory(StatementRunner):
                 gpu_resources=[n.gpu_resource for n in differences.nodes],
                 gpu_links=[n.gpu_links for n in differences.nodes],
                 removed=[n.removed for n in differences.nodes],
+                cpus=[n.cpu_milli for n in differences.nodes],
+                memory=[n.memory_bytes for n in differences.nodes],
                 now=now,
             )
         if differences.gpus:
@@ -226,6 +231,8 @@ def _node_view(row: Row[Any]) -> NodeView:
         fenced_at=row.fenced_at,
         fenced_by=row.fenced_by,
         links=None if row.gpu_links is None else read_links(row.gpu_links),
+        has=Share(row.cpu_milli, row.memory_bytes),
+        has_free=Share(row.cpu_milli_free, row.memory_bytes_free),
         cordon=None if row.cordoned_at is None else Cordon(row.cordoned_at, row.cordoned_by, row.cordon_reason),
         quarantined=tuple(row.quarantined),
     )

@@ -5,7 +5,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0));
 -- name: known_nodes
 -- Every node ever seen.
 SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed, zone, logical_name, taints,
-       gpu_resource, gpu_links
+       gpu_resource, gpu_links, cpu_milli, memory_bytes
 FROM nodes;
 
 -- name: known_gpus
@@ -23,19 +23,22 @@ FROM gpus g JOIN nodes n ON n.id = g.node_id;
 -- Write new and changed nodes. A removed node keeps the time when it was last seen. unnest would flatten an array of
 -- arrays, so taints are passed as text.
 INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links,
-                   last_seen_at, removed_at)
+                   cpu_milli, memory_bytes, last_seen_at, removed_at)
 SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), w.zone, w.logical_name,
-       ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), w.gpu_resource, w.gpu_links, CAST(:now AS timestamptz),
+       ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), w.gpu_resource, w.gpu_links, w.cpu_milli, w.memory_bytes,
+       CAST(:now AS timestamptz),
        CASE WHEN w.removed THEN CAST(:now AS timestamptz) END
 FROM unnest(CAST(:names AS text[]), CAST(:ready AS boolean[]), CAST(:schedulable AS boolean[]),
             CAST(:details AS text[]), CAST(:labels AS text[]), CAST(:zones AS text[]), CAST(:logical_names AS text[]),
             CAST(:taints AS text[]), CAST(:gpu_resources AS text[]), CAST(:gpu_links AS text[]),
-            CAST(:removed AS boolean[]))
-     AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links, removed)
+            CAST(:removed AS boolean[]), CAST(:cpus AS bigint[]), CAST(:memory AS bigint[]))
+     AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links, removed,
+           cpu_milli, memory_bytes)
 ON CONFLICT (name) DO UPDATE SET
     ready = excluded.ready, schedulable = excluded.schedulable, detail = excluded.detail, labels = excluded.labels,
     zone = excluded.zone, logical_name = excluded.logical_name, taints = excluded.taints,
     gpu_resource = excluded.gpu_resource, gpu_links = excluded.gpu_links,
+    cpu_milli = excluded.cpu_milli, memory_bytes = excluded.memory_bytes,
     last_seen_at = CASE WHEN excluded.removed_at IS NULL THEN excluded.last_seen_at ELSE nodes.last_seen_at END,
     removed_at = excluded.removed_at;
 
@@ -99,7 +102,11 @@ ORDER BY n.name, g.index LIMIT :limit;
 -- Nodes with their numbers of GPUs, by name; with `only` that one. Removed nodes are included while a reservation holds
 -- their GPUs, while they are fenced, or when requested.
 SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_name, n.taints, n.fenced_at, n.fenced_by,
-       n.cordoned_at, n.cordoned_by, n.cordon_reason, n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, c.quarantined, CASE WHEN s.available THEN c.free ELSE 0 END AS free
+       n.cordoned_at, n.cordoned_by, n.cordon_reason, n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, c.quarantined, CASE WHEN s.available THEN c.free ELSE 0 END AS free,
+       n.cpu_milli, n.memory_bytes,
+       CAST(n.cpu_milli - t.cpu_milli - t.cpu_gpus * n.cpu_milli / greatest(c.gpus, 1) AS bigint) AS cpu_milli_free,
+       CAST(n.memory_bytes - t.memory_bytes - t.memory_gpus * n.memory_bytes / greatest(c.gpus, 1) AS bigint)
+           AS memory_bytes_free
 FROM nodes n
 JOIN node_conditions s ON s.node_id = n.id
 CROSS JOIN LATERAL (
@@ -118,6 +125,21 @@ CROSS JOIN LATERAL (
         FROM gpus JOIN card_conditions conditions ON conditions.gpu_id = gpus.id WHERE gpus.node_id = n.id
     ) g
 ) c
+CROSS JOIN LATERAL (
+    -- As the ledger adds up (see refuse_beyond_shares).
+    SELECT coalesce(sum(cpu_milli), 0) AS cpu_milli, coalesce(sum(memory_bytes), 0) AS memory_bytes,
+           coalesce(sum(cpu_gpus), 0) AS cpu_gpus, coalesce(sum(memory_gpus), 0) AS memory_gpus
+    FROM (
+        SELECT a.cpu_milli, a.memory_bytes,
+               count(DISTINCT a.gpu_id) FILTER (WHERE a.cpu_milli IS NULL) AS cpu_gpus,
+               count(DISTINCT a.gpu_id) FILTER (WHERE a.memory_bytes IS NULL) AS memory_gpus
+        FROM gpus JOIN allocations a ON a.gpu_id = gpus.id
+        WHERE gpus.node_id = n.id AND a.released_at IS NULL AND a.reservation_id NOT LIKE 'mnt-%'
+          AND (a.held OR lower(a.during) <= (SELECT ledger_now()) AND upper(a.during) > (SELECT ledger_now()))
+        GROUP BY CASE WHEN num_nonnulls(a.cpu_milli, a.memory_bytes) > 0 THEN a.reservation_id END, a.cpu_milli,
+                 a.memory_bytes
+    ) AS jobs
+) t
 WHERE n.name > :after AND (CAST(:only AS text) IS NULL OR n.name = :only)
   AND (n.removed_at IS NULL OR c.in_use OR n.fenced_at IS NOT NULL OR n.name = :only)
 ORDER BY n.name LIMIT :limit;

@@ -1,12 +1,12 @@
 """The planner's reads and writes in PostgreSQL. The epoch of its lease fences every write."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Row, RowMapping
+from sqlalchemy import RowMapping
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,13 +15,14 @@ from reservation_core.adapters.postgres.connection.shared_clock import SharedClo
 from reservation_core.adapters.postgres.connection.silent_sessions import row_unless_held_up
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.nodes.node_links import node_links
+from reservation_core.adapters.postgres.planning.planning_rows import commitment_of, gpu_of, queued_of, waiting_of
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.lifecycle import ALLOCATION
 from reservation_core.domain.jobs.promises import SLACK
-from reservation_core.domain.model import Gpu, GpuCondition, Node
+from reservation_core.domain.model import Node
 from reservation_core.domain.plan import (
     Commitment,
     LateStart,
@@ -88,16 +89,16 @@ class Planning(StatementRunner):
         waiting: list[Waiting] = []
         complete: set[str | None] = set()
         for gpu_type, group in groupby(rows, key=lambda row: row["gpu_type"]):
-            queue = [_waiting(row, start_allowance) for row in group]
+            queue = [waiting_of(row, start_allowance) for row in group]
             if len(queue) <= window:
                 complete.add(gpu_type)
             waiting += queue[:window]
         apart = (await self._run("waiting_apart")).mappings()
         known = {job.id for job in waiting}
-        waiting += [_waiting(row, start_allowance) for row in apart if row["id"] not in known]
+        waiting += [waiting_of(row, start_allowance) for row in apart if row["id"] not in known]
         nodes = await self.nodes()
         held = await self._mappings("open_allocations")
-        return PlanningSnapshot(nodes, tuple(_commitment(row) for row in held), tuple(waiting), frozenset(complete))
+        return PlanningSnapshot(nodes, tuple(commitment_of(row) for row in held), tuple(waiting), frozenset(complete))
 
     async def forget_messages(self, epoch: int, limit: int) -> int:
         """Drop the oldest `limit` well-formed planner messages, which a later snapshot reflects; returns their number.
@@ -114,7 +115,15 @@ class Planning(StatementRunner):
         rows = await self._run("planning_gpus")
         links = await node_links(self._connection)
         return tuple(
-            Node(name, tuple(_gpu(row) for row in cards), cards[0].available, cards[0].detail, links.get(name))
+            Node(
+                name,
+                tuple(gpu_of(row) for row in cards),
+                cards[0].available,
+                cards[0].detail,
+                links.get(name),
+                cards[0].cpu_milli,
+                cards[0].node_memory_bytes,
+            )
             for name, cards in ((name, list(group)) for name, group in groupby(rows, key=lambda row: row.node))
         )
 
@@ -126,7 +135,7 @@ class Planning(StatementRunner):
         For waiting jobs the ledger is read only if they are in `slotted`, as the planner alone assigns slots.
         """
         rows = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
-        waiting = [_waiting(row, start_allowance) for row in rows]
+        waiting = [waiting_of(row, start_allowance) for row in rows]
         waiting_ids = {job.id for job in waiting}
         others = [
             reservation_id for reservation_id in ids if reservation_id not in waiting_ids or reservation_id in slotted
@@ -134,7 +143,7 @@ class Planning(StatementRunner):
         if not others:
             return waiting, []  # a waiting job holds nothing but a slot
         held = await direct.fetch(self._connection, "open_allocations_of", {"ids": others})
-        return waiting, [_commitment(row) for row in held]
+        return waiting, [commitment_of(row) for row in held]
 
     async def undecided(
         self, start_allowance: timedelta, *, unpromised: int, slotted: int, others: int
@@ -145,24 +154,24 @@ class Planning(StatementRunner):
         with one: that takes long, and few need them. Jobs within bookings are left out.
         """
         first = await self._mappings("waiting_without_slot", limit=unpromised)
-        waiting = [_waiting(row, start_allowance) for row in first]
+        waiting = [waiting_of(row, start_allowance) for row in first]
         # In this order, see `snapshot`: a job that has got its slot meanwhile has its rows.
         nodes = await self.nodes()
-        rows = [_commitment(row) for row in await self._mappings("open_allocations")]
+        rows = [commitment_of(row) for row in await self._mappings("open_allocations")]
         slots = {row.reservation_id for row in rows if row.planned and row.booking_id is None}
         known = {job.id for job in waiting}
         last = await self._mappings("last_with_slot", limit=slotted) if slots else ()
-        waiting += [_waiting(row, start_allowance) for row in last if row["id"] not in known]
+        waiting += [waiting_of(row, start_allowance) for row in last if row["id"] not in known]
         rest = len(slots - {job.id for job in waiting})
         queued = (await self._run("others_with_slot", limit=others)).all() if rest and others else ()
         snapshot = PlanningSnapshot(nodes, tuple(rows), tuple(waiting), frozenset(job.gpu_type for job in waiting))
-        return snapshot, rest, lambda: [_queued(row, start_allowance) for row in queued]
+        return snapshot, rest, lambda: [queued_of(row, start_allowance) for row in queued]
 
     async def within(self, booking_id: str, start_allowance: timedelta, jobs: Sequence[str]) -> PlanningSnapshot:
         """The nodes of a booking's GPUs with all open rows on them, and those of these jobs that wait in it."""
         waiting, _ = await self.changed(jobs, start_allowance)
         nodes = await self.nodes()
-        rows = [_commitment(row) for row in await self._mappings("open_allocations_beside", id=booking_id)]
+        rows = [commitment_of(row) for row in await self._mappings("open_allocations_beside", id=booking_id)]
         gpus = {row.gpu_id for row in rows}
         own = tuple(node for node in nodes if any(gpu.id in gpus for gpu in node.gpus))
         return PlanningSnapshot(own, tuple(rows), tuple(waiting), frozenset())
@@ -198,7 +207,7 @@ class Planning(StatementRunner):
         rows = await self._run(
             "more_waiting", line_type=gpu_type or "", after_priority=after_priority, after_seq=after_seq, limit=limit
         )
-        return [_waiting(row, start_allowance) for row in rows.mappings()]
+        return [waiting_of(row, start_allowance) for row in rows.mappings()]
 
     async def commit(
         self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
@@ -334,62 +343,6 @@ class Planning(StatementRunner):
 
 def _lost(epoch: int) -> LostLeadershipError:
     return LostLeadershipError(f"epoch {epoch} is over: another planner has taken the lease")
-
-
-def _waiting(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
-    return Waiting(
-        id=row["id"],
-        gpus=row["gpus"],
-        nodes=row["nodes"],
-        gpu_type=row["gpu_type"],
-        length=start_allowance + timedelta(seconds=row["duration_s"]),
-        priority=row["priority"],
-        seq=row["seq"],
-        version=row["version"],
-        avoid_nodes=frozenset(row["avoid_nodes"]),
-        owner=row["user_id"],
-        booking_id=row["booking_id"],
-        project=row["project"],
-        submitted_at=to_micros(row["created_at"]),
-        promised_at=None if row["promised_at"] is None else to_micros(row["promised_at"]),
-        preemptible=bool(row["preemptible"]),
-    )
-
-
-def _queued(row: Row[Any], start_allowance: timedelta) -> Waiting:
-    """A waiting job with a slot; without its promise, and as no plan changes it, without its version."""
-    return Waiting(
-        row.id,
-        row.gpus,
-        row.nodes,
-        row.gpu_type,
-        start_allowance + timedelta(seconds=row.duration_s),
-        row.priority,
-        row.seq,
-        None,
-        frozenset(row.avoid_nodes),
-        row.user_id,
-        None,
-        row.project,
-        to_micros(row.created_at),
-    )
-
-
-def _commitment(row: Mapping[Any, Any]) -> Commitment:
-    return Commitment(
-        row["reservation_id"],
-        row["gpu_id"],
-        row["starts_at"],
-        row["ends_at"],
-        row["held"],
-        row["planned"],
-        row["booking_id"],
-        bool(row["preemptible"]),
-    )
-
-
-def _gpu(row: Row[Any]) -> Gpu:
-    return Gpu(row.id, row.node, row.card_index, row.gpu_type, row.uuid, row.memory_bytes, GpuCondition(row.condition))
 
 
 def _allocation_detail(start: Start) -> str:

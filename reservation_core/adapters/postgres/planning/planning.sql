@@ -33,21 +33,25 @@ WITH s AS MATERIALIZED (
     SELECT node_id AS id, available, detail FROM node_conditions
 )
 SELECT c.node, s.available, s.detail,
-       c.gpu_id AS id, c.index AS card_index, c.gpu_type, c.uuid, c.memory_bytes, c.condition
+       c.gpu_id AS id, c.index AS card_index, c.gpu_type, c.uuid, c.memory_bytes, c.condition,
+       n.cpu_milli, n.memory_bytes AS node_memory_bytes
 FROM card_conditions c
 JOIN s ON s.id = c.node_id
+JOIN nodes n ON n.id = c.node_id
 ORDER BY c.node, c.index;
 
 -- name: open_allocations
 -- All open ledger rows.
 SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
-       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible
+       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible,
+       cpu_milli, memory_bytes
 FROM allocations WHERE released_at IS NULL;
 
 -- name: open_allocations_of
 -- The open ledger rows of these reservations.
 SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
-       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible
+       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible,
+       cpu_milli, memory_bytes
 FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: waiting_of
@@ -55,7 +59,7 @@ FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at,
+       avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND held IS NOT TRUE AND kind = 'job';
 
@@ -72,7 +76,7 @@ SELECT w.* FROM types t CROSS JOIN LATERAL (
     SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at,
+       avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
     FROM reservations r
     WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.held IS NOT TRUE AND r.kind = 'job' AND r.line_type = t.line_type
@@ -85,7 +89,7 @@ WHERE t.line_type IS NOT NULL;
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at,
+       avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
@@ -94,7 +98,7 @@ UNION ALL
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at,
+       avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NOT NULL;
@@ -104,7 +108,7 @@ WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS 
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at,
+       avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = r.id) AS promised_at
 FROM reservations r
 WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
@@ -116,7 +120,7 @@ ORDER BY line_priority, seq LIMIT :limit;
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at,
+       avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
@@ -128,7 +132,7 @@ ORDER BY line_priority DESC, seq DESC LIMIT :limit;
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq,
-       avoid_nodes, user_id, project, created_at
+       avoid_nodes, user_id, project, created_at, cpu_milli, memory_bytes
 FROM reservations
 WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS NULL
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
@@ -137,7 +141,8 @@ ORDER BY line_priority, seq LIMIT :limit;
 -- name: open_allocations_beside
 -- The open ledger rows on the GPUs of a booking.
 SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
-       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible
+       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible,
+       cpu_milli, memory_bytes
 FROM allocations
 WHERE released_at IS NULL
   AND gpu_id IN (SELECT gpu_id FROM allocations WHERE reservation_id = :id AND released_at IS NULL);
@@ -164,7 +169,7 @@ GROUP BY user_id, priority;
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
-       avoid_nodes, user_id, booking_id, project, created_at,
+       avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
 FROM reservations
 WHERE status = 'queued' AND booking_id IS NULL AND held IS NOT TRUE AND kind = 'job' AND line_type = :line_type
@@ -196,15 +201,17 @@ WITH time AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM unknown_pods u WHERE u.reservation_id = r.id)
       -- Jobs of disabled users are about to be cancelled.
       AND (SELECT o.disabled_at FROM users o WHERE o.id = r.user_id) IS NULL
-    RETURNING r.id, r.attempt, r.range_end, r.reason, r.booking_id
+    RETURNING r.id, r.attempt, r.range_end, r.reason, r.booking_id, r.cpu_milli, r.memory_bytes
 ), slots AS (
     DELETE FROM allocations
     WHERE planned AND reservation_id IN (SELECT id FROM started WHERE id = ANY(CAST(:slotted AS text[])))
     RETURNING gpu_id
 ), placed AS (
     -- Own slots are deleted first: conflicts are checked once, before the first row is written.
-    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, booking_id, created_at)
-    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(t.at, s.range_end), true, s.booking_id, t.at
+    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, booking_id, created_at, cpu_milli,
+                             memory_bytes)
+    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(t.at, s.range_end), true, s.booking_id, t.at, s.cpu_milli,
+           s.memory_bytes
     FROM time t
     CROSS JOIN started s
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
@@ -242,7 +249,7 @@ WITH time AS MATERIALIZED (
                          CAST(:becauses AS text[]))
          AS i (id, version, starts_at, ends_at, promised_at, placed, because)
 ), waiting AS MATERIALIZED (
-    SELECT r.id, r.attempt, r.booking_id
+    SELECT r.id, r.attempt, r.booking_id, r.cpu_milli, r.memory_bytes
     FROM reservations r
     WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND r.held IS NOT TRUE AND EXISTS (SELECT FROM fence)
       -- Preemptible jobs are promised nothing.
@@ -254,9 +261,10 @@ WITH time AS MATERIALIZED (
     RETURNING a.gpu_id
 ), placed AS (
     -- All moving slots are deleted first: conflicts are checked once, before the first row is written.
-    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, created_at)
+    INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, created_at,
+                             cpu_milli, memory_bytes)
     SELECT w.id, w.attempt + 1, g.gpu_id, g.rank, tstzrange(i.starts_at, i.ends_at), false, true, w.booking_id,
-           (SELECT at FROM time)
+           (SELECT at FROM time), w.cpu_milli, w.memory_bytes
     FROM waiting w
     JOIN input i ON i.id = w.id
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))

@@ -2,7 +2,7 @@
 
 from reservation_core.adapters.postgres.jobs.job_views import SHARES_LOOKED_AT
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.model import FoundKind
+from reservation_core.domain.similar_names import FoundKind
 from reservation_core.ports.search import Found
 
 OPEN_JOBS = 20_000

@@ -9,7 +9,7 @@ from api_service.web.finding.results import groups_of
 from api_service.web.finding.site_pages import SITE_PAGES, keys_of, pages_named, pages_of
 from api_service.web.page_list import WEB_ROUTES
 from reservation_core.contracts.base import SearchHit
-from reservation_core.domain.model import FoundKind
+from reservation_core.domain.similar_names import FoundKind
 
 TEMPLATES = Path(__file__).parents[5] / "api_service" / "web" / "templates"
 

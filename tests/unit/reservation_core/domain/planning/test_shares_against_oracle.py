@@ -58,7 +58,7 @@ def shared_worlds(draw: st.DrawFn) -> World:
 
 
 def taken(node_of: Node, rows: Iterable[Commitment], when: datetime, now: datetime) -> tuple[Fraction, Fraction]:
-    """What is taken of a node at an instant."""
+    """The CPUs and memory of a node that are taken at an instant."""
     gpus = {gpu.id for gpu in node_of.gpus}
     cpu = memory = Fraction(0)
     there = [row for row in rows if row.gpu_id in gpus and covers(row, when, now)]

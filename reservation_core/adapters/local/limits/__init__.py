@@ -1,0 +1,1 @@
+"""Keeping pods on this machine to what their jobs asked for."""

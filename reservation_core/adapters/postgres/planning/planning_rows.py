@@ -1,0 +1,74 @@
+"""What the planner reads, from rows."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row
+
+from reservation_core.adapters.postgres.rows import share_of
+from reservation_core.domain.calendar import to_micros
+from reservation_core.domain.model import Gpu, GpuCondition
+from reservation_core.domain.plan import Commitment, Waiting
+
+
+def waiting_of(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
+    """A waiting job."""
+    return Waiting(
+        id=row["id"],
+        gpus=row["gpus"],
+        nodes=row["nodes"],
+        gpu_type=row["gpu_type"],
+        length=start_allowance + timedelta(seconds=row["duration_s"]),
+        priority=row["priority"],
+        seq=row["seq"],
+        version=row["version"],
+        avoid_nodes=frozenset(row["avoid_nodes"]),
+        owner=row["user_id"],
+        booking_id=row["booking_id"],
+        project=row["project"],
+        submitted_at=to_micros(row["created_at"]),
+        promised_at=None if row["promised_at"] is None else to_micros(row["promised_at"]),
+        preemptible=bool(row["preemptible"]),
+        share=share_of(row["cpu_milli"], row["memory_bytes"]),
+    )
+
+
+def queued_of(row: Row[Any], start_allowance: timedelta) -> Waiting:
+    """A waiting job with a slot; without its promise, and as no plan changes it, without its version."""
+    return Waiting(
+        row.id,
+        row.gpus,
+        row.nodes,
+        row.gpu_type,
+        start_allowance + timedelta(seconds=row.duration_s),
+        row.priority,
+        row.seq,
+        None,
+        frozenset(row.avoid_nodes),
+        row.user_id,
+        None,
+        row.project,
+        to_micros(row.created_at),
+        share=share_of(row.cpu_milli, row.memory_bytes),
+    )
+
+
+def commitment_of(row: Mapping[Any, Any]) -> Commitment:
+    """An open row of the ledger."""
+    return Commitment(
+        row["reservation_id"],
+        row["gpu_id"],
+        row["starts_at"],
+        row["ends_at"],
+        row["held"],
+        row["planned"],
+        row["booking_id"],
+        bool(row["preemptible"]),
+        share_of(row["cpu_milli"], row["memory_bytes"]),
+    )
+
+
+def gpu_of(row: Row[Any]) -> Gpu:
+    """A GPU of the inventory."""
+    return Gpu(row.id, row.node, row.card_index, row.gpu_type, row.uuid, row.memory_bytes, GpuCondition(row.condition))
