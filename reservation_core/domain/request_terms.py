@@ -139,6 +139,14 @@ def read_bytes(text: str) -> int | None:
     return ceil(Fraction(match[1] + (match[2] or "")) * int(base**power))
 
 
+def written_bytes(size: int | None) -> str | None:
+    """Bytes as `read_bytes` reads them, exactly: `64Gi`, `1000`."""
+    if size is None:
+        return None
+    power = max(power for power in range(len(_PREFIXES) + 1) if size % 1024**power == 0)
+    return f"{size // 1024**power}{_PREFIXES[power - 1]}i" if power else str(size)
+
+
 class Share(NamedTuple):
     """What a job asks for of each of its nodes: thousandths of a CPU, and bytes. None: the share that its GPUs are."""
 

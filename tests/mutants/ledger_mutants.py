@@ -7,6 +7,7 @@ MIGRATIONS = "migrations/versions/"
 RETENTION = "tests/integration/reservation_core/usecases/history/test_retention.py::"
 POSTGRES = "tests/integration/reservation_core/adapters/postgres/"
 USECASES = "tests/integration/reservation_core/usecases/"
+ADDED_UP = "tests/unit/reservation_core/domain/planning/test_shares_against_oracle.py::"
 CLOCK = POSTGRES + "connection/test_shared_clock.py"
 
 LEDGER = (
@@ -335,5 +336,29 @@ LEDGER = (
         "(SELECT FROM usage_pending p WHERE p.reservation_id = coalesce(OLD.booking_id, OLD.reservation_id)) THEN",
         "(SELECT FROM usage_pending p WHERE false) THEN",
         (USECASES + "history/test_retention.py::test_the_database_refuses_to_remove_what_is_not_summed",),
+    ),
+    Mutant(
+        "the ledger adds up nothing",
+        "No transaction gives more CPUs or memory of a node than it has",
+        MIGRATIONS + "0048_shares.sql",
+        "    IF FOUND THEN\n        RAISE EXCEPTION 'At % more",
+        "    IF FALSE THEN\n        RAISE EXCEPTION 'At % more",
+        (USECASES + "planning/test_shares.py::test_the_ledger_refuses_a_start_that_a_stale_planner_decides",),
+    ),
+    Mutant(
+        "no node is narrow",
+        "No GPU counts as free for a job while its node has too few CPUs or too little memory left",
+        "reservation_core/domain/pools/node_shares.py",
+        "            if mask and (room is None or not use.at(at).is_within(room)):\n",
+        "            if mask and room is None:\n",
+        (ADDED_UP + "test_the_earliest_slot_is_the_first_instant_at_which_everything_adds_up",),
+    ),
+    Mutant(
+        "only starts that ask are added up",
+        "A job that asks for nothing needs its share, too, where another job has more than its own",
+        "reservation_core/domain/pools/pool_shares.py",
+        "        return job.share is not None or bool(self._ledger.shares)\n",
+        "        return job.share is not None\n",
+        (ADDED_UP + "test_starts_are_lawful_and_add_up",),
     ),
 )

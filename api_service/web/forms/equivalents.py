@@ -31,6 +31,9 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
         ("--priority", body.get("priority") or None),
         ("--array", None if array is None else written_array(ArrayTerms(array["size"], array.get("parallel")))),
         ("--retries", (body.get("retries") or {}).get("max")),
+        ("--cpus", _number((body.get("resources") or {}).get("cpus"))),
+        ("--memory", (body.get("resources") or {}).get("memory")),
+        ("--shm", (body.get("resources") or {}).get("shm")),
         ("--image", workload.get("image")),
         ("--working-dir", workload.get("working_dir")),
     ):
@@ -60,6 +63,10 @@ def by_curl(base: str, path: str, body: Mapping[str, Any]) -> str:
         f"curl -sS {shlex.quote(base + path)} -H {_CREDENTIAL} \\\n"
         f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(content)}"
     )
+
+
+def _number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.7g}"
 
 
 def _duration(value: object) -> str | None:

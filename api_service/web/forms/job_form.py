@@ -13,20 +13,23 @@ from reservation_core.domain.request_terms import (
     ArrayTerms,
     RetryCause,
     read_array,
+    read_bytes,
     read_end_signal,
     written_array,
+    written_bytes,
     written_end_signal,
 )
 from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "retries", "requeue", "array", "preemptible", "min_runtime", "signal", "secrets", "after", "booking",
-          "project")  # fmt: skip
+          "retries", "requeue", "array", "preemptible", "min_runtime", "signal", "cpus", "memory", "shm", "secrets",
+          "after", "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
 _NOT_FAILED = [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]
 _NEEDS_A_SHELL = re.compile(r"[\n|&;<>()$`*?\[\]{}~#!]|^\s*\w+=")
+_CPUS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?")
 _ISO = re.compile(r"P[0-9TDHMSW.]+", re.IGNORECASE)
 
 
@@ -56,6 +59,7 @@ def typed_job(form: Form) -> TypedJob:
     _duration(form.get("duration"), body, wrong)
     body["workload"] = _workload(form, wrong)
     _preemption(form, body, wrong)
+    _resources(form, body, wrong)
     _secrets(form, body, wrong)
     _after(form, body, wrong)
     return TypedJob(body, wrong)
@@ -102,6 +106,15 @@ def fields_of(spec: JobSpec) -> dict[str, str]:
         else written_end_signal(spec.end_signal.signal, spec.end_signal.before),
         "array": None if spec.array is None else written_array(ArrayTerms(spec.array.size, spec.array.parallel)),
         "project": spec.project,
+        **(
+            {}
+            if spec.resources is None
+            else {
+                "cpus": None if spec.resources.cpus is None else f"{spec.resources.cpus:g}",
+                "memory": written_bytes(spec.resources.memory),
+                "shm": written_bytes(spec.resources.shm),
+            }
+        ),
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
 
@@ -156,6 +169,22 @@ def _preemption(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None
             wrong["signal"] = "Write a signal and seconds, such as USR1@300."
         else:
             body["end_signal"] = {"signal": signal[0].value, "before": signal[1]}
+
+
+def _resources(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    asked: dict[str, float | str] = {
+        name: value.replace(" ", "") for name in ("memory", "shm") if (value := form.get(name)) is not None
+    }
+    for name, size in asked.items():
+        if read_bytes(str(size)) is None:
+            wrong[name] = "Write a size such as 64Gi or 500M."
+    cpus = form.get("cpus")
+    if cpus is not None and _CPUS.fullmatch(cpus):
+        asked["cpus"] = float(cpus)
+    elif cpus is not None:
+        wrong["cpus"] = "Write a number of CPUs, such as 8 or 0.5."
+    if asked:
+        body["resources"] = asked
 
 
 def _secrets(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:

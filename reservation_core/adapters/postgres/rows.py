@@ -84,7 +84,7 @@ def _array_of(row: Mapping[Any, Any]) -> ArrayTerms | None:
 
 
 def share_of(cpu_milli: int | None, memory_bytes: int | None) -> Share | None:
-    """What is asked for of a node, from its columns."""
+    """A share of a node from its columns; None where nothing is asked for."""
     return None if cpu_milli is None and memory_bytes is None else Share(cpu_milli, memory_bytes)
 
 

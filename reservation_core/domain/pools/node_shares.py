@@ -70,7 +70,7 @@ class Machine:
         return Amount(cpu, memory)
 
     def use(self, shares: Mapping[str, Share], now: int, without: str) -> "Use":
-        """What is taken from `now` on, without one reservation."""
+        """The use of the node from `now` on, without one reservation."""
         begins: list[tuple[Range, Amount]] = []
         asking: dict[str, tuple[int, int, int]] = {}
         for calendar in self._calendars:
@@ -120,7 +120,7 @@ def _left(has: int | None, asked: int | None, all_gpus: int, gpus: int) -> int |
 
 
 class Use:
-    """What is taken of a node over time: from each of `times` until the next, the amount beside it."""
+    """The use of a node over time: from each of `times` until the next, the amount beside it."""
 
     __slots__ = ("_amounts", "times")
 
@@ -140,7 +140,7 @@ class Use:
             self._amounts.append(Amount(cpu, memory))
 
     def at(self, at: int) -> Amount:
-        """What is taken at a time."""
+        """The amount that is taken at a time."""
         return self._amounts[bisect_right(self.times, at) - 1]
 
     def leaves(self, room: Amount, start: int, end: int) -> bool:

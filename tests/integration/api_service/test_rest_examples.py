@@ -71,6 +71,8 @@ def standalone(tmp_path: Path, mails: MailBox) -> StandaloneSettings:
         home=tmp_path / "home",
         access_log="",
         local_gpus="node1=h100:4;node2=h100:4",
+        local_cpus=64,
+        local_memory=512 * 2**30,
         secrets_key_file=ensure_key_file(tmp_path),
         end_grace_s=1,
         sweep_s=0.1,

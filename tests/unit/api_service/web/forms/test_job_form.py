@@ -1,6 +1,7 @@
 """Input of the form of a job, and the same for the terminal."""
 
 import shlex
+from datetime import timedelta
 from typing import Any
 
 import typer
@@ -11,6 +12,7 @@ from api_service.web.forms.equivalents import by_curl, job_by_cli
 from api_service.web.forms.form import Form
 from api_service.web.forms.job_form import command_of, fields_of, text_of, typed_job
 from gpu_dev.commands.jobs.run import submit_app
+from reservation_core.contracts.base import ResourcesOut
 from reservation_core.contracts.jobs import JobSpec, WorkloadSpec
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), max_size=12)
@@ -42,6 +44,22 @@ def test_retries_are_typed_and_filled_in_again() -> None:
     asked = {"gpus": 1, "duration": 60, "workload": {}, "retries": both}
     assert "--retries 3" in job_by_cli(asked)
     assert "--requeue" in job_by_cli(asked)
+
+
+def test_cpus_and_memory_are_typed_and_filled_in_again() -> None:
+    asked = typed(gpus="1", duration="1h", cpus="2.5", memory="64Gi", shm="500M").body["resources"]
+    assert asked == {"cpus": 2.5, "memory": "64Gi", "shm": "500M"}
+    assert "resources" not in typed(gpus="1", duration="1h").body
+    assert set(typed(gpus="1", duration="1h", cpus="many", memory="64 boxes").wrong) == {"cpus", "memory"}
+    by_cli = job_by_cli({"gpus": 1, "duration": 60, "workload": {}, "resources": asked})
+    assert "--cpus 2.5 --memory 64Gi --shm 500M" in by_cli
+    spec = JobSpec.model_construct(
+        name=None, gpus=1, gpu_type=None, nodes=1, duration=timedelta(hours=1), priority=0, project=None, retries=None,
+        workload=WorkloadSpec(image=None, command=[], env={}, working_dir=None), secrets=[],
+        resources=ResourcesOut(cpus=2.5, memory=64 * 2**30, shm=500_000_000),
+    )  # fmt: skip
+    filled = fields_of(spec)
+    assert (filled["cpus"], filled["memory"], filled["shm"]) == ("2.5", "64Gi", "500000000")
 
 
 def test_every_field_that_cannot_be_read_is_named() -> None:

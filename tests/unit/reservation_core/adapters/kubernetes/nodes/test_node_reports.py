@@ -394,3 +394,11 @@ def test_only_whole_cards_with_a_uuid_of_the_newest_generation_count() -> None:
     old = sliced("v1", [{"uuid": "GPU-old", "index": 0}], generation=1)
     report = read(node(gpus=None), UUID, old, sliced("v1", mixed, generation=2))
     assert [gpu.uuid for gpu in report.gpus] == ["GPU-a"]
+
+
+def test_what_pods_can_have_of_a_node_is_what_is_allocatable() -> None:
+    report = read(node(allocatable={"cpu": "63500m", "memory": "515Gi"}))
+    assert (report.cpu_milli, report.memory_bytes) == (63_500, 515 * 2**30)
+    for allocatable in ({}, {"cpu": "many", "memory": "-1"}):
+        odd = read(node(allocatable=allocatable))
+        assert (odd.cpu_milli, odd.memory_bytes) == (None, None)

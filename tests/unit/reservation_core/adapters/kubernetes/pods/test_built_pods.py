@@ -20,6 +20,7 @@ from reservation_core.adapters.kubernetes.pods.built_pods import PodRules, build
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults, Toleration
 from reservation_core.domain.model import PodWorkload, ReasonCode
+from reservation_core.domain.request_terms import Resources, Share
 from reservation_core.ports.cluster import PodRefusedError
 from tests.unit.reservation_core.adapters.kubernetes.pods.specs import (
     CASES,
@@ -261,6 +262,21 @@ def test_resources_grow_with_the_gpus() -> None:
         "requests": {"cpu": "3250m", "memory": "16896Mi"},
         "limits": {"cpu": "9", "memory": "64Gi", "ephemeral-storage": "19531250Ki"},
     }
+
+
+def test_what_a_job_asked_for_goes_before_the_defaults() -> None:
+    share = {"per_pod": {"cpu": 1, "memory": "1Gi"}, "per_gpu": {"ephemeral-storage": "10Gi"}}
+    rules = replace(RULES, defaults=PodDefaults.model_validate({"resources": {"requests": share}, "shm_size": "8Gi"}))
+    asked = replace(SINGLE, resources=Resources(Share(2500, 64 * 2**30), 2**30))
+    built = build_pod(asked, rules, NOW)
+    assert container_of(built)["resources"] == {
+        "requests": {"cpu": "2500m", "memory": "64Gi", "ephemeral-storage": "20Gi"},
+        "limits": {"cpu": "2500m", "memory": "64Gi"},
+    }
+    assert built["spec"]["volumes"][0] == {"name": "dev-shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
+    part = build_pod(replace(SINGLE, resources=Resources(Share(None, 2**30))), rules, NOW)
+    assert container_of(part)["resources"]["requests"]["cpu"] == "1"
+    assert part["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] == "8Gi"
 
 
 FULL_DEFAULTS = {
