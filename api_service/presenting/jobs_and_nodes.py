@@ -16,6 +16,7 @@ from reservation_core.contracts import people as contracts_people
 from reservation_core.contracts.audit_log import EventOut, JobEvent
 from reservation_core.contracts.base import (
     ArrayTermsOut,
+    IdleOut,
     JobArray,
     JobElement,
     JobRetries,
@@ -205,10 +206,10 @@ def _estimated_start(view: JobView) -> contracts_jobs.EstimatedStart | None:
     return None if predicted is None else contracts_jobs.EstimatedStart(p50=predicted.p50, p90=predicted.p90)
 
 
-def _idle(row: Reservation) -> contracts_nodes.IdleOut | None:
+def _idle(row: Reservation) -> IdleOut | None:
     if row.idle is None or row.status is not JobStatus.RUNNING:
         return None
-    return contracts_nodes.IdleOut(since=row.idle.since, warned_at=row.idle.warned_at, release_at=row.idle.release_at)
+    return IdleOut(since=row.idle.since, warned_at=row.idle.warned_at, release_at=row.idle.release_at)
 
 
 def reason(value: Reason) -> ReasonOut:

@@ -24,6 +24,12 @@ class ResourcesOut(Struct, kw_only=True):
     shm: int | None
 
 
+class IdleOut(Struct, kw_only=True):
+    since: datetime
+    warned_at: datetime
+    release_at: datetime | None
+
+
 class Page(Struct, Generic[T], kw_only=True):
     items: list[T]
     next_cursor: str | None

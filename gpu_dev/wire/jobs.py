@@ -10,6 +10,7 @@ from gpu_dev.wire.base import (
     ArrayTermsOut,
     EndSignalAsked,
     EndSignalOut,
+    IdleOut,
     JobArray,
     JobElement,
     JobRetries,
@@ -23,7 +24,6 @@ from gpu_dev.wire.base import (
 )
 from gpu_dev.wire.job_files.secret_uses import JobSecret, JobSecretOut
 from gpu_dev.wire.job_files.synced import JobSyncAsked, JobSyncOut
-from gpu_dev.wire.nodes import IdleOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import RequestChange

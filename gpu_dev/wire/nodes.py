@@ -51,12 +51,6 @@ class GpuOut(Struct, kw_only=True):
     slow_reason: str | None = None
 
 
-class IdleOut(Struct, kw_only=True):
-    since: datetime
-    warned_at: datetime
-    release_at: datetime | None
-
-
 class NodeOut(Struct, kw_only=True):
     name: str
     ready: bool

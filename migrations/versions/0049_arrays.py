@@ -10,7 +10,7 @@ from alembic import op
 from migrations.scripts import build_index, drop_index, execute_outside, locked_script
 
 revision = "0049_arrays"
-down_revision = "0047_idle_gpus"
+down_revision = "0048_shares"
 branch_labels = None
 depends_on = None
 

@@ -218,6 +218,16 @@ class ResourcesOut(Wire):
         return cls(cpus=None if milli is None else milli / MILLI, memory=memory, shm=asked.shm_bytes)
 
 
+class IdleOut(Wire):
+    """The warning of a running job whose GPUs are idle, by the policy's rule `idle`."""
+
+    since: Annotated[Time, Field(description="Since when all its GPUs are idle.")]
+    warned_at: Time
+    release_at: Annotated[
+        Time | None, Field(description="When the job is ended if they still are. Null: the rule only warns.")
+    ]
+
+
 class Page(Wire, Generic[T]):
     """One page of a list; `next_cursor` is null at the end."""
 

@@ -15,6 +15,7 @@ from reservation_core.contracts.base import (
     EndSignalAsked,
     EndSignalOut,
     GpuTypeName,
+    IdleOut,
     JobArray,
     JobElement,
     JobGpus,
@@ -37,7 +38,6 @@ from reservation_core.contracts.base import (
 )
 from reservation_core.contracts.job_files.secret_uses import JobSecret, JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncAsked, JobSyncOut
-from reservation_core.contracts.nodes import IdleOut
 from reservation_core.domain.jobs.asked_dependencies import (
     MOST_DEPENDENCIES,
     Dependency,

@@ -70,16 +70,6 @@ class GpuOut(Wire):
     slow_reason: str | None = None
 
 
-class IdleOut(Wire):
-    """The warning of a running job whose GPUs are idle, by the policy's rule `idle`."""
-
-    since: Annotated[Time, Field(description="Since when all its GPUs are idle.")]
-    warned_at: Time
-    release_at: Annotated[
-        Time | None, Field(description="When the job is ended if they still are. Null: the rule only warns.")
-    ]
-
-
 class NodeOut(Wire):
     name: str
     ready: bool

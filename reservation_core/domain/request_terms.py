@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from fractions import Fraction
-from math import ceil
 from typing import NamedTuple
 
 from reservation_core.domain.short_durations import written
@@ -124,7 +122,7 @@ MILLI = 1000
 """CPUs are counted in thousandths."""
 MOST_CPUS = 10_000
 MOST_MEMORY = 2**50
-_BYTES = re.compile(r"([0-9]{1,16})(\.[0-9]{1,3})?([kKMGTP]i?)?")
+_BYTES = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,3}))?([kKMGTP]i?)?")
 _PREFIXES = "KMGTP"
 
 
@@ -134,9 +132,10 @@ def read_bytes(text: str) -> int | None:
     if match is None or (match[2] and not match[3]):
         return None
     unit = match[3] or ""
-    base = 1024 if unit.endswith("i") else 1000
     power = _PREFIXES.index(unit[0].upper()) + 1 if unit else 0
-    return ceil(Fraction(match[1] + (match[2] or "")) * int(base**power))
+    size = int((1024 if unit.endswith("i") else 1000) ** power)
+    thousandths = int(f"{match[2] or '':0<3}")
+    return int(match[1]) * size - (-thousandths * size // 1000)
 
 
 def written_bytes(size: int | None) -> str | None:
