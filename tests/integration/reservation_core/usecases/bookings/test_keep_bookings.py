@@ -342,12 +342,12 @@ async def test_a_workload_that_is_refused_at_the_start_is_told(bookings: Booking
     await bookings.at(NINE)
     row = await bookings.booking(made.id)
     assert (row.status, row.why.code, row.jobs) == (BookingStatus.ACTIVE, BookingReason.WORKLOAD_REFUSED, ())
-    assert "no room for 2 GPUs" in row.why.detail
+    assert "no room for 2 h100 GPUs on one node" in row.why.detail
     assert (await bookings.kinds(made.id))[-2:] == ["booking_started", "workload_refused"]
     [(subject, text)] = [message[1:] for message in await told_people(bookings) if message[0] == "workload_refused"]
     assert made.id in subject
     assert "could not start" in text
-    assert "no room for 2 GPUs" in text
+    assert "no room for 2 h100 GPUs on one node" in text
     # Extending it does not hide what happened.
     async with bookings.world.uow() as uow:
         await change_booking(uow, bookings.world.who, made.id, BookingChange(duration=2 * HOUR), None)
