@@ -7,6 +7,7 @@ TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/c
 BOUNDS = "tests/integration/reservation_core/runtime/http/test_http_bounds.py"
 WAY = "tests/integration/reservation_processor/test_way_of_a_job.py"
 SLOTS = "tests/unit/reservation_core/domain/network/test_connection_slots.py"
+_ARRAYS = "tests/integration/reservation_core/usecases/jobs/test_arrays.py"
 WAITS = "tests/integration/reservation_core/adapters/postgres/connection/test_bounded_connections.py"
 USECASES = "tests/integration/reservation_core/usecases/"
 
@@ -175,5 +176,29 @@ OPERATION = (
         "CHECK (retried BETWEEN 0 AND coalesce(retry_max, 0)) NOT VALID",
         "CHECK (retried IS NOT NULL) NOT VALID",
         ("tests/integration/reservation_core/usecases/running/test_retries.py::test_the_database_keeps_the_terms",),
+    ),
+    Mutant(
+        "more elements at once",
+        "No more elements of an array are open than may run at once",
+        "reservation_core/domain/jobs/arrays.py",
+        "    room = min(state.parallel - (state.made - state.ended), MADE_AHEAD - state.waiting)\n",
+        "    room = MADE_AHEAD - state.waiting\n",
+        (f"{_ARRAYS}::test_no_more_elements_are_open_than_may_run_at_once",),
+    ),
+    Mutant(
+        "elements counted twice",
+        "What happens to an element is counted once",
+        "reservation_core/adapters/postgres/jobs/arrays.sql",
+        "    DELETE FROM array_news WHERE array_id = :id RETURNING status, exit_code\n",
+        "    SELECT status, exit_code FROM array_news WHERE array_id = :id\n",
+        (f"{_ARRAYS}::test_elements_run_and_are_counted_and_the_array_ends_with_the_last",),
+    ),
+    Mutant(
+        "an array that is planned",
+        "The row of an array is held until it is over",
+        "migrations/versions/0049_arrays.sql",
+        "        OR finished_at IS NOT NULL OR (held IS TRUE AND status = 'queued')) NOT VALID;",
+        "        OR finished_at IS NOT NULL OR status = 'queued') NOT VALID;",
+        (f"{_ARRAYS}::test_the_array_itself_is_never_planned",),
     ),
 )

@@ -1,5 +1,6 @@
 """What the pods of a reservation are told."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reservation_core.domain.model import (
@@ -13,6 +14,7 @@ from reservation_core.domain.model import (
     ReservationKind,
 )
 from reservation_core.domain.pods.pod_environment import master_port, pod_environment, pod_specs
+from reservation_core.domain.request_terms import ArrayElement
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 END = NOW + timedelta(hours=4)
@@ -57,6 +59,12 @@ def test_one_node_gets_its_cards_and_nothing_about_gangs() -> None:
         "GPU_DEV_ATTEMPT": "3",
         "GPU_DEV_NODE": "n1",
     }
+
+
+def test_an_element_is_told_its_index_and_the_size_of_its_array() -> None:
+    element = replace(reservation(), element=ArrayElement("job-7f3k9q", 4, 10))
+    env = dict(pod_environment(element, "n1", (2,), 0, ["n1"], 20_000))
+    assert (env["GPU_DEV_ARRAY_INDEX"], env["GPU_DEV_ARRAY_SIZE"]) == ("4", "10")
 
 
 def test_ours_win_over_the_users() -> None:
