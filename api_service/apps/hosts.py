@@ -68,6 +68,9 @@ class AppsHost:
                 f"administrator can set GPU_DEV_APPS_HOST. Until then: `gpu-dev forward {app.job_id} {app.port}`."
             )
             raise ProblemError(409, "apps_not_reachable", detail)
+        if "." in app.job_id:
+            detail = "Elements of an array open no apps in browsers. Reach the port by the command line instead: "
+            raise ProblemError(409, "apps_not_reachable", f"{detail}`gpu-dev forward {app.job_id} {app.port}`.")
         scheme = "https" if self.is_secure(scope) else "http"
         return f"{scheme}://{app.job_id}-{app.port}.{self.name}{_port(given)}"
 

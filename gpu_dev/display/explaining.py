@@ -114,6 +114,8 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:
 
 
 def _while_running(job: Job) -> list[str]:
+    if job.array is not None:
+        return [f"Its elements: gpu-dev list --elements {job.id}", f"Their output: gpu-dev logs -f {job.id}"]
     return [
         *_while_idle(job),
         f"Its output: gpu-dev logs -f {job.id}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from reservation_core.contracts.base import JobArray
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus
 from reservation_core.domain.time_words import rfc3339
@@ -9,6 +10,8 @@ from reservation_core.domain.time_words import rfc3339
 
 def what_waiting_loses(job: Job) -> list[str]:
     """The place in the queue, and the start that was promised."""
+    if job.array is not None:
+        return _what_arrays_lose(job.array)
     place = "its place in the queue" if job.queue_position is None else f"place {job.queue_position} in the queue"
     expected = job.promised_start_at or job.estimated_start_at
     if expected is None:
@@ -21,12 +24,21 @@ def what_waiting_loses(job: Job) -> list[str]:
 
 def what_running_loses(job: Job) -> list[str]:
     """What it has not saved, and its GPUs."""
+    if job.array is not None:
+        return _what_arrays_lose(job.array)
     since = "" if job.started_at is None else f", which it has held since {rfc3339(job.started_at)}"
     nodes = ", ".join(part.node for part in job.allocations)
     count = job.gpus * job.nodes
     gpus = f"{count} {job.gpu_type or ''} {'GPU' if count == 1 else 'GPUs'}".replace("  ", " ")
     given = f"It gives back {gpus}{f' on {nodes}' if nodes else ''}{since}."
     return ["The job ends, and what it has not saved is lost.", given]
+
+
+def _what_arrays_lose(array: JobArray) -> list[str]:
+    return [
+        f"All its elements end: {array.running} that hold GPUs, and {array.queued} that wait.",
+        "What elements have not saved is lost. Elements that are over stay as they are.",
+    ]
 
 
 def what_jobs_lose(jobs: Sequence[Job], user: str) -> list[str]:

@@ -67,6 +67,7 @@ async def test_an_array_is_submitted_and_shows_its_elements(
     part = await browser.client.get(f"{path}/elements", headers={"HX-Request": "true"})
     assert part.status_code == 200
     assert (await browser.client.get(f"{path}/log.txt")).text == ""
+    assert "0 that hold GPUs, and 150 that wait" in words(await browser.get(f"{path}/cancel"))
 
 
 async def test_the_same_form_twice_is_one_job(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
