@@ -12,7 +12,7 @@ class JobSyncAsked(Struct, kw_only=True, forbid_unknown_fields=True):
 
 class JobSyncOut(Struct, kw_only=True):
     folder: str | None
-    fetch: list[str] = []
+    fetch: list[str]
 
 
 class FolderSend(Struct, kw_only=True):

@@ -51,7 +51,7 @@ class JobSyncOut(Wire):
     """Files of a job: the folder that it begins with, and the paths that are kept at its end."""
 
     folder: str | None
-    fetch: Annotated[list[str], Field(default_factory=list, exclude_if=not_)]
+    fetch: list[str]
 
 
 class FolderSend(Wire):

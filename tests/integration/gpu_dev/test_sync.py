@@ -114,7 +114,8 @@ def test_the_commands_exit_code_and_signals_pass(system: System, project: Path) 
     assert (other / "asked").read_text() == "asked\n"
 
 
-def test_what_leaves_the_folder_is_not_kept(system: System, tmp_path: Path) -> None:
+def test_what_leaves_the_folder_is_not_kept(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     script = "mkdir out; echo x > out/x; ln -s /etc/passwd out/link; mkfifo out/pipe"
     job = system.cli("submit", "-g1", "-d2m", "--fetch", "out", "--fetch", "no", "--wait", "--", "sh", "-c", script)
     printed = system.cli("logs", job.stdout.split()[0]).stdout

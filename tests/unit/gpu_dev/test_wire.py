@@ -41,7 +41,7 @@ ANSWER_CLASSES = [
     if name != "Page"
 ]
 UNSENT: dict[type[msgspec.Struct], dict[str, object]] = {
-    JobSpec: {"secrets": [], "after": [], "retries": None, "array": None, "resources": None},
+    JobSpec: {"secrets": [], "after": [], "retries": None, "array": None, "resources": None, "sync": None},
     Job: {"after": [], "array": None, "element": None, "resources": None},
 }
 _PLAIN = {

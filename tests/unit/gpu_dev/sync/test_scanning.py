@@ -1,4 +1,4 @@
-"""What is in a folder: what Git would take, unchanged files are not read again, and it can be written out as it was."""
+"""Folders are scanned as Git would take them, unchanged files are not read again, and entries can be written out."""
 
 import os
 import shutil
