@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +32,7 @@ class ScanCache(msgspec.Struct):
 
 def scan(root: Path, cache_folder: Path | None) -> list[FolderEntry]:
     """All entries of a folder but those that are ignored. Raises UsageError for what can't be sent."""
-    cache_file = None if cache_folder is None else cache_folder / f"{sha256(os.fsencode(root)).hexdigest()[:32]}.json"
+    cache_file = _cache_file(root, cache_folder)
     known = _read_cache(cache_file)
     looked = ScanCache(began=time.time_ns())
     try:
@@ -41,8 +41,7 @@ def scan(root: Path, cache_folder: Path | None) -> list[FolderEntry]:
             raise UsageError(
                 f"{root} has more than {MOST_ENTRIES} files and folders. Leave some out with {IGNORE_FILE}."
             )
-        with ThreadPoolExecutor(_READERS) as readers:
-            entries = list(readers.map(lambda one: _entry(root, one[0], one[1], known), found))
+        entries = _entries(root, found, known)
     except OSError as error:
         raise UsageError(f"{error.filename or root} can't be read: {error.strerror}.") from error
     except UnusableFileError as error:
@@ -56,6 +55,17 @@ def scan(root: Path, cache_folder: Path | None) -> list[FolderEntry]:
     }
     _write_cache(cache_file, looked)
     return entries
+
+
+def chunks_of_last_look(root: Path, cache_folder: Path) -> frozenset[str]:
+    """The chunks that a folder had at the last look; none where there was none."""
+    return frozenset(
+        chunk for _, chunks in _read_cache(_cache_file(root, cache_folder)).files.values() for chunk in chunks
+    )
+
+
+def _cache_file(root: Path, cache_folder: Path | None) -> Path | None:
+    return None if cache_folder is None else cache_folder / f"{sha256(os.fsencode(root)).hexdigest()[:32]}.json"
 
 
 def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
@@ -74,13 +84,24 @@ def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
                 waiting.append((f"{path}{one.name}/", rules))
 
 
-def _entry(root: Path, path: str, found: os.stat_result, known: ScanCache) -> FolderEntry:
+def _entries(root: Path, found: Sequence[tuple[str, os.stat_result]], known: ScanCache) -> list[FolderEntry]:
+    """The entries of what was found; files that have to be read are read several at once."""
+    entries = [_known_entry(path, status, known) for path, status in found]
+    unknown = [place for place, entry in enumerate(entries) if entry is None]
+    with ThreadPoolExecutor(_READERS) as readers:
+        read = readers.map(lambda place: read_entry(root, *found[place]), unknown)
+        new = dict(zip(unknown, read, strict=True))
+    return [entry or new[place] for place, entry in enumerate(entries)]
+
+
+def _known_entry(path: str, found: os.stat_result, known: ScanCache) -> FolderEntry | None:
+    """The entry of a file that did not change since the last look."""
     mark, chunks = known.files.get(path, ([], []))
     is_file = stat.S_ISREG(found.st_mode)
     if is_file and mark == _mark(found) and max(found.st_mtime_ns, found.st_ctime_ns) < known.began - _CLOCK_STEP_NS:
         executable = bool(found.st_mode & stat.S_IXUSR)
         return FolderEntry(path, EntryKind.FILE, found.st_size, executable, tuple(chunks))
-    return read_entry(root, path, found)
+    return None
 
 
 def _mark(found: os.stat_result) -> list[int]:

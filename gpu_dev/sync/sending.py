@@ -7,10 +7,10 @@ from pathlib import Path
 from gpu_dev.calls.file_calls import FileCalls
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.sync.folder_files import UnusableFileError, read_chunks, write_entries
-from gpu_dev.sync.scanning import scan
+from gpu_dev.sync.scanning import chunks_of_last_look, scan
 from gpu_dev.terminal import say
 from reservation_core.domain.sync.folders import FolderEntry, chunk_sizes, content_bytes, entry_of, fault_of_entries
-from reservation_core.domain.sync.frames import packs
+from reservation_core.domain.sync.frames import PACK_BYTES, packs
 
 _TRIES = 3
 _MIB = 2**20
@@ -21,7 +21,12 @@ def send_folder(calls: FileCalls, root: Path) -> str:
 
     What was sent before a break is not sent again.
     """
+    before = chunks_of_last_look(root, cache_folder())
     entries = scan(root, cache_folder())
+    fresh = {digest: size for digest, size in chunk_sizes(entries) if digest not in before}
+    if before and 0 < sum(fresh.values()) <= PACK_BYTES:
+        # A few changes since the last time: the server would say that it lacks them.
+        _send_chunks(calls, root, entries, list(fresh))
     answer = calls.put_folder(entries)
     for _ in range(_TRIES):
         if answer.id is not None:

@@ -16,8 +16,8 @@ FILES_OF_JOBS = (
         "a digest gives anybody the content",
         "Chunks are kept by user: a user who only knows a digest has to send the content",
         STORE_SQL,
-        "SELECT digest, bytes FROM sent_chunks WHERE user_id = :user_id AND",
-        "SELECT digest, bytes FROM sent_chunks WHERE :user_id = :user_id AND",
+        "AS is_unused FROM sent_chunks WHERE user_id = :user_id AND",
+        "AS is_unused FROM sent_chunks WHERE :user_id = :user_id AND",
         (f"{OF_REST}::test_a_digest_alone_gives_nobody_the_content",),
     ),
     Mutant(

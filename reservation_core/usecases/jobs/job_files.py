@@ -50,7 +50,8 @@ def read_entries(fields: Sequence[dict[str, object]], most_bytes: int) -> list[F
 
 def _entry(fields: dict[str, object]) -> FolderEntry:
     entry = entry_of(fields)
-    if fields_of(entry) != {**fields_of(entry), **fields} or entry.size < 0:
+    shown = fields_of(entry)
+    if (shown != fields and shown != {**shown, **fields}) or entry.size < 0:
         raise ValueError("an unknown field, or a value of another type")
     for digest in entry.chunks:
         if len(digest) != sha256().digest_size * 2 or digest != bytes.fromhex(digest).hex():
@@ -65,13 +66,13 @@ async def put_folder(
 
     Raises InvalidFolderError where a chunk has other bytes than the size of its file says, and LimitExceededError.
     """
-    wanted = dict(chunk_sizes(entries))
+    wanted = {digest: bytes.fromhex(digest) for digest, _ in chunk_sizes(entries)}
     await uow.files.lock_user(principal.user_id)
-    held = await uow.files.sizes(principal.user_id, {bytes.fromhex(digest) for digest in wanted}, now)
+    held = await uow.files.sizes(principal.user_id, wanted.values(), now)
     for digest, size in chunk_sizes(entries):
-        if held.get(bytes.fromhex(digest), size) != size:
+        if held.get(wanted[digest], size) != size:
             raise InvalidFolderError(f"The chunk {digest} has other bytes than the size of its file says.")
-    missing = [digest for digest in wanted if bytes.fromhex(digest) not in held]
+    missing = [digest for digest, raw in wanted.items() if raw not in held]
     if missing:
         return None, missing
     content = json.dumps([fields_of(entry) for entry in entries], ensure_ascii=False, separators=(",", ":")).encode()

@@ -29,11 +29,15 @@ class JobFiles(StatementRunner):
         return SentBytes(int(row.own), int(row.everybody))
 
     async def sizes(self, user_id: int, digests: Collection[bytes], now: datetime) -> dict[bytes, int]:
-        """Which of the chunks the user has, and their bytes; their use is noted first, so that they stay."""
-        names = sorted(digests)
-        await self._run("use_sent_chunks", user_id=user_id, digests=names, now=now, long_ago=now - TOUCHED_AFTER)
-        rows = await self._run("sent_chunk_sizes", user_id=user_id, digests=names)
-        return {row.digest: row.bytes for row in rows}
+        """Which of the chunks the user has, and their bytes; their use is noted, so that they stay."""
+        long_ago = now - TOUCHED_AFTER
+        found = (await self._run("sent_chunk_sizes", user_id=user_id, digests=list(digests), long_ago=long_ago)).all()
+        sizes = {row.digest: row.bytes for row in found}
+        if unused := [row.digest for row in found if row.is_unused]:
+            used = await self._run("use_sent_chunks", user_id=user_id, digests=sorted(unused), now=now)
+            for digest in set(unused) - {row.digest for row in used}:
+                del sizes[digest]  # removed meanwhile
+        return sizes
 
     async def put_folder(self, user_id: int, digest: bytes, content: bytes, now: datetime) -> None:
         """Store a folder, or note its use."""

@@ -18,13 +18,13 @@ SELECT coalesce(sum(bytes) FILTER (WHERE user_id = :user_id), 0) AS own, coalesc
 FROM sent_bytes;
 
 -- name: sent_chunk_sizes
--- Which of these chunks the user has, and their bytes.
-SELECT digest, bytes FROM sent_chunks WHERE user_id = :user_id AND digest = ANY(CAST(:digests AS bytea[]));
+-- Which of these chunks the user has, their bytes, and whether they were not used for long.
+SELECT digest, bytes, used_at < CAST(:long_ago AS timestamptz) AS is_unused FROM sent_chunks WHERE user_id = :user_id AND digest = ANY(CAST(:digests AS bytea[]));
 
 -- name: use_sent_chunks
--- Note the use of chunks whose last use is long ago; the others are not old for as long as that.
-UPDATE sent_chunks SET used_at = CAST(:now AS timestamptz)
-WHERE user_id = :user_id AND digest = ANY(CAST(:digests AS bytea[])) AND used_at < CAST(:long_ago AS timestamptz);
+-- Note the use of chunks, and return those that are still there.
+UPDATE sent_chunks SET used_at = greatest(used_at, CAST(:now AS timestamptz))
+WHERE user_id = :user_id AND digest = ANY(CAST(:digests AS bytea[])) RETURNING digest;
 
 -- name: put_sent_folder
 -- Store a folder, or note its use.
