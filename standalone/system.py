@@ -22,8 +22,8 @@ from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresE
 from reservation_core.adapters.postgres.embedded.layout import make_home
 from reservation_core.adapters.postgres.embedded.lock import FolderLock
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
-from reservation_core.domain.model import NodeReport
 from reservation_core.runtime.http.serving import ListenError, open_socket
 from reservation_core.runtime.loops.loops import Loop
 from reservation_core.runtime.loops.start_waiting import StoppedError, wait_for_start

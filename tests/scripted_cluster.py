@@ -5,16 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.model import (
-    GpuReport,
-    NodeReport,
-    PodHolding,
-    PodName,
-    PodPhase,
-    PodSpec,
-    PodStatus,
-    Reason,
-)
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
+from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.ports.cluster import (
     ClusterUnavailableError,
     PodListing,

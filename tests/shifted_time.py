@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 
-from reservation_core.domain.model import NodeReport, PodName, PodSpec, PodStatus, Reason
+from reservation_core.domain.cards.node_reports import NodeReport
+from reservation_core.domain.model import PodName, PodSpec, PodStatus, Reason
 from reservation_core.ports.cluster import Cluster, PodListing, TrimmedLogs
 from tests.database_clock import FUNCTIONS_TOO
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, Self
 
-from reservation_core.domain.model import ForeignPod, NodeReport, PodName, PodSpec, PodStatus, Reason
+from reservation_core.domain.cards.node_reports import NodeReport
+from reservation_core.domain.model import ForeignPod, PodName, PodSpec, PodStatus, Reason
 
 
 class ClusterUnavailableError(Exception):

@@ -8,8 +8,9 @@ import signal
 from dataclasses import dataclass
 from datetime import timedelta
 
+from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.errors import AlreadyFinalError, DomainError
-from reservation_core.domain.model import JobStatus, NodeReport, PodName, PodSpec, PodWorkload, ReasonCode
+from reservation_core.domain.model import JobStatus, PodName, PodSpec, PodWorkload, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import Runtime

@@ -23,7 +23,8 @@ from reservation_core.adapters.local.limits.cgroups import PodCgroups
 from reservation_core.adapters.local.log_trimming import trim_logs
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
-from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.cards.node_reports import NodeReport
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.domain.request_terms import UNSAID, Share
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import (

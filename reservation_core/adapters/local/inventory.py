@@ -18,7 +18,8 @@ from reservation_core.adapters.local.gpu_links import links_of
 from reservation_core.adapters.local.processes import is_pod_process
 from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
 from reservation_core.domain.cards.link_words import Links
-from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
+from reservation_core.domain.model import ForeignPod, GpuCondition
 from reservation_core.domain.request_terms import MILLI, UNSAID, Share
 from reservation_core.ports.cluster import ClusterUnavailableError
 

@@ -11,8 +11,9 @@ from enum import Enum
 from typing import Any
 
 from reservation_core.domain.cards.link_words import format_links
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.event_kinds import NodeEventKind
-from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.model import ForeignPod, GpuCondition
 
 ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE})
 REMOVED_DETAIL = "The cluster no longer reports this node."

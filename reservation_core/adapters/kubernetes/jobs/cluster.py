@@ -53,7 +53,8 @@ from reservation_core.adapters.kubernetes.pods.marks import (
     pod_name_of,
 )
 from reservation_core.adapters.kubernetes.pods.pod_statuses import has_final_phase, is_finished, read_pod_status
-from reservation_core.domain.model import NodeReport, PodName, PodPhase, PodSpec, PodStatus, Reason
+from reservation_core.domain.cards.node_reports import NodeReport
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing, TrimmedLogs
 

@@ -18,7 +18,8 @@ from reservation_core.adapters.kubernetes.jobs.foreign_pods import Claimant, For
 from reservation_core.adapters.kubernetes.nodes.gpu_claims import Claim, ClaimKey, read_claim
 from reservation_core.adapters.kubernetes.nodes.node_gpus import cards_of_devices
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes
-from reservation_core.domain.model import ForeignPod, NodeReport
+from reservation_core.domain.cards.node_reports import NodeReport
+from reservation_core.domain.model import ForeignPod
 
 _NODES = "/api/v1/nodes"
 _ALL_PODS = "/api/v1/pods"

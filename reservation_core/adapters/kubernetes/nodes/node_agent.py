@@ -21,7 +21,8 @@ from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, format_ca
 from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS, NODE_LINKS
 from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.cards.link_words import format_links
-from reservation_core.domain.model import GpuCondition, NodeReport
+from reservation_core.domain.cards.node_reports import NodeReport
+from reservation_core.domain.model import GpuCondition
 from reservation_core.ports.cluster import ClusterUnavailableError
 
 _log = structlog.get_logger(__name__)

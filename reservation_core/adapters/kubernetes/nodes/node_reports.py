@@ -25,7 +25,8 @@ from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults, 
 from reservation_core.adapters.kubernetes.pods.quantities import read_quantity
 from reservation_core.domain.cards.gpu_types import UNKNOWN, TypeNames
 from reservation_core.domain.cards.link_words import Links
-from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
+from reservation_core.domain.model import GpuCondition
 from reservation_core.domain.request_terms import MILLI, MOST_MEMORY
 
 LOGICAL_NAME_LABEL = "gpu-node-name"

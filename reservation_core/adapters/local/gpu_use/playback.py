@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.gpu_use.recordings import BadRecordingError, Recording
 from reservation_core.domain.gpu_use.samples import GpuSample
-from reservation_core.domain.model import NodeReport
 
 _MOST_BYTES = 256 * 2**20
 

@@ -14,8 +14,9 @@ from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.inventory import InventoryChange, KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.cards.link_words import read_links
+from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.changes import SYSTEM
-from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState, NodeReport
+from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState
 from reservation_core.domain.request_terms import Share
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuHealthView, GpuView, NodeRecord, NodeView

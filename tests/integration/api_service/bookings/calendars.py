@@ -5,7 +5,8 @@ from typing import Any
 
 import httpx
 
-from reservation_core.domain.model import ForeignPod, GpuReport, NodeReport
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
+from reservation_core.domain.model import ForeignPod
 from reservation_core.runtime.wiring import Runtime
 from tests.sql import sql
 

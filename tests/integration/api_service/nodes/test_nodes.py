@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from reservation_core.domain.cards.link_words import read_links
-from reservation_core.domain.model import GpuReport, NodeReport
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.wiring import Runtime
 

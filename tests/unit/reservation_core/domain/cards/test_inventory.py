@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from reservation_core.domain.cards.inventory import KnownGpu, KnownNode, Reconciliation, reconcile
-from reservation_core.domain.model import ForeignPod, GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
+from reservation_core.domain.model import ForeignPod, GpuCondition
 
 NODE = KnownNode("node-a", ready=True, schedulable=True, detail=None, labels={"zone": "1"}, removed=False)
 CARDS = [KnownGpu("node-a", index, "h100", f"GPU-{index}", 80, GpuCondition.USABLE) for index in (0, 1)]

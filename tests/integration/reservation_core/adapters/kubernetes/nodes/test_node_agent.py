@@ -17,7 +17,7 @@ from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, r
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.cards.link_words import read_links
-from reservation_core.domain.model import NodeReport
+from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.runtime.pods.node_agent import keep_node_annotations
 from tests.kubernetes.api_client import JsonObject

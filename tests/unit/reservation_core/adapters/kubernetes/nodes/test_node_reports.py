@@ -12,7 +12,8 @@ from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, r
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pods.pod_defaults import Toleration
 from reservation_core.domain.cards.gpu_types import GPU_TYPE
-from reservation_core.domain.model import GpuCondition, GpuReport, NodeReport
+from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
+from reservation_core.domain.model import GpuCondition
 
 GIB = 2**30
 ENV, UUID, DEVICE_PLUGIN = (
